@@ -1,48 +1,40 @@
 """Costs as ratios, each against the plain way of doing the same, in one run: `make bench`.
 
-python -m tests.bench [meters] [suite[:N]] [torchrun] [pages] [serve]
-
-`suite:20` takes a sample, every twentieth run; whole, it takes as long as torchrun does.
+python -m tests.bench [meters] [torchrun] [pages] [serve]
 """
 
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 import warnings
 
-from runners.measuring.measure import BusyError
 from tests.bench.plainly import PlainError
 
 BENCHES = {
     "meters": "a step under each meter, against the same step without it",
-    "suite": "every run that `run` measures, against the same run as a plain torchrun script",
     "torchrun": "an experiment by the runners, against plain torchrun scripts",
     "pages": "the generator's share of building a thousand pages, and plain MkDocs beside it",
     "serve": "from a saved edit to the page that shows it, under `mkdocs serve --dirty`",
 }
-SAMPLE = re.compile(r"suite:[1-9]\d*(:\d+)?")  # the one bench that takes an argument
 
 
 def main() -> int:
     """Run the benches named on the command line, or all; one that cannot run ends with 2."""
     chosen = sys.argv[1:] or list(BENCHES)
-    unknown = [word for word in chosen if word not in BENCHES and not SAMPLE.fullmatch(word)]
+    unknown = [name for name in chosen if name not in BENCHES]
     if unknown:
         known = ", ".join(BENCHES)
-        print(f"no bench {', '.join(unknown)}; there are: {known}, suite:N", file=sys.stderr)
+        print(f"no bench {', '.join(unknown)}; there are: {known}", file=sys.stderr)
         return 2
     warnings.simplefilter("ignore")
-    for word in chosen:
-        name, _, argument = word.partition(":")
-        print(f"\n{word}: {BENCHES[name]}", flush=True)
-        bench = importlib.import_module(f"tests.bench.{name}")
+    for name in chosen:
+        print(f"\n{name}: {BENCHES[name]}", flush=True)
         try:
-            for line in bench.ratios(argument) if argument else bench.ratios():
+            for line in importlib.import_module(f"tests.bench.{name}").ratios():
                 print(f"  {line}", flush=True)
-        except (BusyError, PlainError) as error:
-            print(f"{word}: {error}", file=sys.stderr)
+        except PlainError as error:
+            print(f"{name}: {error}", file=sys.stderr)
             return 2
     return 0
 

@@ -1,8 +1,6 @@
 """What each meter costs a step, against the same loop without it.
 
-Loops of one process, one thread, run here, a few steps each in turn. What only several ranks have
-is measured by `plain/meters.py` under torchrun, each setting of the environment in processes of its
-own, those too in turn.
+Loops of one process, one thread, a few steps each in turn.
 
 The heartbeat and the recorder cost what a timed pass costs beyond plain torch. The others stand
 against the loop that they are added to: a `Rank`'s own for the memory meter and the profiler, plain
@@ -11,7 +9,6 @@ torch's for the rest. What a pass does once is repeated every step here, which i
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,8 +20,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runners.experiments import hangs
-from runners.measuring.launch import RETURNING
 from runners.meters.activity import ActivityMeter
 from runners.meters.kernel import KernelPeak
 from runners.meters.link import count
@@ -34,19 +29,9 @@ from runners.ranks.rank import Rank
 from runners.training.networks import mlp
 from runners.training.steps import Tally, train_step
 from runners.training.teacher import Samples
-from tests.bench.plainly import plainly
 from tests.bench.ratio import Ratio, in_turn
 
 ROUNDS = 15
-NUM_STARTS = 3  # of ranks with each environment
-SCRIPT = Path(__file__).resolve().parent / "plain" / "meters.py"
-# What the environment switches, for all of a process's life; torch's own flight recorder is on
-# unless it is told otherwise.
-OFF = {hangs.RECORDER_SIZE: "0"}
-SWITCHED: dict[str, dict[str, str]] = {
-    "the flight recorder": {hangs.RECORDER_SIZE: hangs.NUM_KEPT},
-    "an allocator that gives back at once": RETURNING,
-}
 
 
 @dataclass(frozen=True)
@@ -189,29 +174,9 @@ def _here(name: str, size: Size, folder: Path) -> Iterator[Ratio]:
         yield Ratio(f"{meter}, a step of {name}", "without", taken[with_it], taken[without])
 
 
-def _in_ranks() -> Iterator[Ratio]:
-    """What two ranks measure: collectives told apart, and what the environment switches."""
-    seconds: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for _ in range(NUM_STARTS):
-        for switched, environment in {"": {}, **SWITCHED}.items():
-            printed = plainly(2, [str(SCRIPT)], {**OFF, **environment})
-            for name, loops in json.loads(printed).items():
-                known = seconds.setdefault((name, switched), {loop: [] for loop in loops})
-                for loop, samples in loops.items():
-                    known[loop] += samples
-    for name in SIZES:
-        plain = seconds[name, ""]
-        of = f"a DDP step of {name}"
-        yield Ratio(f"collectives by axis, {of}", "without", plain["by_axis"], plain["bare"])
-        for switched in SWITCHED:
-            with_it = seconds[name, switched]["bare"]
-            yield Ratio(f"{switched}, {of}", "without", with_it, plain["bare"])
-
-
 def ratios() -> Iterator[Ratio]:
     """Each meter against the same loop without it, for a tiny and a large model."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         for name, size in SIZES.items():
             yield from _here(name, size, Path(folder))
-    yield from _in_ranks()

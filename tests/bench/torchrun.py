@@ -1,9 +1,9 @@
 """What the runners cost, against the same runs as plain scripts started by torchrun.
 
 Each experiment in `PLAIN` has a script in `tests/bench/plain/` that trains the same models on the
-same rows for as long, and records nothing. Written by hand, with none of the experiments' code,
-they check what the bench `suite` finds. The runners do more: they also take the metered passes.
-They run in a copy of the tree, so this machine's own traces stay as they are.
+same samples for as long, and records nothing; it shares no code with the experiment. The runners do
+more: they also take the metered passes. They run in a copy of the tree, so this machine's own
+traces stay as they are.
 """
 
 from __future__ import annotations
