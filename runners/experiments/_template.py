@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, RunSettings
+from runners.plans.settings import Count, RunSettings, closed_form
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -38,9 +37,10 @@ class Settings(RunSettings):
     batch_size: Count = 16
     num_steps: Count = 5
 
-    def closed_forms(self) -> dict[str, Setting]:
+    @closed_form
+    def model_bytes(self) -> int:
         """Weights and biases in fp32."""
-        return {"model_bytes": 4 * (self.width * self.width + self.width)}
+        return 4 * (self.width * self.width + self.width)
 
 
 RUNS = {

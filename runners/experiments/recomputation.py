@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.plans.settings import Count, Factor, closed_form
+from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.settings import StackSettings
@@ -52,7 +53,6 @@ def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tens
 
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"
-BYTES_PER_VALUE = 4
 
 
 class Settings(StackSettings):
@@ -64,21 +64,16 @@ class Settings(StackSettings):
     num_steps: Count = 10
     learning_rate: Factor = 0.1
     num_segments: Count = 1
+    equal_parts = (("num_layers", "num_segments"),)
 
     def forced(self) -> dict[str, Setting]:
         """What keeps every activation has one segment."""
         return {"num_segments": 1} if self.strategy == "kept" else {}
 
-    def closed_forms(self) -> dict[str, Setting]:
+    @closed_form
+    def activation_bytes(self) -> int:
         """What one layer puts out."""
-        return {"activation_bytes": BYTES_PER_VALUE * self.batch_size * self.width}
-
-    def check(self) -> None:
-        """Refuse more segments than layers."""
-        if self.num_segments > self.num_layers:
-            raise ValueError(
-                f"num_layers {self.num_layers} cannot be cut into {self.num_segments} segments"
-            )
+        return FLOAT_BYTES * self.batch_size * self.width
 
 
 RUNS = {

@@ -17,8 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
-from runners.training.settings import StackSettings
+from runners.training.settings import SharedBatchSettings
 from runners.training.steps import random_samples, stack_for
 
 
@@ -52,7 +51,7 @@ QUESTION = "From which batch size on is a step on two ranks faster than a step o
 BATCH_SIZES = (64, 256, 1024, 4096)
 
 
-class Settings(StackSettings):
+class Settings(SharedBatchSettings):
     """A stack of equal layers and a batch, dealt out to the ranks."""
 
     width: Count = 256
@@ -60,19 +59,6 @@ class Settings(StackSettings):
     global_batch_size: Count = 64
     num_steps: Count = 18
     learning_rate: Factor = 0.01
-
-    @property
-    def batch_size(self) -> int:
-        """Samples of one rank."""
-        return self.global_batch_size // self.world_size
-
-    def closed_forms(self) -> dict[str, Setting]:
-        """Samples of one rank."""
-        return {"batch_size": self.batch_size}
-
-    def check(self) -> None:
-        """Refuse a batch that the ranks cannot share equally."""
-        self.divides(("global_batch_size", "world_size"))
 
 
 RUNS = {

@@ -6,8 +6,9 @@ An experiment declares a class, and each of its runs an instance:
         width: Count = 256
         batch_size: Count = 2048
 
-        def closed_forms(self) -> dict[str, Setting]:
-            return {"activation_bytes": 4 * self.batch_size * self.width}
+        @closed_form
+        def activation_bytes(self) -> int:
+            return 4 * self.batch_size * self.width
 
 A closed form follows from the settings before anything runs: a trace records it like one, a claim
 compares it with what was measured, and nobody can set it. `world_size`, `strategy` and `seed` are
@@ -19,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from traceback import extract_tb
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
@@ -33,6 +34,14 @@ CountOrZero = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
 Factor = Annotated[float, Field(gt=0)]
 FactorOrZero = Annotated[float, Field(ge=0)]
+Settled = Annotated[int, Field(gt=3)]  # steps, of which the first three only settle
+
+if TYPE_CHECKING:
+    closed_form = property
+else:
+
+    class closed_form(property):  # noqa: N801 it decorates as `property` does
+        """A property of settings that a trace records beside them."""
 
 
 class SettingsError(FixableError):
@@ -55,6 +64,8 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
     )
+    # Pairs of settings, of which the second is into how many equal parts the first is divided.
+    equal_parts: ClassVar[tuple[tuple[str, str], ...]] = ()
     _strategy: str = PrivateAttr("")
     _world_size: int = PrivateAttr(1)
     _seed: int = PrivateAttr(0)
@@ -86,8 +97,13 @@ class RunSettings(BaseModel):
         """
 
     def closed_forms(self) -> dict[str, Setting]:
-        """What follows from the settings, by name; of a subclass, with what its base declares."""
-        return {}
+        """What follows from the settings, by name: each `closed_form`, those of a base first."""
+        return {
+            name: getattr(self, name)
+            for kind in reversed(type(self).__mro__)
+            for name, value in vars(kind).items()
+            if isinstance(value, closed_form)
+        }
 
     def divides(self, *pairs: tuple[str, str]) -> None:
         """Refuse settings of which the first does not make the second's number of equal parts.
@@ -109,6 +125,7 @@ class RunSettings(BaseModel):
         bound = type(self)(**self.declared())
         bound._strategy, bound._world_size, bound._seed = strategy, world_size, seed
         bound = bound.model_copy(update=bound.forced())
+        bound.divides(*bound.equal_parts)
         bound.check()
         return bound
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.plans.work import layer_parameters
@@ -103,6 +104,20 @@ def copy_row(row: Tensor, tensors: Sequence[Tensor]) -> None:
     pieces = row.split([tensor.numel() for tensor in tensors])
     for tensor, piece in zip(tensors, pieces, strict=True):
         tensor.copy_(piece.view_as(tensor))
+
+
+@torch.no_grad()
+def average(tensors: Sequence[Tensor]) -> Tensor:
+    """Put the mean over all ranks into the tensors, in one all-reduce.
+
+    Returns:
+        The mean, in one row.
+    """
+    mean = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    dist.all_reduce(mean)
+    mean /= dist.get_world_size()
+    copy_row(mean, tensors)
+    return mean
 
 
 @torch.no_grad()

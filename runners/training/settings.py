@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from runners.plans.settings import Count, Factor, FactorOrZero, FreeSettings, RunSettings
+from runners.plans.settings import (
+    Count,
+    Factor,
+    FactorOrZero,
+    FreeSettings,
+    RunSettings,
+    closed_form,
+)
 from runners.traces.schema import Setting
 
 
@@ -47,14 +54,10 @@ class SmallClassifierSettings(HiddenLayerSettings):
 class GlobalBatchSettings(SmallClassifierSettings):
     """The same classifier, trained from a batch that all ranks share."""
 
-    @property
+    @closed_form
     def global_batch_size(self) -> int:
         """Samples of all ranks together in one update."""
         return self.batch_size * self.world_size
-
-    def closed_forms(self) -> dict[str, Setting]:
-        """The batch of all ranks."""
-        return {"global_batch_size": self.global_batch_size}
 
 
 class BatchSettings(HiddenLayerSettings):
@@ -71,9 +74,10 @@ class BatchSettings(HiddenLayerSettings):
     momentum: FactorOrZero = 0.9
     teacher_temperature: Factor = 0.05
 
-    def closed_forms(self) -> dict[str, Setting]:
+    @closed_form
+    def num_batches(self) -> int:
         """Batches of all ranks together, in one epoch."""
-        return {"num_batches": self.num_samples // self.batch_size}
+        return self.num_samples // self.batch_size
 
 
 class StackSettings(RunSettings):
@@ -86,6 +90,20 @@ class StackSettings(RunSettings):
     def widths(self) -> tuple[int, ...]:
         """Of the features, and of what each layer puts out."""
         return (self.width,) * (self.num_layers + 1)
+
+
+class SharedBatchSettings(StackSettings):
+    """The same, and one batch that the ranks divide among them."""
+
+    global_batch_size: Count
+    num_steps: Count
+    learning_rate: Factor
+    equal_parts = (("global_batch_size", "world_size"),)
+
+    @closed_form
+    def batch_size(self) -> int:
+        """Samples of one rank."""
+        return self.global_batch_size // self.world_size
 
 
 class ProgramSettings(FreeSettings):

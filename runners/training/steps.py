@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import torch
@@ -229,3 +229,8 @@ def of_all_ranks(rank: Rank, value: T) -> list[T]:
     if rank.world_size > 1:
         dist.all_gather_object(values, value)
     return values
+
+
+def num_distinct(rank: Rank, tensors: Iterable[Tensor]) -> int:
+    """How many different sets of these tensors the ranks hold."""
+    return len(set(of_all_ranks(rank, parameter_digest(tensors))))
