@@ -1,0 +1,30 @@
+"""Tests that draw examples search further than at the gate.
+
+    make soak ARGS='-k search'                         another seed each time, which is printed
+    PROOFBOOK_SOAK=20000 make soak ARGS='-k search'    the same search again
+
+What a search finds is written down as an `@example` of its test, so that the gate replays it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(4 * 3600)]
+
+
+def test_search_finds_no_example_that_fails():
+    seed = int(os.environ.get("PROOFBOOK_SOAK", random.SystemRandom().randrange(2**32)))
+    print(f"PROOFBOOK_SOAK={seed}")
+    draws = ["-m", "hypothesis", "--hypothesis-profile=search", f"--hypothesis-seed={seed}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *draws], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
