@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from functools import reduce
+from typing import Any, Self
 
 Tree = int | float | str | tuple[str, "Tree", "Tree"] | tuple[str, "Tree"]
+Operation = Callable[[Any, object], Any]
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2}
 _NEGATIVE, _ATOM = 1, 3
 
@@ -74,37 +76,26 @@ def postfix(tree: Tree) -> Iterator[str]:
         yield tree if isinstance(tree, str) else repr(tree)
 
 
+def _operations(sign: str) -> tuple[Operation, Operation]:
+    """A sign with the other side on its right, and on its left."""
+    return (
+        lambda self, other: self.combined(self, sign, other),
+        lambda self, other: self.combined(other, sign, self),
+    )
+
+
 class Arithmetic:
     """What can be calculated with: `+ - * /`."""
+
+    __add__, __radd__ = _operations("+")
+    __sub__, __rsub__ = _operations("-")
+    __mul__, __rmul__ = _operations("*")
+    __truediv__, __rtruediv__ = _operations("/")
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Self:
         """What a sign makes of two sides, one of which may be a plain number."""
         raise NotImplementedError
-
-    def __add__(self, other: object) -> Self:
-        return self.combined(self, "+", other)
-
-    def __radd__(self, other: object) -> Self:
-        return self.combined(other, "+", self)
-
-    def __sub__(self, other: object) -> Self:
-        return self.combined(self, "-", other)
-
-    def __rsub__(self, other: object) -> Self:
-        return self.combined(other, "-", self)
-
-    def __mul__(self, other: object) -> Self:
-        return self.combined(self, "*", other)
-
-    def __rmul__(self, other: object) -> Self:
-        return self.combined(other, "*", self)
-
-    def __truediv__(self, other: object) -> Self:
-        return self.combined(self, "/", other)
-
-    def __rtruediv__(self, other: object) -> Self:
-        return self.combined(other, "/", self)
 
 
 @dataclass(frozen=True)
@@ -139,20 +130,16 @@ def tree_of(thing: object) -> Tree:
     raise TypeError(thing)
 
 
-def least(first: object, second: object, *more: object) -> object:
-    """`min` of several symbols or numbers."""
-    return _folded("min", min, (first, second, *more))
+def _folded(name: str, of: Callable[..., object]) -> Callable[..., object]:
+    """`min` or `max` of several symbols or numbers."""
+
+    def fold(first: object, second: object, *more: object) -> object:
+        things = (first, second, *more)
+        if not any(isinstance(one, Symbol) for one in things):
+            return of(things)
+        return Symbol(reduce(lambda tree, one: (name, tree, one), map(tree_of, things)))
+
+    return fold
 
 
-def most(first: object, second: object, *more: object) -> object:
-    """`max` of several symbols or numbers."""
-    return _folded("max", max, (first, second, *more))
-
-
-def _folded(name: str, of: Callable[..., object], things: tuple[object, ...]) -> object:
-    if not any(isinstance(one, Symbol) for one in things):
-        return of(things)
-    tree, *rest = map(tree_of, things)
-    for one in rest:
-        tree = (name, tree, one)
-    return Symbol(tree)
+least, most = _folded("min", min), _folded("max", max)

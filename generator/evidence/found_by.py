@@ -21,10 +21,10 @@ _COUNTED = re.compile(r"\bcollectives\[|\bfacts\.bytes\b|\bnum_\w+$|\bmeasures\.
 
 def found_by(value: Value) -> Way:
     """How a value was found."""
-    read = [one for one in value.leaves if one.kind in ("measured", "simulated") and one.origin]
-    if any(one.kind == "simulated" for one in read):
+    if any(one.kind == "simulated" for one in value.leaves):
         return "simulated"
-    is_counted = bool(read) and all(_COUNTED.search(one.origin.field) for one in read if one.origin)
+    read = value.decided_by
+    is_counted = bool(read) and all(_COUNTED.search(one.field) for one in read)
     if value.is_arithmetic:
         return "from_counted" if is_counted else "from_measured"
     return "counted" if is_counted else "measured"

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from generator.evidence.value import Origin, Value
+from generator.evidence.value import Value
 
 COMMAND = ".venv/bin/python -m runners reproduce"
 _ELEMENT = re.compile(r"\[\d+\]")
@@ -44,34 +44,10 @@ def arguments_for(value: Value, reference: str) -> str | None:
     Returns:
         None where no run decided it: of what is given, cited, or known of a machine.
     """
-    origins = [one.origin for one in value.leaves if one.kind in ("measured", "simulated")]
-    of_runs = [one for one in origins if one and one.run and one.field]
+    of_runs = [one for one in value.decided_by if one.path]
     if value.absent or not of_runs:
         return None
-    return arguments(_gathered(map(_path, of_runs)), of_runs[0].machine, reference)
-
-
-def path_of(value: Value) -> str:
-    """The path of a value that was read off a run; empty for any other."""
-    return _path(value.origin) if value.origin and value.origin.run else ""
-
-
-def of_each(value: Value) -> str:
-    """What follows the command where each input that a run decided is named by itself, as pages do.
-
-    A path with a bracket is quoted, and no path holds what a shell would read in quotes.
-    """
-    found = (path_of(one) for one in value.leaves if one.kind in ("measured", "simulated"))
-    return " ".join(f"'{one}'" if "[" in one else one for one in found)
-
-
-def is_own_path(said: str, origin: Origin) -> bool:
-    """Whether arguments name nothing but where a value was read off, in plain quotes or none."""
-    return said in (_path(origin), f"'{_path(origin)}'")
-
-
-def _path(origin: Origin) -> str:
-    return f"{origin.experiment}.{origin.run}.{origin.field}"
+    return arguments(_gathered(one.path for one in of_runs), of_runs[0].machine, reference)
 
 
 def _gathered(paths: Iterable[str]) -> list[str]:

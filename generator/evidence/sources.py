@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,7 @@ from generator.content.shelf import page_of
 from generator.content.typesetting import moment
 from generator.evidence.found_by import found_by
 from generator.evidence.regime import CROWDED
-from generator.evidence.reproduce_command import (
-    COMMAND,
-    arguments_for,
-    is_own_path,
-    of_each,
-    path_of,
-)
+from generator.evidence.reproduce_command import COMMAND, arguments_for
 from generator.evidence.value import KINDS, Kind, Origin, Value
 
 if TYPE_CHECKING:
@@ -135,12 +130,9 @@ class Sources:
         rows: list[Row] = []
         while len(rows) < len(self._values):  # a value that another is computed from is added
             rows.append(self._row(self._values[len(rows)], runs))
-        marks = {
-            mark for row in rows for mark in str(row[MARKS] if len(row) > MARKS else "").split()
-        }
-        natures = {mark: NATURES[mark] for mark in sorted(marks)}
+        marks = {mark for row in rows if len(row) > MARKS for mark in str(row[MARKS]).split()}
         data = {
-            "natures": natures,
+            "natures": {mark: NATURES[mark] for mark in sorted(marks)},
             "root": self._root,
             "command": COMMAND,
             "runs": runs.rows,
@@ -192,14 +184,21 @@ def _is_stated(value: Value) -> bool:
 
 
 def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None, str | int | None]:
-    """Formula or field, what measures it again, the number exactly: 1 where it is what is shown."""
-    again = arguments_for(value, reference)
+    """Formula or field, what measures it again, the number exactly.
+
+    The last two are 1 where they follow: the command names the paths that the row leads to, and the
+    number is what is shown.
+    """
+    again: str | int | None = arguments_for(value, reference)
+    paths = [one.path for one in (value.leaves if value.origin is None else (value,))
+             if one.kind in ("measured", "simulated")]  # fmt: skip
+    if again and again == " ".join(map(shlex.quote, paths)):
+        again = 1
     if value.origin is None:
-        return _with_places(value), 1 if again and again == of_each(value) else again, None
+        return _with_places(value), again, None
     is_text = isinstance(value.number, str) and not value.words
     exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
-    own = 1 if again and is_own_path(again, value.origin) else again
-    return value.origin.field, own, 1 if exact == str(value) else exact
+    return value.origin.field, again, 1 if exact == str(value) else exact
 
 
 def _with_places(value: Value) -> str:
@@ -210,10 +209,9 @@ def _with_places(value: Value) -> str:
     formula = value.formula
     if "{" in formula:
         return formula
-    paths = [(place, path_of(one)) for place, one in enumerate(value.leaves)]
+    paths = [(place, one.path) for place, one in enumerate(value.leaves) if one.path]
     for place, path in sorted(paths, key=lambda one: -len(one[1])):  # a path may begin another
-        if path:
-            formula = _replaced(formula, path, f"{{{place}}}")
+        formula = _replaced(formula, path, f"{{{place}}}")
     return formula
 
 

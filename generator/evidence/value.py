@@ -88,6 +88,11 @@ class Origin(NamedTuple):
         """The machine that the number is about; empty where it is about none."""
         return "" if is_of_no_machine(self.experiment or "", self.nature) else self.machine
 
+    @property
+    def path(self) -> str:
+        """`EXPERIMENT.RUN.FIELD`; empty for what no run gave."""
+        return f"{self.experiment}.{self.run}.{self.field}" if self.run else ""
+
 
 @dataclass(frozen=True)
 class Value(Arithmetic):
@@ -141,6 +146,17 @@ class Value(Arithmetic):
         return next((one for one in origins if one.experiment), origins[0] if origins else None)
 
     @property
+    def path(self) -> str:
+        """The path of a value that was read off a run; empty for any other."""
+        return self.origin.path if self.origin else ""
+
+    @property
+    def decided_by(self) -> list[Origin]:
+        """Where runs decided what it is made of, measured or simulated."""
+        decided = (one.origin for one in self.leaves if one.kind in ("measured", "simulated"))
+        return [one for one in decided if one]
+
+    @property
     def printed_as(self) -> tuple[object, ...]:
         """What tells it from others in lists of what pages print; machines may print alike."""
         return (self.origin or (self.formula, self.machines), str(self))
@@ -148,9 +164,8 @@ class Value(Arithmetic):
     @property
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""
-        return isinstance(self.number, str) and any(
-            one.origin is not None and "digest" in one.origin.field for one in self.leaves
-        )
+        is_text = isinstance(self.number, str)
+        return is_text and any(one.origin and "digest" in one.origin.field for one in self.leaves)
 
     @property
     def is_arithmetic(self) -> bool:
@@ -160,8 +175,7 @@ class Value(Arithmetic):
     @cached_property
     def nature(self) -> Nature:
         """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
-        read_off = [one for one in self.leaves if one.kind in ("measured", "simulated")]
-        natures = {one.origin.nature for one in read_off if one.origin}
+        natures = {one.nature for one in self.decided_by}
         return next((one for one in _NOT_REAL if one in natures), "real")
 
     @cached_property
