@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from generator.content import names
 from generator.content.laws import short_names
 from generator.content.modes.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
-from generator.evidence import quantifier, units
-from generator.evidence.difference import relative_difference
+from generator.evidence import units
 from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import (
     Symbol,
@@ -27,10 +26,9 @@ from generator.evidence.formula import (
     postfix,
     printed,
 )
-from generator.evidence.law_sides import observed_run
+from generator.evidence.law_sides import observed_run, relative_difference
 from generator.evidence.units import Unit
 from generator.evidence.value import (
-    AbsentError,
     ExpressionError,
     Value,
     computed,
@@ -154,7 +152,7 @@ def result(
 
 def start(calculator: Calculator, evidence: Evidence) -> dict[str, Value]:
     """The inputs that a reader finds, by name; those that this machine has."""
-    found = {one.name: _value(one.start, evidence) for one in calculator.inputs}
+    found = {one.name: evidence.one(one.start) for one in calculator.inputs}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -202,7 +200,7 @@ def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence)
 def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
     """The formula on one run; None where this machine lacks what it needs."""
     given = {name: bound(written, evidence) for name, written in check.given.items()}
-    measured = _value(check.measured, evidence)
+    measured = evidence.one(check.measured)
     if measured is None or any(value is None for value in given.values()):
         return None
     known = {name: value for name, value in given.items() if value is not None}
@@ -238,15 +236,7 @@ def covered(calculator: Calculator, name: str, evidence: Evidence) -> tuple[Valu
 
 def bound(written: float | str, evidence: Evidence) -> Value | None:
     """A bound of an input, or an input of a run: a plain number, or an expression."""
-    return constant(written) if isinstance(written, int | float) else _value(written, evidence)
-
-
-def _value(expression: str, evidence: Evidence) -> Value | None:
-    try:
-        found = quantifier.in_one(evidence.value(expression))
-    except AbsentError:
-        return None
-    return found if isinstance(found, Value) and not found.absent else None
+    return constant(written) if isinstance(written, int | float) else evidence.one(written)
 
 
 def _bare(value: Value) -> str:

@@ -16,7 +16,7 @@ from generator.content.book import Book
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import no_trace
-from generator.evidence import units, verdicts
+from generator.evidence import quantifier, units, verdicts
 from generator.evidence.expression import Function, compiled
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.evidence.paths import Evaluation, Key, Node, Reading
@@ -28,7 +28,6 @@ from generator.evidence.value import (
     MixedError,
     Origin,
     Value,
-    constant,
 )
 from generator.evidence.verdicts import Outcome
 from runners.plans.experiment import command_for
@@ -224,6 +223,18 @@ class Evidence:
             raise self._located(expression, expression, found.error)
         return found.result
 
+    def one(self, expression: str, names: Names | None = None) -> Value | None:
+        """A single value, or a list as one value; None where this machine has none.
+
+        Raises:
+            ContentError: as `value`.
+        """
+        try:
+            found = quantifier.in_one(self.value(expression, names))
+        except AbsentError:
+            return None
+        return found if isinstance(found, Value) and not found.absent else None
+
     def printable(self, expression: str, text: str | None = None) -> Printable:
         """What a page prints for an expression; a value that this machine lacks says so.
 
@@ -329,14 +340,6 @@ class Evidence:
             self._made[key] = (thing, make())  # it is kept, so that no other has its id
         made: Made = self._made[key][1]
         return made
-
-    def comparable(self, found: Evaluation) -> verdicts.Side:
-        """A result that a claim can be judged on: a value, a constant, samples, or a list."""
-        if isinstance(found.result, int | float | str) and not isinstance(found.result, bool):
-            return constant(found.result)
-        if isinstance(found.result, Value | Node | tuple):
-            return found.result
-        return None
 
     def _located(self, text: str, expression: str, message: str) -> ContentError:
         if self._places is None:

@@ -24,7 +24,7 @@ from generator.content.typesetting import parted
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
-from generator.evidence.value import AbsentError, Value
+from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from runners.traces.records import Run
 
@@ -125,12 +125,7 @@ class Folio:
 
     def value(self, expression: str) -> Value | None:
         """A value for a table or a figure; None where this machine has none."""
-        try:
-            found = self.evidence.value(expression)
-        except AbsentError:
-            return None
-        assert isinstance(found, Value), expression
-        return None if found.absent else found
+        return self.evidence.one(expression)
 
     def cell(self, expression: str) -> Markup:
         """A value for a cell of a table, or a dash."""

@@ -7,14 +7,14 @@ wrong is reported where it is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from generator.content.exhibit import Growth
 from generator.evidence import quantifier, units
-from generator.evidence.difference import in_one_form
-from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
+from generator.evidence.law_sides import in_one_form
+from generator.evidence.value import Value, numeric
 
 if TYPE_CHECKING:
     from generator.content.book import Book
@@ -55,26 +55,18 @@ def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthR
 
 def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
     assert growth.measured is not None
-    x, measured = _value(growth.x, run, evidence), _value(growth.measured, run, evidence)
+    x, measured = (evidence.one(one, {"run": run}) for one in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
-    predicted = _value(growth.predicted, run, evidence) if growth.predicted else None
+    predicted = evidence.one(growth.predicted, {"run": run}) if growth.predicted else None
     predicted, _ = in_one_form(predicted, measured)
     return GrowthRun(run, x, measured, predicted)
-
-
-def _value(expression: str, run: str, evidence: Evidence) -> Value | None:
-    try:
-        found = quantifier.in_one(evidence.value(expression, {"run": run}))
-    except AbsentError:
-        return None
-    return found if isinstance(found, Value) and not found.absent else None
 
 
 def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
     """What is wrong with the expressions of a growth figure: the field at fault, and the message.
 
-    Each is reported once, for the first run that shows it.
+    They are those of the first run that has any.
     """
     law = evidence.book.claims.get(growth.law) if growth.law else None
     if growth.law and law is None:
@@ -82,20 +74,19 @@ def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
     if law and (law.run is None or law.other):
         yield "law", f"{law.id} is no rule over `run` alone; state it with for:"
         return
-    named = {"measured": "law", "predicted": "law"} if law else {}
     growth = ruled(growth, evidence.book)
-    reported: set[tuple[str, str]] = set()
     for run in (run for series in growth.series for run in series.runs):
         if evidence.book.run(run) is None:
             continue  # a run that is nowhere is reported where it is named
-        for field, kind, message in _faults_of_run(growth, run, evidence):
-            if (field, kind) not in reported:
-                reported.add((field, kind))
-                yield named.get(field, field), f"for {run}: {message}"
+        found = list(_faults_of_run(growth, run, evidence))
+        for field, message in found:
+            yield "law" if law and field != "x" else field, f"for {run}: {message}"
+        if found:
+            return
 
 
-def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tuple[str, str, str]]:
-    """The field at fault, what kind of fault it is, and the message."""
+def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """The field at fault, and the message."""
     sound: dict[str, Evaluation] = {}
     for field in FIELDS:
         expression = getattr(growth, field)
@@ -103,43 +94,38 @@ def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tup
             continue
         found = evidence.evaluate(expression, {"run": run})
         found = replace(found, result=quantifier.in_one(found.result))
-        problem = evidence.unprintable(found)
+        problem = evidence.unprintable(found) or _cannot_be_drawn(found, growth.logarithmic)
         if problem:
-            yield field, "expression", problem
+            yield field, problem
         elif isinstance(found.result, Value):
             sound[field] = found
-            problem = _cannot_be_drawn(found.result, is_logarithmic=growth.logarithmic)
-            if problem:
-                yield field, "place", problem
-        elif found.result is not None:
-            yield field, "words", f"{expression} gives words and no value"
-    yield from _unmeasured(growth, sound)
-    if "measured" in sound and "predicted" in sound:
-        yield from _ill_matched(sound["measured"], sound["predicted"])
-
-
-def _unmeasured(growth: Growth, sound: Mapping[str, Evaluation]) -> Iterator[tuple[str, str, str]]:
     if "measured" in sound and not sound["measured"].measured:
-        yield "measured", "unmeasured", f"{growth.measured} is nothing that a run measured"
+        yield "measured", f"{growth.measured} is nothing that a run measured"
+    if "measured" in sound and "predicted" in sound:
+        problem = _ill_matched(sound["measured"], sound["predicted"])
+        yield from [("predicted", problem)] if problem else []
 
 
-def _ill_matched(measured: Evaluation, predicted: Evaluation) -> Iterator[tuple[str, str, str]]:
-    """What keeps a formula from standing beside what was measured."""
+def _cannot_be_drawn(found: Evaluation, is_logarithmic: bool) -> str | None:
+    """Why a result has no place on the axis, or None; what this machine lacks is left out."""
+    if found.absent:
+        return None
+    if not isinstance(found.result, Value):
+        return "gives words and no value"
+    if isinstance(found.result.number, str):
+        return f"{found.result.formula} is text, not a number"
+    if is_logarithmic and found.result.number <= 0:
+        return f"{found.result} has no place on a logarithmic axis"
+    return None
+
+
+def _ill_matched(measured: Evaluation, predicted: Evaluation) -> str | None:
+    """What keeps a formula from standing beside what was measured, or None."""
     shared = sorted(set(measured.measured) & set(predicted.measured))
     if shared:
-        yield "predicted", "shared", f"reads {shared[0]}, the very field that it is drawn beside"
+        return f"reads {shared[0]}, the very field that it is drawn beside"
     try:
         units.of_sum(measured.result.unit, predicted.result.unit)
     except units.UnitError as error:
-        yield "predicted", "unit", str(error)
-
-
-def _cannot_be_drawn(value: Value, *, is_logarithmic: bool) -> str | None:
-    """Why a value has no place on the axis, or None."""
-    try:
-        number = numeric(value)
-    except (ExpressionError, AbsentError) as error:
         return str(error)
-    if is_logarithmic and number <= 0:
-        return f"{value} has no place on a logarithmic axis"
     return None

@@ -1,8 +1,4 @@
-"""A law as a table shows it: its run, what it predicts there, and what was measured.
-
-In: a claim's id, and the evidence. Out: a `LawOnRun`, whose two sides are numbers; or None where
-this machine has no such number, and the same of each side.
-"""
+"""A law as a table shows it: its run, what it predicts there, what was measured, how far apart."""
 
 from __future__ import annotations
 
@@ -10,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from generator.content.claim import Claim
-from generator.evidence.value import Value
-from generator.evidence.verdicts import sides
+from generator.evidence import units
+from generator.evidence.units import UnitError
+from generator.evidence.value import ExpressionError, Value
+from generator.evidence.verdicts import TIMED, sides
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
-    from generator.evidence.paths import Evaluation
 
 
 @dataclass(frozen=True)
@@ -29,11 +26,8 @@ class LawOnRun:
 
 def on_run(claim: Claim, evidence: Evidence) -> LawOnRun:
     """What a claim predicts of its run, and what was measured there."""
-    if claim.quantifier:
-        outcome = evidence.outcome(claim.id)
-        return LawOnRun(observed_run(claim, evidence), outcome.predicted, outcome.observed)
-    predicted, measured = sides(evidence, claim)
-    return LawOnRun(observed_run(claim, evidence), _present(predicted), _present(measured))
+    outcome = evidence.outcome(claim.id)
+    return LawOnRun(observed_run(claim, evidence), outcome.predicted, outcome.observed)
 
 
 def observed_run(claim: Claim, evidence: Evidence) -> str:
@@ -42,23 +36,63 @@ def observed_run(claim: Claim, evidence: Evidence) -> str:
     return claim.run or next(iter(observed.runs), "")
 
 
-def _present(found: Evaluation) -> Value | None:
-    """The number of a side, where this machine has it."""
-    value = found.result
-    return value if isinstance(value, Value) and not value.absent else None
-
-
 def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
     """Why a claim has no number to print with its measurement, or None."""
-    if claim.quantifier:
-        outcome = evidence.outcome(claim.id)
-        shown = (outcome.predicted, outcome.observed)
-        if any(one is not None and isinstance(one.number, str) for one in shown):
-            return f"{claim.id} compares lists whose elements differ"
-        return None
-    for side, found in zip(("predicted", "observed"), sides(evidence, claim), strict=True):
-        if found.error or found.absent:
-            continue  # told where the claim is written, or for this machine alone
-        if not isinstance(found.result, Value) or isinstance(found.result.number, str):
+    if claim.relation in TIMED:
+        return f"{claim.id} compares no numbers: predicted is {claim.predicted}"
+    outcome = evidence.outcome(claim.id)
+    for side, value in (("predicted", outcome.predicted), ("observed", outcome.observed)):
+        if value is not None and isinstance(value.number, str):
+            if claim.quantifier:
+                return f"{claim.id} compares lists whose elements differ"
             return f"{claim.id} compares no numbers: {side} is {getattr(claim, side)}"
     return None
+
+
+def in_one_form(
+    predicted: Value | None, observed: Value | None
+) -> tuple[Value | None, Value | None]:
+    """What is predicted of a share is a share too, though a formula made a plain number of it."""
+    if predicted is None or observed is None or observed.unit != units.SHARE:
+        return predicted, observed
+    if predicted.unit.is_number and predicted.form.way is None:
+        return predicted.shown(way="percent"), observed
+    return predicted, observed
+
+
+def relative_difference(predicted: Value | None, measured: Value | None) -> Value | None:
+    """The distance of a formula from a measurement, signed, as a share of the measurement.
+
+    None where this machine lacks one of the two, or where nothing was measured to be a share of.
+
+    Raises:
+        ExpressionError: the two are no numbers of one unit.
+    """
+    if predicted is None or measured is None:
+        return None
+    if isinstance(predicted.number, str) or isinstance(measured.number, str):
+        raise ExpressionError("words have no difference")
+    difference: Value = predicted - measured
+    if measured.number == 0:
+        return difference if difference.number == 0 else None
+    share: Value = difference / measured
+    return share.shown(way="error")
+
+
+def off_by(claim: Claim, predicted: Value | None, observed: Value | None) -> Value | None:
+    """How far a claim's observation lies from its prediction, signed.
+
+    As a share of the prediction; as it is where the claim tolerates an absolute distance, or where
+    nothing was predicted that it could be a share of. None where the two are words.
+    """
+    if predicted is None or observed is None or isinstance(predicted.number, str):
+        return None
+    try:
+        difference: Value = observed - predicted
+        is_absolute = claim.tolerance is not None and claim.tolerance.amount is not None
+        if is_absolute or predicted.number == 0:
+            return difference
+        share: Value = difference / predicted
+        return share.shown(way="percent")
+    except (ExpressionError, UnitError):
+        return None

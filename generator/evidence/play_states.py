@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from generator.content.exhibit import Figure, Play, PlayControl
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.value import AbsentError, Value, numeric
 from runners.traces.records import Run
 
 
@@ -86,11 +85,8 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     if control.reads is None:
         named = next((one.label for one in control.options if path in one.runs), None)
         return evidence.plain(named) if named else ""
-    try:
-        value = evidence.value(control.reads, {"run": path})
-    except AbsentError:
-        return ""
-    said = str(value) if isinstance(value, Value) else ""
+    value = evidence.one(control.reads, {"run": path})
+    said = str(value) if value else ""
     return evidence.plain(control.words[said]) if said in control.words else said
 
 
@@ -151,13 +147,11 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     if control.reads is None:
         listed = [evidence.plain(one.label) for one in control.options]
         return [word for word in listed if word in found]
-    values = [evidence.value(control.reads, {"run": found[word]}) for word in words]
-    sizes = {
-        word: numeric(value)
-        for word, value in zip(words, values, strict=True)
-        if isinstance(value, Value) and not isinstance(value.number, str)
-    }
-    return sorted(words, key=sizes.__getitem__) if len(sizes) == len(words) else words
+    read = {word: evidence.one(control.reads, {"run": found[word]}) for word in words}
+    sizes = {word: value.number for word, value in read.items() if value}
+    if len(sizes) < len(words) or any(isinstance(one, str) for one in sizes.values()):
+        return words
+    return sorted(words, key=sizes.__getitem__)
 
 
 def _with_reference(

@@ -7,18 +7,21 @@ whose quartile ranges overlap are not distinguishable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from generator.content.book import Book
-from generator.content.claim import Claim, Domain, Relation, Tolerance, Verdict
+from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.shelf import TraceOnPage
 from generator.evidence import quantifier, units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.quantifier import Scope
-from generator.evidence.value import AbsentError, ExpressionError, Value, numeric
+from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
+
+if TYPE_CHECKING:
+    from generator.evidence.evaluation import Evidence
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -31,10 +34,11 @@ WORDS: dict[Verdict, str] = {
     "no_evidence": "no evidence here",
 }
 LACKS = "a run that ended as declared lacks a value here"
+SKIPPED = "a run that it needs was skipped here"
 CHANGED = "the code that simulates has changed"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
-_TIMED = ("faster", "slower")
+TIMED = ("faster", "slower")
 
 
 @dataclass(frozen=True)
@@ -79,23 +83,6 @@ class Outcome:
         )
 
 
-class Evidence(Protocol):
-    """What a verdict needs of the evidence: the book, and what its expressions come to."""
-
-    @property
-    def book(self) -> Book:
-        """The book."""
-
-    def evaluate(self, expression: str, names: Mapping[str, str] | None = None) -> Evaluation:
-        """What comes of an expression."""
-
-    def outcome(self, claim: str) -> Outcome:
-        """A claim's verdict, judged once."""
-
-    def comparable(self, found: Evaluation) -> Side:
-        """A result that a claim can be judged on."""
-
-
 def judge(book: Book, evidence: Evidence) -> dict[str, Outcome]:
     """The verdict on every claim of a book, by id."""
     return {name: evidence.outcome(name) for name in book.claims}
@@ -105,7 +92,8 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
     """The verdict on one claim."""
     predicted, observed = sides(evidence, claim)
     runs = tuple(dict.fromkeys(predicted.runs + observed.runs))
-    left, right = evidence.comparable(predicted), evidence.comparable(observed)
+    machines = [evidence.book.machine_of(run) for run in runs]
+    left, right = _comparable(predicted), _comparable(observed)
     verdict, explanation, reason = _settle(evidence, claim, predicted, observed)
     error, at = _mistake(claim, predicted, observed)
     scope: Scope | None = None
@@ -126,20 +114,24 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         runs=runs,
         scope=scope,
         reason=reason,
-        machine=next((one for run in runs if (one := evidence.book.machine_of(run))), None),
-        on_reference={*map(evidence.book.machine_of, runs)} <= {"", evidence.book.reference.name},
+        machine=next(filter(None, machines), None),
+        on_reference={*machines} <= {"", evidence.book.reference.name},
         lacks_value=explanation == LACKS,
         error=error,
         at=at,
     )
 
 
+def _comparable(found: Evaluation) -> Side:
+    """A result that a claim can be judged on: a value, a constant, samples, or a list."""
+    if isinstance(found.result, int | float | str) and not isinstance(found.result, bool):
+        return constant(found.result)
+    return found.result if isinstance(found.result, Value | Node | tuple) else None
+
+
 def sides(evidence: Evidence, claim: Claim) -> tuple[Evaluation, Evaluation]:
     """What a claim predicts, and what it observes."""
-    predicted, observed = (
-        _side(evidence, claim, side) for side in (claim.predicted, claim.observed)
-    )
-    return predicted, observed
+    return _side(evidence, claim, claim.predicted), _side(evidence, claim, claim.observed)
 
 
 def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
@@ -174,19 +166,16 @@ def _settle(
     if because:
         return "does_not_apply", because, None
     for name in (*predicted.runs, *observed.runs):
-        shown = evidence.book.holder(name)
+        shown, run = evidence.book.holder(name), evidence.book.run(name)
         if shown and shown.is_stale and shown.machine.name != evidence.book.reference.name:
             return "no_evidence", "the trace is stale: its experiment's code has changed", None
-        run = evidence.book.run(name)
         if run is not None and run.status == "skipped":
-            return "does_not_apply", "a run that it needs was skipped here", _said(evidence, name)
-    for found in (observed, predicted):
-        if found.absent is None:
-            continue
-        reason = _said(evidence, found.absent.run)
-        if found.absent.is_skipped:
-            return "does_not_apply", "a run that it needs was skipped here", reason
-        why = LACKS if found.absent.is_unexplained else "a run that it needs has no such value here"
+            return "does_not_apply", SKIPPED, _said(evidence, name)
+    for absent in filter(None, (observed.absent, predicted.absent)):
+        reason = _said(evidence, absent.run)
+        if absent.is_skipped:
+            return "does_not_apply", SKIPPED, reason
+        why = LACKS if absent.is_unexplained else "a run that it needs has no such value here"
         return "no_evidence", why, reason
     return None, "", None
 
@@ -212,7 +201,7 @@ def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
     names = [name for side in sides for name in side.runs]
     if len(set(map(book.machine_of, names)) - {""}) > 1:
         return "different machines measured its runs"
-    if claim.relation not in _TIMED:
+    if claim.relation not in TIMED:
         return None
     runs = [run for run in map(book.run, names) if run is not None]
     if len({run.device for run in runs}) > 1:
@@ -232,23 +221,23 @@ def _said(evidence: Evidence, run: str | None) -> Value | None:
 
 def _shown(side: Side) -> Value | None:
     """What a page prints of a side: one value, also of a list."""
-    if not isinstance(side, Value):
-        try:
-            values = quantifier.listed(side)
-        except (ExpressionError, AbsentError):
-            return None
-        if values is not None:
-            return quantifier.collected(values)
-        if not isinstance(side, Node) or not isinstance(side.thing, SampledSeconds):
-            return None
-        median = side.step("median_seconds")
-        return median if isinstance(median, Value) else None
-    return side
+    if isinstance(side, Value):
+        return side
+    try:
+        values = quantifier.listed(side)
+    except (ExpressionError, AbsentError):
+        return None
+    if values is not None:
+        return quantifier.collected(values)
+    if not isinstance(side, Node) or not isinstance(side.thing, SampledSeconds):
+        return None
+    median = side.step("median_seconds")
+    return median if isinstance(median, Value) else None
 
 
 def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str, Scope]:
     """The verdict of a rule that must hold for each element."""
-    if claim.relation in _TIMED:
+    if claim.relation in TIMED:
         raise ExpressionError(f"{claim.relation} compares two samples, without a quantifier")
     pairs = quantifier.paired(predicted, observed)
     shared = quantifier.shared_field(pairs)
@@ -263,62 +252,40 @@ def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdic
 
 
 def _compare(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str]:
-    if claim.relation in _TIMED:
+    if claim.relation in TIMED:
         return _compare_times(claim, _samples(predicted), _samples(observed))
     if not isinstance(predicted, Value) or not isinstance(observed, Value):
         raise ExpressionError(f"{claim.relation} compares two single values")
     if isinstance(predicted.number, str) or isinstance(observed.number, str):
         return _compare_words(claim, predicted, observed)
-    if not _are_constants(predicted, observed):
-        units.of_sum(predicted.unit, observed.unit)
-    slack = _slack(claim.tolerance, numeric(predicted))
-    holds = _HOLDS[claim.relation](numeric(observed), numeric(predicted), slack)
-    return _decided(holds, claim.relation)
+    if not any(not side.leaves and side.unit == units.PLAIN for side in (predicted, observed)):
+        units.of_sum(predicted.unit, observed.unit)  # a constant has no unit
+    before = numeric(predicted)
+    slack = claim.tolerance.slack(before) if claim.tolerance else abs(before) * FLOAT_BLUR
+    return _decided(_RELATIONS[claim.relation].holds(numeric(observed), before, slack), claim)
 
 
-def _are_constants(*sides: Value) -> bool:
-    return any(not side.leaves and side.unit == units.PLAIN for side in sides)
+def _decided(holds: bool, claim: Claim) -> tuple[Verdict, str]:
+    relation = _RELATIONS[claim.relation]
+    stands = relation if holds else _RELATIONS[relation.opposite]
+    return "holds" if holds else "does_not_hold", f"observed {stands.words} predicted"
 
 
-def _decided(holds: bool, relation: Relation) -> tuple[Verdict, str]:
-    stands = relation if holds else _OPPOSITE[relation]
-    return "holds" if holds else "does_not_hold", f"observed {_RELATED[stands]} predicted"
+class _Relation(NamedTuple):
+    """A relation of an observed number to a predicted one, within a distance that is allowed."""
+
+    words: str
+    opposite: Relation
+    holds: Callable[[float, float, float], bool]
 
 
-def _slack(tolerance: Tolerance | None, predicted: float) -> float:
-    """How far off the observed number may be; without a tolerance, what float arithmetic blurs."""
-    return abs(predicted) * FLOAT_BLUR if tolerance is None else tolerance.slack(predicted)
-
-
-def _equal(observed: float, predicted: float, slack: float) -> bool:
-    return abs(observed - predicted) <= slack
-
-
-_HOLDS: dict[str, Callable[[float, float, float], bool]] = {
-    "equals": _equal,
-    "differs": lambda observed, predicted, slack: not _equal(observed, predicted, slack),
-    "at_least": lambda observed, predicted, slack: observed >= predicted - slack,
-    "at_most": lambda observed, predicted, slack: observed <= predicted + slack,
-    "above": lambda observed, predicted, slack: observed > predicted + slack,
-    "below": lambda observed, predicted, slack: observed < predicted - slack,
-}
-_RELATED = {
-    "equals": "equals",
-    "differs": "differs from",
-    "at_least": "is at least",
-    "at_most": "is at most",
-    "above": "is above",
-    "below": "is below",
-}
-
-
-_OPPOSITE: dict[Relation, Relation] = {
-    "equals": "differs",
-    "differs": "equals",
-    "at_least": "below",
-    "at_most": "above",
-    "above": "at_most",
-    "below": "at_least",
+_RELATIONS: dict[Relation, _Relation] = {
+    "equals": _Relation("equals", "differs", lambda seen, said, off: abs(seen - said) <= off),
+    "differs": _Relation("differs from", "equals", lambda seen, said, off: abs(seen - said) > off),
+    "at_least": _Relation("is at least", "below", lambda seen, said, off: seen >= said - off),
+    "at_most": _Relation("is at most", "above", lambda seen, said, off: seen <= said + off),
+    "above": _Relation("is above", "at_most", lambda seen, said, off: seen > said + off),
+    "below": _Relation("is below", "at_least", lambda seen, said, off: seen < said - off),
 }
 
 
@@ -328,7 +295,7 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
     if not (isinstance(predicted.number, str) and isinstance(observed.number, str)):
         raise ExpressionError("a word and a number are compared")
     same = predicted.number.replace("_", " ") == observed.number.replace("_", " ")
-    return _decided(same == (claim.relation == "equals"), claim.relation)
+    return _decided(same == (claim.relation == "equals"), claim)
 
 
 def _samples(side: Side) -> SampledSeconds:
@@ -386,8 +353,3 @@ def _again(shown: TraceOnPage) -> str:
         return f"{CHANGED}; run `python -m runners plan --published --grid`"
     command = f"`python -m runners plan {shown.grid.preset} --grid`"
     return f"{CHANGED}; run {command}, with --confirm where the change alters no result"
-
-
-def surprises(shown: TraceOnPage) -> list[str]:
-    """The names of the runs that did not end as declared."""
-    return [name for name, run in shown.trace.runs.items() if run.is_surprise]

@@ -10,10 +10,10 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure, Growth
 from generator.content.typesetting import plain
 from generator.evidence import units
-from generator.evidence.difference import relative_difference
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.found_by import heading
 from generator.evidence.growth import GrowthRun, ruled, runs_by_series
+from generator.evidence.law_sides import relative_difference
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
 from generator.figures.drawings import growth as drawing

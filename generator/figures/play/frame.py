@@ -19,7 +19,7 @@ from generator.content.typesetting import plain
 from generator.evidence import trace_events
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import Control, ShownRun, State, states
-from generator.evidence.value import AbsentError, Value, numeric
+from generator.evidence.value import numeric
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table
 from generator.figures.play.memory_view import memory
@@ -173,11 +173,8 @@ def _clock_error(one: ShownRun, folio: Folio) -> Markup | None:
 
 
 def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:
-    try:
-        found = folio.evidence.value(expression, {"run": one.path})
-    except AbsentError:
-        return ABSENT
-    return folio.show(found) if isinstance(found, Value) and not found.absent else ABSENT
+    found = folio.evidence.one(expression, {"run": one.path})
+    return ABSENT if found is None else folio.show(found)
 
 
 def _lines(figure: Figure, folio: Folio) -> list[Line]:

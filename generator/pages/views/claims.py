@@ -10,8 +10,8 @@ from markupsafe import Markup, escape
 from generator.checks import statement_checks
 from generator.content.claim import Claim, Domain, Retraction
 from generator.evidence import law_formula, regime, units
-from generator.evidence.difference import in_one_form
 from generator.evidence.folio import Folio
+from generator.evidence.law_sides import in_one_form
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome, sides
 

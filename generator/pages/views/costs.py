@@ -8,11 +8,10 @@ from collections.abc import Callable
 from markupsafe import Markup
 
 from generator.content.modes.cost import CostTable
-from generator.evidence.difference import in_one_form, relative_difference
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.found_by import heading
 from generator.evidence.law_formula import shown
-from generator.evidence.law_sides import on_run
+from generator.evidence.law_sides import in_one_form, on_run, relative_difference
 from generator.evidence.value import Value
 from generator.pages.table import Column, Row, table
 

@@ -16,9 +16,9 @@ from generator.content.claim import Claim
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.claim_topics import Lesson
-from generator.evidence.difference import off_by
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
+from generator.evidence.law_sides import off_by
 from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import UNDECIDED, Outcome, sentence
