@@ -6,8 +6,7 @@ every mistake in any text at once. `PageText` turns the same expressions into HT
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -43,7 +42,6 @@ Names = Mapping[
     str, str | Value
 ]  # a word stands for an expression of its own, such as a run's path
 NOTHING = Label("")
-_ASKS = re.compile(rf"\b(?:{'|'.join(OF_CLAIMS)})\b")  # the evidence for a claim
 ROOTS = ("machine", "cited")  # that an expression starts from, beside experiments
 
 
@@ -60,7 +58,6 @@ class Evidence:
         self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
         self._reference: Evidence | None = None
-        self._texts: dict[Hashable, str] = {}
         self._places: dict[str, tuple[Document[Any], Field]] | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
@@ -71,17 +68,8 @@ class Evidence:
         """
         again = Evidence(book)
         again._evaluations, again._outcomes = self._evaluations, self._outcomes
-        again._texts = self._texts
         if self._reference and book.on_reference:
             again._reference = self._reference.over(book.on_reference)
-        return again
-
-    def over_claims(self, book: Book) -> Evidence:
-        """The same over a book with other claims: what asks for none of them stays evaluated."""
-        again = Evidence(book)
-        again._evaluations = {
-            key: found for key, found in self._evaluations.items() if not _ASKS.search(repr(key))
-        }
         return again
 
     @property
@@ -326,12 +314,6 @@ class Evidence:
         shown = self.book.traces[experiment]
         folder = "" if shown.is_plan else shown.folder
         return command([experiment], folder, self.book.reference.name)
-
-    def remembered(self, key: Hashable, make: Callable[[], str]) -> str:
-        """A text made once for a key: what many pages of one book print alike."""
-        if key not in self._texts:
-            self._texts[key] = make()
-        return self._texts[key]
 
     def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
         """What is made of one thing, an item for instance, made once for this very book."""

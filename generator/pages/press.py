@@ -87,15 +87,12 @@ class Press:
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.
         """
-        if self.pages and (under != EVERYTHING or _differ_little(book, self.judged, "claims")):
+        if self.pages and (under != EVERYTHING or _differ_little(book, self.judged)):
             self.judged = replace(self.judged, evidence=self.judged.evidence.over(book))
             pages = dict(self.pages)
         else:
             environment().globals["ui"] = interface_words()
-            known = (
-                self.judged.evidence if self.pages and _differ_little(book, self.judged) else None
-            )
-            self.judged, under, pages = judged(book, known), EVERYTHING, {}
+            self.judged, under, pages = judged(book), EVERYTHING, {}
         machines = _Machines(self.judged.evidence)
         planned = {sheet.path: machines.decided(sheet) for sheet in sheets(book)}
         chosen = [one for path, one in planned.items() if path.startswith(under)
@@ -168,21 +165,16 @@ class _Machines:
         return "\n".join(one.source.text for one in documents if one.source.file.startswith(starts))
 
 
-def _differ_little(book: Book, before: Judged, *more: str) -> bool:
+def _differ_little(book: Book, before: Judged) -> bool:
     """Whether what was evaluated of the last book holds of this one: the glossary was edited."""
     last = before.evidence.book
-    decides = ("traces", "machines", "machine", "reference", "references", *more)
+    decides = ("traces", "machines", "machine", "reference", "references", "claims")
     return all(getattr(book, name) == getattr(last, name) for name in decides)
 
 
-def judged(book: Book, known: Evidence | None = None) -> Judged:
-    """The evidence of a book, with every verdict.
-
-    Args:
-        book: the book.
-        known: the evidence of one that differs in its claims, and in texts.
-    """
-    evidence = known.over_claims(book) if known else Evidence(book)
+def judged(book: Book) -> Judged:
+    """The evidence of a book, with every verdict."""
+    evidence = Evidence(book)
     outcomes = verdicts.judge(book, evidence)
     return Judged(evidence, outcomes, other_outcomes(book, outcomes))
 

@@ -15,9 +15,9 @@ from generator.evidence import units
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import ShownRun, State
 from generator.evidence.value import Value, computed, numeric
-from generator.figures.drawings.stacks import Part, Stack, stacks
-from generator.figures.play.memory_view import CLASSES
-from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
+from generator.figures.drawings.stacks import Part, Stack
+from generator.figures.play.memory_view import CLASSES, classes, stacked
+from generator.figures.play.seen import Seen, in_one_cell, said_bytes
 from runners.plans.closed_forms import layers_of_stages, pipelined_work
 from runners.traces.records import RankRecord
 
@@ -26,26 +26,14 @@ RESERVED, NEEDED = "measures.reserved_bytes", "measures.needed_bytes"
 
 def plan(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     """The bars of each state, all on the axis of the most that any strategy reserves."""
-    assert figure.play is not None
-    assert figure.play.budget is not None
     most = max(reserved(_busiest(one)[1]) for state in states for one in state.runs)
-    budget = folio.value(figure.play.budget)
-    start = numeric(budget) if budget else most
-    unit, size = byte_unit(most)
-    top, words = max(most, start) * 1.05 / size, folio.ui["play"]
-    names = [words["classes"][name] for name in (*CLASSES, "allocator")]
-    title = f"{unit} {folio.ui['figure']['per_rank']}"
-    found = []
-    for state in states:
-        rows = [_stack(one, size, names) for one in state.runs]
-        found.append(
-            Seen(
-                both(stacks, rows, names, words["unseen"], title, top, start / size),
-                "; ".join(f"{row.label}: {row.words}" for row in rows),
-                tuple(dict(_cells(one, folio)) for one in state.runs),
-            )
-        )
-    return found
+    parts = (*CLASSES, "allocator")
+    names = [folio.ui["play"]["classes"][name] for name in parts]
+    return stacked(
+        states, figure, folio, parts, most,
+        lambda one, size: [_stack(one, size, names)],
+        lambda one: dict(_cells(one, folio)),
+    )  # fmt: skip
 
 
 def reserved(rank: RankRecord) -> int:
@@ -102,12 +90,10 @@ def _cells(one: ShownRun, folio: Folio) -> Iterator[tuple[str, Markup]]:
 def _held(path: str, rank: RankRecord, folio: Folio) -> Markup:
     """What a rank holds at its peak by class, and what the allocator reserves beyond it."""
     assert rank.memory is not None
-    names = folio.ui["play"]["classes"]
-    held = [name for name in CLASSES if getattr(rank.memory.at_peak, f"{name}_bytes")]
-    cells = [(names[name], f"{path}.memory.at_peak.{name}_bytes") for name in held]
-    cells.append((names["allocator"], f"{path}.{RESERVED} - {path}.memory.peak_bytes"))
-    parts = [Markup("{} {}").format(name, folio.cell(cell)) for name, cell in cells]
-    return Markup("<span>{}</span>").format(Markup("<br>").join(parts))
+    held = classes(path, rank.memory, folio)
+    beyond = f"{path}.{RESERVED} - {path}.memory.peak_bytes"
+    held[folio.ui["play"]["classes"]["allocator"]] = folio.cell(beyond)
+    return in_one_cell(Markup("{} {}").format(name, amount) for name, amount in held.items())
 
 
 def _least_device(needed: int, folio: Folio) -> Markup:
@@ -133,7 +119,7 @@ def _sent(one: ShownRun, folio: Folio) -> Markup:
         value = folio.cell(f"{path}.collectives['{call.operation}'].bytes")
         name = Markup("<code>{}</code> {}").format(operation, words.get(axis, axis))
         found.append(Markup("{} {}").format(name, value))
-    return Markup("<span>{}</span>").format(Markup("<br>").join(found)) if found else ABSENT
+    return in_one_cell(found) if found else ABSENT
 
 
 def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:
@@ -144,18 +130,15 @@ def _seconds_at_least(one: ShownRun, folio: Folio) -> Markup:
     assert folio.book.plan is not None
     is_fp32 = one.run.settings["precision"] == "fp32"
     rates = folio.book.plan.compute_fp32 if is_fp32 else folio.book.plan.compute
+    computing, sending = folio.value(rates), folio.value(folio.book.plan.link)
     bounds = []
     for position in range(len(one.run.ranks)):
         path = f"{one.path}.ranks[{position}].measures"
-        for amount, rate in (
-            (f"{path}.flops", rates),
-            (f"{path}.sent_bytes", folio.book.plan.link),
-        ):
-            found = [folio.value(amount), folio.value(rate)]
-            known = [value for value in found if value is not None]
-            if len(known) == len(found):
-                bounds.append(_quotient(*known))
-    stages, computing = _stages(one), folio.value(rates)
+        for amount, rate in (("flops", computing), ("sent_bytes", sending)):
+            value = folio.value(f"{path}.{amount}")
+            if value is not None and rate is not None:
+                bounds.append(_quotient(value, rate))
+    stages = _stages(one)
     if stages > 1 and computing is not None:
         bounds.append(_filled_and_drained(one, stages, computing, folio))
     return folio.show(max(bounds, key=numeric)) if bounds else ABSENT

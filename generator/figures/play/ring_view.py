@@ -6,10 +6,8 @@ adds what it receives; in the all-gather it sends chunk r + 1 - s and keeps what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
@@ -17,7 +15,7 @@ from generator.evidence.play_states import State
 from generator.evidence.value import Value
 from generator.figures.drawings.chunks import Cell
 from generator.figures.drawings.chunks import chunks as drawn
-from generator.figures.play.seen import Seen, both
+from generator.figures.play.seen import Seen, both, in_one_cell
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def chunks(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
         ]
         names = [f"{ranks_words['rank']} {rank}" for rank in range(len(rows))]
         table = {
-            name: _in_one(folio.show(held.value) for held in row)
+            name: in_one_cell((folio.show(held.value) for held in row), ", ")
             for name, row in zip(names, rows, strict=True)
         }
         found.append(
@@ -98,11 +96,6 @@ def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[Value]]:
             row.append(value)
         rows.append(row)
     return rows
-
-
-def _in_one(values: Iterable[Markup]) -> Markup:
-    """Values in one element, which stands beside its label where cells are stacked."""
-    return Markup("<span>{}</span>").format(Markup(", ").join(values))
 
 
 def _cell(held: Held, rank: int, chunk: int, num: int, folio: Folio) -> Cell:
