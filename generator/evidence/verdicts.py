@@ -7,9 +7,9 @@ whose quartile ranges overlap are not distinguishable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
@@ -19,9 +19,6 @@ from generator.evidence.paths import Evaluation, Node
 from generator.evidence.quantifier import Scope
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -81,6 +78,18 @@ class Outcome:
             or (self.on_reference and self.verdict in ("no_evidence", "too_few_samples"))
             or (self.lacks_value and self.verdict == "no_evidence")
         )
+
+
+class Evidence(Protocol):
+    """What a verdict needs of the evidence: the book, and what its expressions come to."""
+
+    book: Book
+
+    def evaluate(self, expression: str, names: Mapping[str, str] | None = None) -> Evaluation:
+        """What comes of an expression."""
+
+    def outcome(self, claim: str) -> Outcome:
+        """A claim's verdict, judged once."""
 
 
 def judge(book: Book, evidence: Evidence) -> dict[str, Outcome]:
