@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch.distributed as dist
@@ -38,6 +39,22 @@ def fit(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:
         for w, s, t in zip(weights, sizes, seconds, strict=True)
     ) / sum(w * (s - mean_size) ** 2 for w, s in zip(weights, sizes, strict=True))
     return AlphaBeta(mean_time - beta * mean_size, beta)
+
+
+@contextmanager
+def sent_in_steps(rank: Rank, num_steps: int) -> Iterator[list[float]]:
+    """Measure what passes this rank's own link in so many steps, if it has one: bytes of a step.
+
+    Yields:
+        A list, to which the bytes are added in the end.
+    """
+    sent_bytes: list[float] = []
+    before = rank.link_count()
+    yield sent_bytes
+    after = rank.link_count()
+    if before is not None and after is not None:
+        sent_bytes.append((after - before).sent_payload_bytes / num_steps)
+        rank.measure("sent_bytes", sent_bytes[0])
 
 
 def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
