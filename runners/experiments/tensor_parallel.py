@@ -10,7 +10,7 @@ How many DTensor really makes is counted twice: by the memory meter and by PyTor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,8 +22,8 @@ from torch.distributed.tensor.parallel import parallelize_module
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.ranks.rank import Rank
-from runners.traces.records import Layer, Model
 from runners.traces.schema import Setting
+from runners.training.networks import described
 from runners.training.shape import FLOAT, TransformerShape
 from runners.training.split import block_plan, groups_of_a_kind
 from runners.training.transformer_model import Block
@@ -32,7 +32,6 @@ from runners.training.transformer_model import Block
 def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
     """Columns, then rows; the input of attention is declared once for its three projections."""
     block = _block(rank)
-    _describe(rank, block)
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("wrap"):
         # Ranks hold equal parameters, so each takes its own part and none are sent.
@@ -47,19 +46,15 @@ def split_each(rank: Rank[Settings]) -> None:
 
 def whole(rank: Rank[Settings]) -> None:
     """The block as it is, on one device."""
-    block = _block(rank)
-    _describe(rank, block)
-    _train(rank, block)
+    _train(rank, _block(rank))
 
 
 def _train(rank: Rank[Settings], block: Block) -> None:
     if not rank.is_metered:
         _compare(rank, block)
-    tokens = _input(rank)
+    tokens, rate = _input(rank), rank.settings.learning_rate
     rank.inputs(tokens)
-    optimizer = torch.optim.Adam(
-        groups_of_a_kind(block), lr=rank.settings.learning_rate, fused=True
-    )
+    optimizer = torch.optim.Adam(groups_of_a_kind(block), lr=rate, fused=True)
     rank.watch(block, optimizer)
     for _ in rank.steps(rank.settings.num_steps):
         out = block(tokens)
@@ -74,7 +69,10 @@ def _train(rank: Rank[Settings], block: Block) -> None:
 def _block(rank: Rank[Settings]) -> Block:
     """The whole block, with the same parameters on every rank."""
     torch.manual_seed(rank.seed)
-    return Block(rank.settings.shape, rank.device)
+    block = Block(rank.settings.shape, rank.device)
+    is_split = rank.world_size > 1
+    rank.describe(described(block, rank.world_size, lambda n: is_split and not n.endswith("norm")))
+    return block
 
 
 def _input(rank: Rank[Settings]) -> Tensor:
@@ -95,20 +93,17 @@ def _compare(rank: Rank[Settings], block: Block) -> None:
         loss = out.square().mean()
     with CommDebugMode() as backward:
         loss.backward()
-    gradients = [
-        (mine.grad, whole.grad)
-        for mine, whole in zip(block.parameters(), true.parameters(), strict=True)
-    ]
+    pairs = zip(block.parameters(), true.parameters(), strict=True)
     rank.measure("num_forward_collectives", forward.get_total_counts())
     rank.measure("num_backward_collectives", backward.get_total_counts())
-    rank.measure("output_difference", _apart([(out, expected)]))
-    rank.measure("input_gradient_difference", _apart([(own.grad, tokens.grad)]))
-    rank.measure("gradient_difference", _apart(gradients))
+    rank.measure("output_difference", _apart((out, expected)))
+    rank.measure("input_gradient_difference", _apart((own.grad, tokens.grad)))
+    rank.measure("gradient_difference", _apart(*((mine.grad, it.grad) for mine, it in pairs)))
     block.zero_grad()
 
 
 @torch.no_grad()
-def _apart(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> float:
+def _apart(*pairs: tuple[Tensor | None, Tensor | None]) -> float:
     """The largest difference between mine and true, as a share of the largest true value of all.
 
     Of all, since some gradients are nothing but rounding: a key's bias moves no softmax.
@@ -121,28 +116,6 @@ def _apart(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> float:
         differences.append((gathered - true).abs().max())
         sizes.append(true.abs().max())
     return float(torch.stack(differences).max() / torch.stack(sizes).max())
-
-
-def _describe(rank: Rank[Settings], block: Block) -> None:
-    """Record each projection and norm, and whether ranks hold parts of it."""
-    layers = [
-        Layer(
-            name=name,
-            kind=type(module).__name__,
-            weight_shape=list(module.weight.shape),
-            num_parameters=sum(p.numel() for p in module.parameters()),
-            bytes=sum(p.nbytes for p in module.parameters()),
-            ranks=list(range(rank.world_size)),
-            is_sharded=rank.world_size > 1 and not name.endswith("norm"),
-        )
-        for name, module in block.named_modules()
-        if not list(module.children())
-    ]
-    num_parameters = sum(layer.num_parameters for layer in layers)
-    num_bytes = sum(layer.bytes for layer in layers)
-    rank.describe(
-        Model(num_parameters=num_parameters, bytes=num_bytes, dtype="float32", layers=layers)
-    )
 
 
 QUESTION = (
@@ -160,6 +133,7 @@ class Settings(RunSettings):
     length: Count = 64
     num_steps: Count = 13
     learning_rate: Factor = 0.001
+    equal_parts = (("width", "num_heads"), ("num_heads", "world_size"), ("hidden", "world_size"))
 
     @property
     def shape(self) -> TransformerShape:
@@ -168,20 +142,13 @@ class Settings(RunSettings):
 
     def closed_forms(self) -> dict[str, Setting]:
         """What a block has, what a rank holds of it, and the all-reduces of its two passes."""
-        shape, copies = self.shape, 4  # Adam keeps each parameter, its gradient and two moments
-        parameters, held = (
-            shape.block_parameters(),
-            shape.block_parameters_on_a_rank(self.world_size),
-        )
-        kept_whole = FLOAT * shape.whole_block_parameters()
+        shape, num_parameters = self.shape, self.shape.block_parameters()
+        num_whole = shape.whole_block_parameters()
         return {
-            "num_parameters": parameters,
-            "whole_bytes": kept_whole,
-            "split_bytes": FLOAT * parameters - kept_whole,
-            "num_parameters_per_rank": held,
-            "bytes_per_value": FLOAT,
-            "copies_per_parameter": copies,
-            "held_bytes": FLOAT * copies * held,
+            "whole_bytes": FLOAT * num_whole,
+            "split_bytes": FLOAT * (num_parameters - num_whole),
+            # Adam keeps each parameter, its gradient and two moments.
+            "held_bytes": FLOAT * 4 * shape.block_parameters_on_a_rank(self.world_size),
             # In backward through the last of attention's first projections these are whole on every
             # rank: the input, its norm's output, the block's output, the gradient that passes
             # attention by, that of the norm's output so far, and what is added to it.
@@ -193,27 +160,19 @@ class Settings(RunSettings):
             "activation_bytes": FLOAT * self.num_samples * self.length * self.width,
         }
 
-    def check(self) -> None:
-        """Refuse heads or features that the ranks cannot share equally."""
-        self.divides(("width", "num_heads"), ("num_heads", "world_size"), ("hidden", "world_size"))
 
-
-def _run(strategy: str, ranks: int) -> RunPlan:
-    return RunPlan(
-        strategy,
-        ranks,
-        Settings(),
-        label="tensor_parallel",
-        has_timeline=False,
-        can_share_device=False,
-    )
-
-
+run = partial(
+    RunPlan,
+    settings=Settings(),
+    label="tensor_parallel",
+    has_timeline=False,
+    can_share_device=False,
+)
 RUNS = {
-    "ranks_1": _run("whole", 1),
-    "ranks_2": _run("split", 2),
-    "ranks_4": _run("split", 4),
-    "each_input_2": _run("split_each", 2),
+    "ranks_1": run("whole", 1),
+    "ranks_2": run("split", 2),
+    "ranks_4": run("split", 4),
+    "each_input_2": run("split_each", 2),
 }
 TRIED_WITH = {"*": {"num_steps": 4}}
 ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_samples": 4, "length": 2048}}

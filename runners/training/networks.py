@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -79,6 +79,35 @@ def description(
         num_parameters=sum(counts),
         bytes=sum(counts) * size,
         dtype=str(dtype).removeprefix("torch."),
+        layers=layers,
+    )
+
+
+def described(module: nn.Module, num_ranks: int, is_sharded: Callable[[str], bool]) -> Model:
+    """Describe any module by the layers in it, which all of so many ranks hold, whole or in shards.
+
+    Args:
+        module: before anything is split.
+        num_ranks: that hold it.
+        is_sharded: of a layer's name, whether ranks hold parts of it.
+    """
+    layers = [
+        Layer(
+            name=name,
+            kind=type(layer).__name__,
+            weight_shape=list(layer.weight.shape),
+            num_parameters=sum(p.numel() for p in layer.parameters()),
+            bytes=sum(p.nbytes for p in layer.parameters()),
+            ranks=list(range(num_ranks)),
+            is_sharded=is_sharded(name),
+        )
+        for name, layer in module.named_modules()
+        if not list(layer.children())
+    ]
+    return Model(
+        num_parameters=sum(layer.num_parameters for layer in layers),
+        bytes=sum(layer.bytes for layer in layers),
+        dtype="float32",
         layers=layers,
     )
 
