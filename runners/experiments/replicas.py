@@ -10,7 +10,8 @@ get right for each rank: its random numbers, and the samples that a sampler give
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,49 +25,44 @@ from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
 from runners.training.networks import description, flat_gradient, mlp
-from runners.training.settings import TeacherSettings
-from runners.training.steps import lesson_for, of_all_ranks
-from runners.training.teacher import Samples, Scaling
+from runners.training.settings import HiddenLayerSettings
+from runners.training.steps import num_distinct, of_all_ranks, scaled_lesson
 
 
 def one_step(rank: Rank[StepSettings]) -> None:
     """One backward pass under DDP, compared with one backward pass on the whole batch."""
-    settings = rank.settings
-    batch, model = _batch(rank), _network(rank)
+    settings, sizes = rank.settings, rank.settings.sizes
+    batch, model = scaled_lesson(rank).training, _network(rank)
     whole = deepcopy(model)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     rank.watch(model, torch.optim.SGD(model.parameters(), lr=settings.learning_rate))
-    sizes = settings.sizes
     start = sum(sizes[: rank.rank])
     own = batch.take(slice(start, start + sizes[rank.rank]))
-    facts: dict[str, Setting] = {"num_samples": [*sizes]}
-    with rank.predict("step", "forward and backward under DDP", own.features, facts) as out:
+    with rank.predict("step", "forward and backward under DDP", own.features) as out:
         loss = cross_entropy(replica(own.features), own.labels)
         weight = sizes[rank.rank] * rank.world_size / settings.batch_size
         (loss * weight if settings.weighted else loss).backward()
         averaged = flat_gradient(model)
-        out(averaged)
-        facts["losses"] = [*of_all_ranks(rank, loss.item())]
-    _compare(rank, whole, batch, averaged)
+        out(averaged, num_samples=[*sizes], losses=[*of_all_ranks(rank, loss.item())])
+    with rank.predict("compare", "the gradient of the whole batch", batch.features) as out:
+        loss = cross_entropy(whole(batch.features), batch.labels)
+        loss.backward()
+        oracle = flat_gradient(whole)
+        apart = (torch.linalg.norm(averaged - oracle) / torch.linalg.norm(oracle)).item()
+        out(oracle, loss=loss.item(), relative_differences=[*of_all_ranks(rank, apart)])
+    if rank.rank == 0:
+        print(f"DDP's gradient is {apart:.1%} away from that of the whole batch")
     if settings.norm == "batch":
         _watch_buffers(rank, replica, own.features)
 
 
-def _batch(rank: Rank[StepSettings]) -> Samples:
-    """The batch of all ranks, each feature scaled over it."""
-    batch = lesson_for(rank).training.take(slice(0, rank.settings.batch_size))
-    scaled = Scaling.of(batch.features).apply(batch.features)
-    return Samples(scaled.to(rank.device), batch.labels.to(rank.device))
-
-
 def _network(rank: Rank[StepSettings]) -> nn.Module:
     """The classifier, with a normalization behind its first layer where one is asked for."""
-    settings = rank.settings
+    settings, dtype = rank.settings, torch.float64
     torch.manual_seed(rank.seed)
-    dtype = getattr(torch, settings.dtype)
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
-    layers = list(mlp(widths, dtype=dtype))
+    first, *others = mlp(widths, dtype=dtype)
     norms: dict[str, list[nn.Module]] = {
         "none": [],
         "batch": [nn.BatchNorm1d(widths[1], dtype=dtype)],
@@ -74,38 +70,24 @@ def _network(rank: Rank[StepSettings]) -> nn.Module:
     }
     if settings.norm == "none":
         rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
-    return nn.Sequential(layers[0], *norms[settings.norm], *layers[1:]).to(rank.device)
-
-
-def _compare(rank: Rank, whole: nn.Module, batch: Samples, averaged: Tensor) -> None:
-    """What one device would have computed for the whole batch, and how far off DDP's mean is."""
-    facts: dict[str, Setting] = {}
-    with rank.predict("compare", "the gradient of the whole batch", batch.features, facts) as out:
-        loss = cross_entropy(whole(batch.features), batch.labels)
-        loss.backward()
-        oracle = flat_gradient(whole)
-        out(oracle)
-        apart = (torch.linalg.norm(averaged - oracle) / torch.linalg.norm(oracle)).item()
-        facts["loss"] = loss.item()
-        facts["relative_differences"] = [*of_all_ranks(rank, apart)]
-        if rank.rank == 0:
-            print(f"DDP's gradient is {apart:.1%} away from that of the whole batch")
+    return nn.Sequential(first, *norms[settings.norm], *others).to(rank.device)
 
 
 def _watch_buffers(rank: Rank, replica: nn.Module, samples: Tensor) -> None:
     """Running statistics after the step, and when the next forward pass begins."""
     norm = next(m for m in replica.modules() if isinstance(m, nn.BatchNorm1d))
     buffers = list(norm.buffers())
-    after = parameter_digest(buffers)
-    met: list[str] = []
-    hook = norm.register_forward_pre_hook(lambda *_: met.append(parameter_digest(buffers)))
     facts: dict[str, Setting] = {}
+
+    def note(when: str) -> None:
+        digests = of_all_ranks(rank, parameter_digest(buffers))
+        facts[f"digests_{when}"] = [*digests]
+        facts[f"num_distinct_{when}"] = len(set(digests))
+
+    note("after")
+    hook = norm.register_forward_pre_hook(lambda *_: note("met"))
     with rank.predict("buffers", "begin the next forward pass", samples, facts) as out:
         out(replica(samples))
-        for when, digest in (("after", after), ("met", met[0])):
-            digests = of_all_ranks(rank, digest)
-            facts[f"digests_{when}"] = [*digests]
-            facts[f"num_distinct_{when}"] = len(set(digests))
     hook.remove()
 
 
@@ -117,23 +99,18 @@ def sampled(rank: Rank[SamplerSettings]) -> None:
     sampler: DistributedSampler[int] = DistributedSampler(
         numbered, seed=rank.seed, drop_last=settings.drops_last
     )
-    own = list(sampler)
-    facts: dict[str, Setting] = {"own": [*own]}
-    with rank.predict("samples", "ask the sampler for an epoch's samples", samples, facts) as out:
-        out(torch.tensor(own))
+    with rank.predict("samples", "ask the sampler for an epoch's samples", samples) as out:
+        own = list(sampler)
         given = [sample for of_rank in of_all_ranks(rank, own) for sample in of_rank]
-        facts["num_given"] = len(given)
-        facts["num_distinct"] = len(set(given))
-    facts = {}
-    with rank.predict("epochs", "ask the sampler again in each epoch", samples, facts) as out:
-        without = [tuple(sampler) for _ in range(settings.num_epochs)]
-        with_epoch = []
+        out(torch.tensor(own), own=[*own], num_given=len(given), num_distinct=len(set(given)))
+    with rank.predict("epochs", "ask the sampler again in each epoch", samples) as out:
+        orders = [tuple(sampler) for _ in range(settings.num_epochs)]
+        out(samples, num_orders_without_epoch=len(set(orders)))
+        orders = []
         for epoch in range(settings.num_epochs):
             sampler.set_epoch(epoch)
-            with_epoch.append(tuple(sampler))
-        out(torch.tensor(with_epoch[-1]))
-        facts["num_orders_without_epoch"] = len(set(without))
-        facts["num_orders_with_epoch"] = len(set(with_epoch))
+            orders.append(tuple(sampler))
+        out(torch.tensor(orders[-1]), num_orders_with_epoch=len(set(orders)))
 
 
 def drawn(rank: Rank[DropoutSettings]) -> None:
@@ -141,17 +118,15 @@ def drawn(rank: Rank[DropoutSettings]) -> None:
     settings = rank.settings
     torch.manual_seed(rank.seed + (rank.rank if settings.seeds_by_rank else 0))
     samples = torch.ones(1, settings.num_features)
-    facts: dict[str, Setting] = {}
-    with rank.predict("dropout", "drop features at random", samples, facts) as out:
+    with rank.predict("dropout", "drop features at random", samples) as out:
         kept = dropout(samples, settings.dropout)
-        out(kept)
-        facts["num_distinct"] = len(set(of_all_ranks(rank, parameter_digest([kept]))))
+        out(kept, num_distinct=num_distinct(rank, [kept]))
 
 
 QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
 
 
-class StepSettings(TeacherSettings):
+class StepSettings(HiddenLayerSettings):
     """One step of a small classifier on a batch that the ranks share."""
 
     num_samples: Count = 100
@@ -165,7 +140,7 @@ class StepSettings(TeacherSettings):
     norm: Literal["none", "batch", "layer"] = "none"
     learning_rate: Factor = 0.1
     teacher_temperature: Factor = 0.15
-    dtype: Literal["float32", "float64"] = "float64"
+    dtype: Literal["float64"] = "float64"
 
     def forced(self) -> dict[str, Setting]:
         """The batch is all samples."""
@@ -179,13 +154,6 @@ class StepSettings(TeacherSettings):
         sizes = [base + self.skew * rank for rank in range(ranks)]
         sizes[-1] += self.batch_size - sum(sizes)
         return sizes
-
-    def check(self) -> None:
-        """Refuse a skew that leaves a rank without samples."""
-        if self.sizes[0] < 1:
-            raise ValueError(
-                f"a skew of {self.skew} leaves rank 0 without samples; take a smaller one"
-            )
 
 
 class SamplerSettings(RunSettings):
@@ -204,26 +172,15 @@ class DropoutSettings(RunSettings):
     seeds_by_rank: bool = False
 
 
-def _one_step(**settings: Any) -> RunPlan:
-    return RunPlan("one_step", 4, StepSettings(**settings), passes=("timed",))
-
-
-def _sampled(**settings: Any) -> RunPlan:
-    return RunPlan("sampled", 4, SamplerSettings(**settings), passes=("timed",))
-
-
-def _drawn(**settings: Any) -> RunPlan:
-    return RunPlan("drawn", 4, DropoutSettings(**settings), passes=("timed",))
-
-
+timed = partial(RunPlan, world_size=4, passes=("timed",))
 RUNS = {
-    "equal": _one_step(),
-    "unequal": _one_step(skew=10),
-    "unequal_weighted": _one_step(skew=10, weighted=True),
-    "batch_norm": _one_step(norm="batch"),
-    "layer_norm": _one_step(norm="layer"),
-    "sampled_padded": _sampled(),
-    "sampled_dropped": _sampled(drops_last=True),
-    "drawn_alike": _drawn(),
-    "drawn_apart": _drawn(seeds_by_rank=True),
+    "equal": timed("one_step", settings=StepSettings()),
+    "unequal": timed("one_step", settings=StepSettings(skew=10)),
+    "unequal_weighted": timed("one_step", settings=StepSettings(skew=10, weighted=True)),
+    "batch_norm": timed("one_step", settings=StepSettings(norm="batch")),
+    "layer_norm": timed("one_step", settings=StepSettings(norm="layer")),
+    "sampled_padded": timed("sampled", settings=SamplerSettings()),
+    "sampled_dropped": timed("sampled", settings=SamplerSettings(drops_last=True)),
+    "drawn_alike": timed("drawn", settings=DropoutSettings()),
+    "drawn_apart": timed("drawn", settings=DropoutSettings(seeds_by_rank=True)),
 }

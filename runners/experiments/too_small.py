@@ -13,9 +13,9 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import partial
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -24,10 +24,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings
+from runners.plans.settings import Count, Factor, RunSettings, closed_form
 from runners.plans.work import mlp_parameters
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
 from runners.training.networks import description, flat, mlp
 
 
@@ -53,16 +52,15 @@ def take_turns(rank: Rank[Settings]) -> None:
         for _ in range(NUM_SETTLING_TURNS + settings.num_turns):
             dist.barrier()
             if rank.rank == 0:
-                one.append(single.timed_step())
+                one.append(single.step())
             dist.barrier()
-            two.append(replica.timed_step())
+            two.append(replica.step())
         alone.append(one[NUM_SETTLING_TURNS:])
         shared.append(two[NUM_SETTLING_TURNS:])
         rank.measure_seconds(f"single_{width}", alone[-1])
         rank.measure_seconds(f"ddp_{width}", shared[-1])
-        if rank.rank == 0:
-            way = (flat(single.model) - start).norm()
-            apart.append(((flat(replica.model) - flat(single.model)).norm() / way).item())
+        way = (flat(single.model) - start).norm()
+        apart.append(((flat(replica.model) - flat(single.model)).norm() / way).item())
     if rank.rank == 0:
         rank.measure("relative_differences", apart)
         _measure_break_even(rank, alone, shared)
@@ -85,8 +83,9 @@ class Trainee:
         self.called = DistributedDataParallel(self.model) if wrapped else self.model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=settings.learning_rate)
 
-    def step(self) -> None:
-        """Forward, backward, update; marked, because two trainees take turns."""
+    def step(self) -> float:
+        """The seconds of forward, backward, update; marked, because two trainees take turns."""
+        start = time.perf_counter()
         with self.rank.phase("forward"):
             loss = cross_entropy(self.called(self.features), self.labels)
         with self.rank.phase("backward"):
@@ -94,11 +93,6 @@ class Trainee:
         with self.rank.phase("optimizer"):
             self.optimizer.step()
             self.optimizer.zero_grad()
-
-    def timed_step(self) -> float:
-        """The seconds of a step."""
-        start = time.perf_counter()
-        self.step()
         self.rank.settle()
         return time.perf_counter() - start
 
@@ -118,7 +112,7 @@ class BreakEven(NamedTuple):
     """
 
     size: float
-    place: Literal["inside", "below", "beyond"]
+    place: str  # inside, below or beyond
 
 
 def break_even(sizes: Sequence[int], first: Times, second: Times) -> BreakEven:
@@ -137,13 +131,11 @@ def break_even(sizes: Sequence[int], first: Times, second: Times) -> BreakEven:
 def redrawn(sizes: Sequence[int], first: Times, second: Times, seed: int) -> list[BreakEven]:
     """The break-evens of samples that are drawn anew, with replacement."""
     source = random.Random(seed)
-    return [
-        break_even(
-            sizes,
-            *([source.choices(times, k=len(times)) for times in way] for way in (first, second)),
-        )
-        for _ in range(NUM_DRAWS)
-    ]
+
+    def drawn(way: Times) -> Times:
+        return [source.choices(times, k=len(times)) for times in way]
+
+    return [break_even(sizes, drawn(first), drawn(second)) for _ in range(NUM_DRAWS)]
 
 
 def _measure_break_even(rank: Rank[Settings], alone: Times, shared: Times) -> None:
@@ -173,13 +165,14 @@ class Settings(RunSettings):
     global_batch_size: Count = 512
     num_turns: Count = 15
     learning_rate: Factor = 0.1
+    equal_parts = (("global_batch_size", "world_size"),)
 
-    @property
+    @closed_form
     def batch_size(self) -> int:
         """Samples of a rank under DDP."""
         return self.global_batch_size // self.world_size
 
-    @property
+    @closed_form
     def num_parameters(self) -> list[int]:
         """Of each model."""
         return [mlp_parameters(self.layers_of(width)) for width in self.widths]
@@ -188,26 +181,13 @@ class Settings(RunSettings):
         """Input and output widths of all layers of one model."""
         return (width,) * (self.num_layers + 1)
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """A rank's samples and the models' sizes."""
-        return {"batch_size": self.batch_size, "num_parameters": self.num_parameters}
 
-    def check(self) -> None:
-        """Refuse widths that are no sweep, and a batch that ranks cannot share equally."""
-        if len(self.widths) < 2 or any(low >= high for low, high in pairwise(self.widths)):
-            raise ValueError(f"widths must be two or more that ascend, not {list(self.widths)!r}")
-        self.divides(("global_batch_size", "world_size"))
-
-
-def _sweep(*, full: bool = False, **settings: Any) -> RunPlan[Settings]:
-    return RunPlan("take_turns", 2, Settings(**settings), has_timeline=False, full=full)
-
-
-FAR = (16, 32, 64, 128, 256, 512, 1024)
+sweep = partial(RunPlan, "take_turns", 2, has_timeline=False)
+FAR = Settings(widths=(16, 32, 64, 128, 256, 512, 1024), global_batch_size=1024, num_turns=30)
 RUNS = {
-    "sweep": _sweep(),
-    "sweep_few_samples": _sweep(global_batch_size=64),
-    "sweep_far": _sweep(widths=FAR, global_batch_size=1024, num_turns=30, full=True),
+    "sweep": sweep(Settings()),
+    "sweep_few_samples": sweep(Settings(global_batch_size=64)),
+    "sweep_far": sweep(FAR, full=True),
 }
 TRIED_WITH = {"sweep_far": {"widths": [16, 64, 256], "num_turns": 5}}
 ON_CUDA = {"*": {"widths": [128, 256, 512, 1024, 2048, 4096], "global_batch_size": 4096}}

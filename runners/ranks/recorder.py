@@ -114,11 +114,20 @@ class Recorder:
     @contextmanager
     def predict(
         self, name: str, operation: str, of: Tensor, facts: dict[str, Setting] | None = None
-    ) -> Iterator[Callable[[Tensor], None]]:
-        """Record one step of a prediction from its tensors; `facts` may be filled until the end."""
+    ) -> Iterator[Callable[..., None]]:
+        """Record one step of a prediction from its tensors; `facts` may be filled until the end.
+
+        Yields:
+            A function to call with what came out, and with facts by name.
+        """
         facts = {} if facts is None else facts
+
+        def show(result: Tensor, **more: Setting) -> None:
+            out.append(result)
+            facts.update(more)
+
         with self._shown() as (out, seconds):
-            yield out.append
+            yield show
         if self.is_metered or not out:
             return
         step = PredictionStep(
