@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 import torch
@@ -23,14 +24,19 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
+from runners.plans.settings import Count, CountOrZero, Factor, RunSettings, closed_form
 from runners.plans.work import mlp_parameters
 from runners.ranks.rank import Rank
-from runners.ranks.recorder import parameter_digest
-from runners.traces.schema import Setting
-from runners.training.networks import flat, flat_gradient
+from runners.training.networks import average, copy_row, flat, flat_gradient, gradients_of
 from runners.training.settings import HiddenLayerSettings
-from runners.training.steps import batch_of, mlp_for, of_all_ranks, scaled_lesson, validate
+from runners.training.steps import (
+    batch_of,
+    mlp_for,
+    num_distinct,
+    of_all_ranks,
+    scaled_lesson,
+    validate,
+)
 from runners.training.teacher import Samples
 
 
@@ -39,21 +45,22 @@ def synchronous(rank: Rank[Settings]) -> None:
     own = Replica(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(own.model)
-    own.train(lambda _: own.optimizer.step(), replica)
-    own.communicated_bytes = rank.settings.num_steps * flat(own.model).nbytes
+    for _ in own.steps(replica):
+        own.optimizer.step()
+        own.communicated_bytes += flat_gradient(own.model).nbytes
     own.report()
 
 
 def local(rank: Rank[LocalSettings]) -> None:
     """Local SGD: every rank alone for some steps, then the mean of the parameters."""
     own = Replica(rank)
-
-    def update(index: int) -> None:
+    for index in own.steps(own.model):
         own.optimizer.step()
         if (index + 1) % rank.settings.steps_between == 0:
-            own.average()
-
-    own.train(update)
+            before = flat(own.model)
+            mean = average(list(own.model.parameters()))
+            own.communicated_bytes += mean.nbytes
+            own.distances.append(float(torch.linalg.norm(before - mean)))
     own.report()
 
 
@@ -68,16 +75,15 @@ def stale(rank: Rank[StaleSettings]) -> None:
     def apply_oldest() -> None:
         work, mean = under_way.pop(0)
         work.wait()
-        own.apply(mean / rank.world_size)
+        copy_row(mean / rank.world_size, gradients_of(own.model))
+        own.optimizer.step()
 
-    def update(_: int) -> None:
+    for _ in own.steps(own.model):
         mean = flat_gradient(own.model)
         under_way.append((dist.all_reduce(mean, async_op=True), mean))
         own.communicated_bytes += mean.nbytes
         if len(under_way) > rank.settings.delay:
             apply_oldest()
-
-    own.train(update)
     while under_way:
         apply_oldest()
     own.report()
@@ -86,7 +92,8 @@ def stale(rank: Rank[StaleSettings]) -> None:
 def alone(rank: Rank[Settings]) -> None:
     """Replicas that start equal and never communicate; or, on one device, the oracle."""
     own = Replica(rank)
-    own.train(lambda _: own.optimizer.step())
+    for _ in own.steps(own.model):
+        own.optimizer.step()
     own.report()
 
 
@@ -96,61 +103,44 @@ class Replica:
     Attributes:
         distances: of this replica from the mean of all, just before each average.
         communicated_bytes: of the tensors that this rank has passed to collectives to train.
-        largest_norm: of a gradient that this rank computed.
     """
 
     def __init__(self, rank: Rank[Settings]) -> None:
         self.rank = rank
         self.shards, self.validation = _samples(rank)
-        self.model: nn.Module = mlp_for(rank)
+        self.model = mlp_for(rank)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rank.settings.learning_rate)
         self.distances: list[float] = []
-        self.largest_norm = 0.0
         self.communicated_bytes = 0
+        self._norms: list[float] = []
         self._losses: list[float] = []
 
-    def train(self, update: Callable[[int], None], module: nn.Module | None = None) -> None:
-        """Train to the end: after each backward pass `update` decides what becomes of it.
-
-        Args:
-            update: is given the step, from 0.
-            module: what computes; the model itself where nothing wraps it.
-        """
-        rank, replica = self.rank, module or self.model
-        rank.watch(replica, self.optimizer)
+    def steps(self, module: nn.Module) -> Iterator[int]:
+        """Train to the end: after each backward pass its index, to update by what it computed."""
+        rank = self.rank
+        rank.watch(module, self.optimizer)
         start = time.perf_counter()
         for index in rank.steps(rank.settings.num_steps):
             if index and index % NUM_BLOCK_STEPS == 0:
                 rank.measure_seconds("block", [(now := time.perf_counter()) - start])
                 start = now
-            batch = _batch(rank, self.shards, index)
-            loss = cross_entropy(replica(batch.features), batch.labels)
+            batch = self._batch(index)
+            loss = cross_entropy(module(batch.features), batch.labels)
             loss.backward()
-            norm = float(torch.linalg.norm(flat_gradient(self.model)))
-            self.largest_norm = max(self.largest_norm, norm)
+            self._norms.append(float(torch.linalg.norm(flat_gradient(self.model))))
             with rank.phase("optimizer"):  # with the collectives that an update may need
-                update(index)
-                self.optimizer.zero_grad()
+                yield index
+                self.optimizer.zero_grad(set_to_none=False)
             self._losses.append(loss.item())
             rank.count_samples(len(batch.labels))
 
-    def apply(self, gradient: Tensor) -> None:
-        """Update with the gradients of all parameters in one row."""
-        parameters = list(self.model.parameters())
-        pieces = gradient.split([p.numel() for p in parameters])
-        for parameter, piece in zip(parameters, pieces, strict=True):
-            parameter.grad = piece.view_as(parameter)
-        self.optimizer.step()
-
-    def average(self) -> None:
-        """Give every replica the mean of all, and remember how far from it they had come."""
-        own = flat(self.model)
-        mean = own.clone()
-        dist.all_reduce(mean)
-        mean /= self.rank.world_size
-        self.communicated_bytes += mean.nbytes
-        self.distances.append(float(torch.linalg.norm(own - mean)))
-        nn.utils.vector_to_parameters(mean, self.model.parameters())
+    def _batch(self, index: int) -> Samples:
+        """The batch of a step: on one device what all ranks together take."""
+        size = self.rank.settings.batch_size
+        turn = index % (len(self.shards[0].labels) // size)
+        batches = [batch_of(shard, turn, size) for shard in self.shards]
+        features = torch.cat([batch.features for batch in batches])
+        return Samples(features, torch.cat([batch.labels for batch in batches]))
 
     def report(self) -> None:
         """Record what the replicas are worth in the end, and how they came there."""
@@ -167,21 +157,19 @@ class Replica:
         )
         rank.measure("validation_losses", [*of_all_ranks(rank, graded[1])])
         rank.measure("communicated_bytes", self.communicated_bytes)
-        rank.measure("largest_gradient_norm", max(of_all_ranks(rank, self.largest_norm)))
+        rank.measure("largest_gradient_norm", max(of_all_ranks(rank, max(self._norms))))
         farthest = [max(ones) for ones in zip(*of_all_ranks(rank, self.distances), strict=True)]
         if farthest:
             rank.measure("largest_distance", max(farthest))
             rank.measure("mean_distance", sum(farthest) / len(farthest))
-        digest = parameter_digest(self.model.parameters())
-        rank.measure("num_distinct", len(set(of_all_ranks(rank, digest))))
+        rank.measure("num_distinct", num_distinct(rank, self.model.parameters()))
         if rank.rank == 0:
             print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
 
 
 def _samples(rank: Rank[Settings]) -> tuple[list[Samples], Samples]:
     """The shards that this rank takes its batches from, and the validation samples."""
-    settings = rank.settings
-    lesson = scaled_lesson(rank)
+    settings, lesson = rank.settings, scaled_lesson(rank)
     samples = lesson.training
     if settings.order == "by_class":  # shards hold different classes, shuffled
         source = torch.Generator().manual_seed(rank.seed)
@@ -191,14 +179,6 @@ def _samples(rank: Rank[Settings]) -> tuple[list[Samples], Samples]:
     size = settings.num_samples // settings.shards
     own = [rank.rank] if rank.world_size > 1 else range(settings.shards)
     return [batch_of(samples, shard, size) for shard in own], lesson.validation
-
-
-def _batch(rank: Rank[Settings], shards: list[Samples], index: int) -> Samples:
-    """The batch of a step: on one device what all ranks together take."""
-    size = rank.settings.batch_size
-    turn = index % (len(shards[0].labels) // size)
-    batches = [batch_of(shard, turn, size) for shard in shards]
-    return Samples(torch.cat([b.features for b in batches]), torch.cat([b.labels for b in batches]))
 
 
 def parabola(rank: Rank[ParabolaSettings]) -> None:
@@ -221,9 +201,8 @@ def _goes_down(rate: float, delay: int, num_steps: int) -> bool:
         path.append(path[-1] - rate * path[-1 - delay])
         if abs(path[-1]) > 1e6:
             return False
-    sizes = [abs(at) for at in path[-num_steps:]]
-    second, last = sizes[num_steps // 4 : num_steps // 2], sizes[3 * num_steps // 4 :]
-    early, late = max(second, default=0.0), max(last, default=0.0)
+    sizes, quarter = [abs(at) for at in path[-num_steps:]], num_steps // 4
+    early, late = max(sizes[quarter : 2 * quarter]), max(sizes[3 * quarter :])
     return late < early or late == 0.0
 
 
@@ -243,27 +222,19 @@ class Settings(HiddenLayerSettings):
     num_steps: Count = 128
     learning_rate: Factor = 0.2
     teacher_temperature: Factor = 0.15
-    dtype: Literal["float32", "float64"] = "float64"
+    dtype: Literal["float64"] = "float64"
     order: Literal["shuffled", "by_class"] = "shuffled"
+    equal_parts = (("num_samples", "shards"),)
 
     @property
     def shards(self) -> int:
         """Into how many shards the samples are cut."""
         return self.world_size
 
-    def closed_forms(self) -> dict[str, Setting]:
+    @closed_form
+    def model_bytes(self) -> int:
         """The size of all parameters."""
-        widths = (self.num_features, self.num_hidden, self.num_classes)
-        size = 8 if self.dtype == "float64" else 4
-        return {"model_bytes": size * mlp_parameters(widths)}
-
-    def check(self) -> None:
-        """Refuse samples that leave a batch of a shard unfilled."""
-        samples, size, shards = self.num_samples, self.batch_size, self.shards
-        if samples % shards or samples // shards % size:
-            raise ValueError(
-                f"num_samples {samples} are no whole batches of {size} for {shards} shards"
-            )
+        return 8 * mlp_parameters((self.num_features, self.num_hidden, self.num_classes))
 
 
 class SingleSettings(Settings):
@@ -282,15 +253,6 @@ class LocalSettings(Settings):
 
     steps_between: Count
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """Averages in the whole training too."""
-        return {**super().closed_forms(), "num_averages": self.num_steps // self.steps_between}
-
-    def check(self) -> None:
-        """Refuse a training that does not end with an average."""
-        super().check()
-        self.divides(("num_steps", "steps_between"))
-
 
 class StaleSettings(Settings):
     """Mean gradients are applied some steps late."""
@@ -305,34 +267,25 @@ class ParabolaSettings(RunSettings):
     num_steps: Count = 4000
     num_halvings: Count = 14
 
-    def closed_forms(self) -> dict[str, Setting]:
+    @closed_form
+    def largest_rates(self) -> list[float]:
         """The largest rate for each delay: x ← x − rate · x of so many steps ago is stable below.
 
         It is 2·sin(π / (2·(2·delay + 1))).
         """
-        rates = [2 * math.sin(math.pi / (2 * (2 * delay + 1))) for delay in self.delays]
-        return {"largest_rates": rates}
-
-
-def _plan(strategy: str, settings: RunSettings, ranks: int = 2) -> RunPlan:
-    return RunPlan(
-        strategy, ranks, settings, passes=("timed",), keeps_steps=True, has_timeline=False
-    )
+        return [2 * math.sin(math.pi / (2 * (2 * delay + 1))) for delay in self.delays]
 
 
 STRATEGIES = {"single": alone, "never": alone}
+timed = partial(RunPlan, passes=("timed",), keeps_steps=True, has_timeline=False)
 RUNS = {
-    "single": _plan("single", SingleSettings(), 1),
-    "synchronous": _plan("synchronous", Settings()),
-    "local_1": _plan("local", LocalSettings(steps_between=1)),
-    "local_8": _plan("local", LocalSettings(steps_between=8)),
-    "local_32": _plan("local", LocalSettings(steps_between=32)),
-    "at_end": _plan("local", LocalSettings(steps_between=128)),
-    "never": _plan("never", Settings()),
-    "stale_0": _plan("stale", StaleSettings(delay=0)),
-    "stale_4": _plan("stale", StaleSettings(delay=4)),
-    "stale_16": _plan("stale", StaleSettings(delay=16)),
-    "synchronous_by_class": _plan("synchronous", Settings(order="by_class")),
-    "local_32_by_class": _plan("local", LocalSettings(steps_between=32, order="by_class")),
-    "parabola": _plan("parabola", ParabolaSettings(), 1),
+    "single": timed("single", 1, SingleSettings()),
+    "synchronous": timed("synchronous", 2, Settings()),
+    **{f"local_{n}": timed("local", 2, LocalSettings(steps_between=n)) for n in (1, 8, 32)},
+    "at_end": timed("local", 2, LocalSettings(steps_between=128)),
+    "never": timed("never", 2, Settings()),
+    **{f"stale_{n}": timed("stale", 2, StaleSettings(delay=n)) for n in (0, 4, 16)},
+    "synchronous_by_class": timed("synchronous", 2, Settings(order="by_class")),
+    "local_32_by_class": timed("local", 2, LocalSettings(steps_between=32, order="by_class")),
+    "parabola": timed("parabola", 1, ParabolaSettings()),
 }
