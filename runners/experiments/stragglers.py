@@ -14,59 +14,62 @@ from __future__ import annotations
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from functools import partial
 from itertools import accumulate, pairwise
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
-from pydantic import Field
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor
+from runners.plans.settings import Count, CountOrZero, Factor, FactorOrZero, Seconds, closed_form
 from runners.ranks.rank import Rank
-from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
-from runners.training.networks import flat
+from runners.training.networks import average, gradients_of
 from runners.training.settings import HiddenLayerSettings
-from runners.training.steps import Epoch, batch_of, mlp_for, of_all_ranks, scaled_lesson, validate
+from runners.training.steps import (
+    Epoch,
+    batch_of,
+    forward_backward,
+    mlp_for,
+    num_distinct,
+    scaled_lesson,
+    train_batch,
+    validate,
+)
 from runners.training.teacher import Samples
 
 
 def synchronous(rank: Rank[Paced]) -> None:
     """Gradients are averaged in every step, so every step waits for its slowest rank."""
     model = mlp_for(rank)
-
-    def communicate(_: int) -> None:
-        _average(rank, [p.grad for p in model.parameters() if p.grad is not None])
-
-    _train_paced(rank, model, communicate)
+    for _ in _paced_steps(rank, model):
+        average(gradients_of(model))
 
 
 def local(rank: Rank[SometimesSlowLocal]) -> None:
     """Parameters are averaged every few steps: slow steps of different ranks pass side by side."""
     model = mlp_for(rank)
-
-    def communicate(index: int) -> None:
+    for index in _paced_steps(rank, model):
         if (index + 1) % rank.settings.steps_between == 0:
-            _average(rank, [p.detach() for p in model.parameters()])
-
-    _train_paced(rank, model, communicate)
+            average(list(model.parameters()))
 
 
-def _train_paced(rank: Rank[Paced], model: nn.Module, communicate: Callable[[int], None]) -> None:
-    """Sleep, compute, communicate: the sleep is the rank's own work, of a length set beforehand."""
-    settings = rank.settings
-    samples = scaled_lesson(rank).training
+def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
+    """Steps that sleep, compute, and then let the ranks communicate.
+
+    The sleep is the rank's own work, of a length set beforehand.
+    """
+    settings, samples = rank.settings, scaled_lesson(rank).training
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
     own = settings.lengths()[rank.rank]
     waited, num_long = [], 0
-    if rank.world_size > 1:
-        dist.barrier()
+    dist.barrier()
     start = time.perf_counter()
     for index in rank.steps(settings.num_steps):
         began = time.perf_counter()
@@ -77,7 +80,7 @@ def _train_paced(rank: Rank[Paced], model: nn.Module, communicate: Callable[[int
         rank.settle()
         before = time.perf_counter()
         with rank.phase("communicate", computes=False):
-            communicate(index)
+            yield index
         rank.settle()
         waited.append(time.perf_counter() - before)
         num_long += time.perf_counter() - began >= settings.slow_seconds
@@ -88,25 +91,15 @@ def _train_paced(rank: Rank[Paced], model: nn.Module, communicate: Callable[[int
     rank.measure_seconds("waiting", waited)
     rank.measure("num_own_slow_steps", sum(length > settings.pace_seconds for length in own))
     rank.measure("num_long_steps", num_long)
-    rank.measure("num_distinct", _num_distinct(rank, model))
-
-
-@torch.no_grad()
-def _average(rank: Rank[Paced], tensors: list[torch.Tensor]) -> None:
-    """Put the mean over the ranks into the tensors, in one all-reduce."""
-    mean = torch.cat([t.reshape(-1) for t in tensors])
-    dist.all_reduce(mean)
-    mean /= rank.world_size
-    for tensor, piece in zip(tensors, mean.split([t.numel() for t in tensors]), strict=True):
-        tensor.copy_(piece.view_as(tensor))
+    rank.measure("num_distinct", num_distinct(rank, model.parameters()))
 
 
 def joined(rank: Rank[Joined]) -> None:
     """DDP over unequal shards: a rank without a batch takes part with zeros until all are done."""
-    settings = rank.settings
-    lesson = scaled_lesson(rank)
-    shards = shards_of(lesson.training, settings.num_batches_per_rank, settings.batch_size)
-    model = mlp_for(rank)
+    settings, lesson, model = rank.settings, scaled_lesson(rank), mlp_for(rank)
+    sizes = (count * settings.batch_size for count in settings.num_batches_per_rank)
+    ends = accumulate(sizes, initial=0)
+    shards = [lesson.training.take(slice(start, end)) for start, end in pairwise(ends)]
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
@@ -114,12 +107,7 @@ def joined(rank: Rank[Joined]) -> None:
     epoch = Epoch(rank, 1)
     with replica.join(divide_by_initial_world_size=settings.divides_by == "initial"):
         for batch in epoch.batches(shards[rank.rank], settings.batch_size):
-            logits = replica(batch.features)
-            loss = cross_entropy(logits, batch.labels)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            epoch.add(loss, logits, batch.labels)
+            train_batch(replica, optimizer, batch, epoch)
     mean, accuracy, count = epoch.seen()
     rank.epoch(
         1,
@@ -129,44 +117,27 @@ def joined(rank: Rank[Joined]) -> None:
         validation=validate(model, lesson.validation) if rank.rank == 0 else None,
         parameters=model.parameters(),
     )
-    rank.measure("num_distinct", _num_distinct(rank, model))
+    rank.measure("num_distinct", num_distinct(rank, model.parameters()))
     if rank.rank == 0:
         oracle = _in_one_process(rank, shards)
         rank.measure("oracle_loss", validate(oracle, lesson.validation)[1])
-        apart = torch.linalg.norm(flat(oracle) - flat(model)) / torch.linalg.norm(flat(oracle))
-        rank.measure("oracle_distance", float(apart))
 
 
 def _in_one_process(rank: Rank[Joined], shards: list[Samples]) -> nn.Module:
     """The oracle: the same batches, their gradients added up by hand, on one model."""
-    settings, size = rank.settings, rank.settings.batch_size
-    model = mlp_for(rank)
+    settings, size, model = rank.settings, rank.settings.batch_size, mlp_for(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     for index in range(max(settings.num_batches_per_rank)):
         left = [shard for shard in shards if len(shard.labels) >= (index + 1) * size]
         by = len(shards) if settings.divides_by == "initial" else len(left)
         for shard in left:
-            batch = batch_of(shard, index, size)
-            (cross_entropy(model(batch.features), batch.labels) / by).backward()
+            forward_backward(model, batch_of(shard, index, size), by)
         optimizer.step()
         optimizer.zero_grad()
     return model
 
 
-def shards_of(samples: Samples, num_batches: Sequence[int], batch_size: int) -> list[Samples]:
-    """Each rank's part of the samples, one after another, as many batches as it is given."""
-    ends = accumulate((count * batch_size for count in num_batches), initial=0)
-    return [samples.take(slice(start, end)) for start, end in pairwise(ends)]
-
-
-def _num_distinct(rank: Rank[Settings], model: nn.Module) -> int:
-    """How many different sets of parameters the ranks hold."""
-    return len(set(of_all_ranks(rank, parameter_digest(model.parameters()))))
-
-
 QUESTION = "How long is a step in which one rank is slow, or in which ranks have unequal samples?"
-Pace = Annotated[float, Field(ge=0, lt=10)]  # seconds
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Settings(HiddenLayerSettings):
@@ -178,7 +149,7 @@ class Settings(HiddenLayerSettings):
     num_classes: Count = 4
     learning_rate: Factor = 0.1
     teacher_temperature: Factor = 0.15
-    dtype: Literal["float32", "float64"] = "float64"
+    dtype: Literal["float64"] = "float64"
 
 
 class Paced(Settings):
@@ -187,38 +158,42 @@ class Paced(Settings):
     num_samples: Count = 16
     num_validation_samples: Count = 1
     num_steps: Count = 24
-    pace_seconds: Pace = 0.005
-    slow_seconds: Pace = 0.03
+    pace_seconds: Seconds = 0.005
+    slow_seconds: Seconds = 0.03
 
     @abstractmethod
     def lengths(self) -> list[list[float]]:
         """Seconds of each rank's own work in each step."""
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """Seconds of the training and of a rank's own work.
+    @closed_form
+    def expected_seconds(self) -> float:
+        """Of the training: the sum of what each stretch waits for, its slowest rank.
 
-        Expected is the sum of what each stretch waits for, its slowest rank: ranks wait for each
-        other in every step, or only where they average.
+        Ranks wait for each other in every step, or only where they average.
         """
-        own = self.lengths()
-        between = getattr(self, "steps_between", 1)
-        stretches = [
+        own, between = self.lengths(), getattr(self, "steps_between", 1)
+        return sum(
             max(sum(of_rank[start : start + between]) for of_rank in own)
             for start in range(0, self.num_steps, between)
-        ]
-        return {
-            "expected_seconds": sum(stretches),
-            "busiest_rank_seconds": max(map(sum, own)),
-            "mean_rank_seconds": sum(map(sum, own)) / len(own),
-        }
+        )
+
+    @closed_form
+    def busiest_rank_seconds(self) -> float:
+        """Of its own work."""
+        return max(map(sum, self.lengths()))
+
+    @closed_form
+    def mean_rank_seconds(self) -> float:
+        """Of a rank's own work."""
+        return sum(map(sum, self.lengths())) / self.world_size
 
 
 class AlwaysSlow(Paced):
     """One rank is slow in every step."""
 
     num_steps: Count = 8
-    pace_seconds: Pace = 0.02
-    slow_seconds: Pace = 0.08
+    pace_seconds: Seconds = 0.02
+    slow_seconds: Seconds = 0.08
     slow_rank: CountOrZero = 3
 
     def lengths(self) -> list[list[float]]:
@@ -228,18 +203,11 @@ class AlwaysSlow(Paced):
             for rank in range(self.world_size)
         ]
 
-    def check(self) -> None:
-        """Refuse a rank that there is not."""
-        if self.slow_rank >= self.world_size:
-            raise ValueError(
-                f"slow_rank must be one of {self.world_size} ranks, not {self.slow_rank}"
-            )
-
 
 class SometimesSlow(Paced):
     """Every rank is slow now and then, as the seed decides; gradients are averaged each step."""
 
-    slow_share: Share = 0.2
+    slow_share: FactorOrZero = 0.2
 
     def lengths(self) -> list[list[float]]:
         """Seconds of each rank's own work in each step."""
@@ -252,24 +220,21 @@ class SometimesSlow(Paced):
             for _ in range(self.world_size)
         ]
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """Steps in which some rank is slow, too: their share over seeds, and those of this seed."""
-        steps = zip(*self.lengths(), strict=True)
-        return {
-            **super().closed_forms(),
-            "slow_step_share": 1 - (1 - self.slow_share) ** self.world_size,
-            "num_steps_with_slow": sum(max(one) >= self.slow_seconds for one in steps),
-        }
+    @closed_form
+    def slow_step_share(self) -> float:
+        """Share of steps, over seeds, in which some rank is slow."""
+        return 1 - (1 - self.slow_share) ** self.world_size
+
+    @closed_form
+    def num_steps_with_slow(self) -> int:
+        """Such steps with this seed."""
+        return sum(max(one) >= self.slow_seconds for one in zip(*self.lengths(), strict=True))
 
 
 class SometimesSlowLocal(SometimesSlow):
     """The same ranks; their parameters are averaged every few steps."""
 
     steps_between: Count = 8
-
-    def check(self) -> None:
-        """Refuse steps after the last average."""
-        self.divides(("num_steps", "steps_between"))
 
 
 class Joined(Settings):
@@ -284,22 +249,12 @@ class Joined(Settings):
         """There are as many samples as the ranks have batches."""
         return {"num_samples": self.batch_size * sum(self.num_batches_per_rank)}
 
-    def check(self) -> None:
-        """Refuse batches for other ranks than these."""
-        if len(self.num_batches_per_rank) != self.world_size:
-            raise ValueError(
-                f"num_batches_per_rank must give each of {self.world_size} ranks at least one"
-            )
 
-
-def _plan(strategy: str, settings: Settings, **more: Any) -> RunPlan[Settings]:
-    return RunPlan(strategy, 4, settings, passes=("timed",), has_timeline=False, **more)
-
-
+timed = partial(RunPlan, world_size=4, passes=("timed",), has_timeline=False)
 RUNS = {
     "one_slow": RunPlan("synchronous", 4, AlwaysSlow(), nature="paced"),
-    "sometimes": _plan("synchronous", SometimesSlow(), nature="paced"),
-    "sometimes_local": _plan("local", SometimesSlowLocal(), nature="paced"),
-    "joined": _plan("joined", Joined()),
-    "joined_remaining": _plan("joined", Joined(divides_by="remaining")),
+    "sometimes": timed("synchronous", settings=SometimesSlow(), nature="paced"),
+    "sometimes_local": timed("local", settings=SometimesSlowLocal(), nature="paced"),
+    "joined": timed("joined", settings=Joined()),
+    "joined_remaining": timed("joined", settings=Joined(divides_by="remaining")),
 }
