@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"{where}{error.strerror}; every file is whole", file=sys.stderr)
+        print(f"{where}{error.strerror}", file=sys.stderr)
     return 2
 
 
@@ -116,11 +116,11 @@ def _parser() -> argparse.ArgumentParser:
 def _build(options: argparse.Namespace) -> int:
     from generator.pages import hands  # as below: what prints takes long to load
     from generator.pages.press import Press
-    from generator.website import one_build, publish
+    from generator.website import publish
 
     book, press = load(options.content, options.machine), Press(hands.every_core())
-    with one_build.alone(options.out):
-        change = publish.publish(book, options.content.resolve(), options.out, press)
+    files = publish.site_files(book, options.content.resolve(), press)
+    change = publish.bring_to(options.out, files)
     print(
         f"{options.out}: {change.num_written} files written, {change.num_deleted} deleted, "
         f"{change.num_kept} unchanged"

@@ -1,4 +1,4 @@
-"""From Markdown to a site: the MkDocs plugin, files on disk, the security policy, the archive.
+"""From Markdown to a site: the MkDocs plugin, files on disk, the archive.
 
 In: printed pages. Out: `site/`. Only `plugin.py` knows MkDocs.
 """

@@ -1,7 +1,4 @@
-"""The HTML of a page as it is written: links to headings, what a keyboard reaches, idle space.
-
-In: the HTML of one page. Out: the same with headings that link to themselves, or in fewer bytes.
-"""
+"""The HTML of a page: headings that link to themselves, and what a keyboard reaches."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ from html import unescape
 
 from generator.pages import headings
 
-_AS_WRITTEN = re.compile(r"<(pre|code|script|style|textarea)\b.*?</\1>", re.DOTALL | re.IGNORECASE)
-_IDLE = re.compile(r"[ \t\r\n]*\n[ \t\r\n]*")  # the indentation of templates, and their empty lines
 _HEADING = re.compile(r"<h([2-6])\b([^>]*)>(.*?)</h\1>", re.DOTALL)
 _HEADING_ID = re.compile(r'\sid="([^"]+)"')
 _TAG = re.compile(r"<[^>]+>")
@@ -69,12 +64,3 @@ def linked_headings(html: str) -> str:
 
 def _slug(words: str) -> str:
     return headings.slug(unescape(_TAG.sub("", words)))
-
-
-def lean(html: str) -> str:
-    """The same page without empty lines and indentation, where these say nothing."""
-    parts, done = [], 0
-    for kept in _AS_WRITTEN.finditer(html):
-        parts += [_IDLE.sub("\n", html[done : kept.start()]), kept[0]]
-        done = kept.end()
-    return "".join([*parts, _IDLE.sub("\n", html[done:])])

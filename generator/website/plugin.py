@@ -2,26 +2,23 @@
 
 Before a build it loads the book, renders it, and writes it to `docs_dir`: pages and assets where
 their bytes changed, raw traces beside them. It deletes what it wrote there earlier and the book no
-longer has; pages that somebody else put there stay, and are built. After a build, but not under
-`mkdocs serve`, each page gets its Content-Security-Policy. Content errors are printed one a line,
-all at once, and end a build with exit code 2; under `serve` the last good pages stay, with the
-errors on top. While serving, only the pages of edited files are printed again (`press.pages_of`).
+longer has; pages that somebody else put there stay, and are built. Content errors are printed one a
+line, all at once, and end a build with exit code 2; under `serve` the last good pages stay, with
+the errors on top. While serving, only the pages of edited files are printed again
+(`press.pages_of`).
 
     mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from jinja2 import BytecodeCache, Environment, FileSystemLoader
-from jinja2.bccache import Bucket
+from jinja2 import Environment
 from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
 from mkdocs.config import config_options
 from mkdocs.config.base import Config
@@ -44,89 +41,31 @@ from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages import hands, headings
 from generator.pages.press import EVERYTHING, Press, pages_of
-from generator.website import banner, csp, one_build, page_html, publish, search
-from runners.system import count
+from generator.website import banner, page_html, publish, search
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
-ERROR_PAGE = "404.html"
-MAIN = Path("main.html")  # loads the scripts and styles of each page, which fails without it
-EDIT_URIS_OF_HOSTS = ("edit/master/docs/", "src/default/docs/")
+OVERRIDES = Path(__file__).resolve().parent / "overrides"  # our own templates
 SURPRISES = "PROOFBOOK_SURPRISES"  # set by `make site`, which ends with 1 where a run surprised
 log = get_plugin_logger("proofbook")
-
-
-class CompiledTemplates(BytecodeCache):
-    """The theme's templates as Jinja2 compiled them, for as long as this process lives.
-
-    Jinja2 checks the source of each before it takes the code.
-    """
-
-    def __init__(self) -> None:
-        self._code: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Put the code of a template into Jinja2's bucket, if there is any."""
-        if bucket.key in self._code:
-            bucket.bytecode_from_string(self._code[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Take the code of a template out of Jinja2's bucket."""
-        self._code[bucket.key] = bucket.bytecode_to_string()
-
-
-class ThemeFiles(FileSystemLoader):
-    """The theme's templates and files; its folders of icons, thousands of files, are not listed.
-
-    MkDocs lists all at each build, and leaves out what begins with a dot.
-    """
-
-    def list_templates(self) -> list[str]:
-        """What stands in the theme's folders, by its path there."""
-        found = set()
-        for place in self.searchpath:
-            for folder, folders, files in os.walk(place):
-                folders[:] = [name for name in folders if not name.startswith(".")]
-                found |= {Path(folder, name).relative_to(place).as_posix() for name in files}
-        return sorted(found)
-
-
-@contextmanager
-def _without_collecting(*, is_first: bool) -> Iterator[None]:
-    """Collect no garbage while a book is made, and never look for any in a process's first book.
-
-    Each collection would walk over the whole book, which lives as long as the process anyway.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_first:
-            gc.freeze()
-        gc.enable()
-
-
-class SurprisedAbort(Abort):
-    """The book is built, and not all is as declared; exit code 1."""
-
-    exit_code = 1
-
-    def show(self, *_: object, **__: object) -> None:
-        """The problems are told one a line before."""
 
 
 class ContentAbort(Abort):
     """The book cannot be built from what is written; exit code 2, no traceback."""
 
-    code = 2
-    exit_code = 2
+    code = exit_code = 2
 
     def show(self, *_: object, **__: object) -> None:
         """Print what is wrong where errors belong; MkDocs' own goes to standard output."""
-        if sys.stderr:  # whoever starts MkDocs may have closed it
-            sys.stderr.write(f"{self.format_message()}\n")
+        sys.stderr.write(f"{self.format_message()}\n")
+
+
+class SurprisedAbort(ContentAbort):
+    """The book is built, and not all is as declared; exit code 1."""
+
+    code = exit_code = 1
 
 
 class ProofbookConfig(Config):
@@ -151,12 +90,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.book: Book
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
-        self.compiled = CompiledTemplates()
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
-        self.waiting: dict[str, frozenset[str]] = {}
-        self.copied: set[str] = set()
-        self.count = count.Count(0, "pages built")
-        self.turn = ExitStack()  # while this process is the one that builds
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the world will."""
@@ -165,27 +99,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Find the project's root, where mkdocs.yml stands, and what edit links begin with.
-
-        Where none is given, MkDocs takes it for granted that sources stand in `docs/`. Also, give
-        it our templates, spare it a look through the theme's icons, and keep compiled templates.
-        """
+        """Find the project's root, where mkdocs.yml stands, and give MkDocs our templates."""
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
-        if config.edit_uri in EDIT_URIS_OF_HOSTS:
-            config.edit_uri = config.edit_uri.removesuffix("docs/")
-        theirs = config.theme.custom_dir
-        config.theme.dirs.insert(0 if theirs is None else 1, str(csp.OVERRIDES))
-        if theirs is not None:
-            _tell_replaced(Path(theirs))
-        made = config.theme.get_env
-
-        def get_env() -> Environment:
-            env = made()
-            env.loader = ThemeFiles(config.theme.dirs)
-            env.bytecode_cache = self.compiled
-            return env
-
-        config.theme.get_env = get_env  # type: ignore[method-assign] # MkDocs has no event for it
+        config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
         return config
 
     @property
@@ -194,20 +110,18 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return self.root / self.config.content
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
-        """Bring `docs_dir` to what the content says now, once no other process builds there.
+        """Bring `docs_dir` to what the content says now.
 
         Raises:
             ContentAbort: the content has errors, or the disk refused.
         """
         self.mistakes = ""
         try:
-            self.turn.enter_context(one_build.alone(Path(config.docs_dir)))
-            with _without_collecting(is_first=not self.files):
-                self._publish(config)
+            self._publish(config)
         except ContentErrors as errors:
             self._refuse(str(errors), config)
         except OSError as error:
-            self._refuse(f"{error.filename}: {error.strerror}; no file was torn", config)
+            self._refuse(f"{error.filename}: {error.strerror}", config)
 
     def _refuse(self, mistakes: str, config: MkDocsConfig) -> None:
         """End a build; while serving, go on with the last good pages if there are any."""
@@ -234,7 +148,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             log.warning(lost)
         for name in committed.changed(self.content) if is_published else ():
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
-        publish.publish(self.book, self.content, Path(config.docs_dir), self.press, under)
+        pages = publish.site_files(self.book, self.content, self.press, under)
+        publish.bring_to(Path(config.docs_dir), pages)
         self.files = files
         self.problems = list(verdicts.problems(self.book, self.press.judged.evidence))
         for problem in self.problems:
@@ -274,29 +189,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Note what is copied.
-
-        The page for wrong addresses takes its words and the topics from here, and shared links
-        take their picture.
-        """
+        """Give the page for wrong addresses its words, and shared links their picture."""
         picture = files.get_file_from_path(publish.PICTURE)
         words = interface_words()["not_found"]
         topics = [f"topics/{topic.id}/index.md" for topic in self.book.topics]
         env.globals.update(not_found=words, topics=topics, picture=picture)
-        self.copied = {file.abs_dest_path for file in files if not file.is_documentation_page()}
         return env
-
-    def on_template_context(
-        self, context: TemplateContext, /, *, template_name: str, config: MkDocsConfig
-    ) -> TemplateContext:
-        """Let the page for wrong addresses find its styles from disk.
-
-        A server shows it at any depth, so its links start from the book's address. A book without
-        an address is read from disk, where they start from the page.
-        """
-        if template_name == ERROR_PAGE and not config.site_url:
-            context["base_url"] = "."
-        return context
 
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
         """Say where each page is edited: in the file that an author wrote, if there is one."""
@@ -305,8 +203,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             sheet = sheets.get(file.src_uri)
             file.edit_uri = sheet.source if sheet else put_there
-        self.count = count.Count(len(files.documentation_pages()), "pages built")
-        self.num_built = 0
         return files
 
     def on_page_markdown(
@@ -351,7 +247,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Show the search no more of a page of the book than it may show."""
         if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
-            page.content, self.waiting[page.file.src_uri] = search.part_of(self.html)
+            page.content = search.part_of(self.html)
 
     @event_priority(-50)
     def _after_the_search(
@@ -365,15 +261,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
         """Link each heading, and let the keyboard reach code and title."""
-        self.num_built += 1
-        self.count.tell(self.num_built)
         html = page_html.linked_headings(output)
         return page_html.skipped_to_title(page_html.code_within_reach(html))
-
-    @event_priority(100)
-    def _before_all(self, *, config: MkDocsConfig) -> None:
-        """Let messages follow on a line of their own."""
-        self.count.end()
 
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
@@ -381,18 +270,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
-            search.make_paragraphs(entries)
-            search.take_out(entries, frozenset().union(*self.waiting.values()))
-            search.add_words(
-                entries, (*self.book.synonyms, *(one.alike for one in self.book.terms))
-            )
-            words = interface_words()
-            called = words["search"]
-            search.add_places(
-                entries, dict(_sections(config.nav)), words["modes"],
-                called["statement"], called["figure"],
-            )  # fmt: skip
-            search.add_machines(entries)
+            groups = (*self.book.synonyms, *(one.alike for one in self.book.terms))
+            search.add_words(entries, groups)
+            search.add_places(entries, dict(_sections(config.nav)), interface_words())
             led = search.add_leads(entries, self.book.leads)
             alone = search.add_leads(entries, self.book.alone, "alone")
             for lost in (*led, *alone):
@@ -402,13 +282,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:
-        """Give each page its policy; `serve` injects a script of its own, so not there.
-
-        HTML that somebody put into `docs_dir` is copied as it is. While serving, an author's
-        mistakes stand over the last good pages, whichever of them this build wrote again.
+        """Put an author's mistakes over the last good pages; `make site` ends with 1 at a surprise.
 
         Raises:
-            ContentAbort: a page has an inline script that is not the theme's.
+            SurprisedAbort: not all is as declared.
         """
         site = Path(config.site_dir)
         if self.is_serving:
@@ -421,42 +298,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
             for name in ("sitemap.xml", "sitemap.xml.gz"):
                 (site / name).unlink(missing_ok=True)
-        paths = (path for path in sorted(site.rglob("*.html")) if str(path) not in self.copied)
-        blocked = csp.put(site, paths, csp.scripts_of(csp.material()))
-        for line in blocked.others:
-            log.warning(line)
-        if blocked.scripts:
-            raise ContentAbort("\n".join(blocked.scripts))
-
-    @event_priority(-300)
-    def _after_all(self, *, config: MkDocsConfig) -> None:
-        """Let the next process build; `make site` ends with 1 where a run surprised.
-
-        Raises:
-            SurprisedAbort: not all is as declared.
-        """
-        self.turn.close()
         if os.environ.get(SURPRISES) and self.problems:
-            for problem in self.problems:
-                log.error(problem)
-            raise SurprisedAbort("")
+            raise SurprisedAbort("\n".join(self.problems))
 
-    on_post_build = CombinedEvent(_before_all, _before_the_index, _after_the_pages, _after_all)
-
-    def on_build_error(self, *, error: Exception) -> None:
-        """Let the next process build."""
-        self.count.end()
-        self.turn.close()
-
-
-def _tell_replaced(theirs: Path) -> None:
-    """Say which of our templates a `custom_dir` replaces."""
-    for ours in sorted(csp.OVERRIDES.rglob("*.html")):
-        name = ours.relative_to(csp.OVERRIDES)
-        own = theirs / name
-        if own.is_file() and own.read_bytes() != ours.read_bytes():
-            say = log.warning if name == MAIN else log.info
-            say(f"{own} replaces generator/website/overrides/{name}; keep in it what that does")
+    on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
 
 
 def _contents(markdown: str) -> TableOfContents:

@@ -6,16 +6,14 @@ generator wrote and no book makes any more is deleted; what anybody else put the
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
 from generator.checks import statement_checks
@@ -69,11 +67,8 @@ PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 # What a page of questions loads as one script, which compresses better than its parts.
 QUIZ = "assets/quiz.js"
 QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
-VENDORED = "iframe-worker"
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_AROUND = re.compile(r"\s*([{};,])\s*")  # space that a style sheet does not need
 OCCUPIED = (
     "a page of the book belongs here, and this file was written by hand; move it to "
     "content/pages under another name, or delete it"
@@ -88,33 +83,16 @@ class Change(NamedTuple):
     num_kept: int
 
 
-def publish(
-    book: Book, content: Path, folder: Path, press: Press, under: tuple[str, ...] = EVERYTHING
-) -> Change:
-    """Bring a folder to a book.
-
-    Args:
-        book: what pages are made from.
-        content: its folder.
-        folder: where the pages go.
-        press: prints them, and keeps them.
-        under: how the paths begin of the pages to print; the press has printed the others before.
-
-    Raises:
-        ContentErrors: a text of the book has a mistake, or a file that somebody else wrote stands
-            where one of the book's belongs.
-        OSError: the disk refused, and no file is torn; or the folder holds the content, of which
-            nothing would be left.
-    """
-    if content.resolve().is_relative_to(folder.resolve()):
-        raise OSError(errno.EINVAL, "pages may not replace the content", str(folder))
-    return bring_to(folder, site_files(book, content, press, under))
-
-
 def site_files(
     book: Book, content: Path, press: Press, under: tuple[str, ...] = EVERYTHING
 ) -> dict[str, bytes]:
     """Every file of `site/pages/`, by its path there: pages with their images, assets, raw traces.
+
+    Args:
+        book: what pages are made from.
+        content: its folder.
+        press: prints them, and keeps them.
+        under: how the paths begin of the pages to print; the press has printed the others before.
 
     Raises:
         ContentErrors: a text of the book has a mistake.
@@ -216,28 +194,13 @@ def _timelines_of(trace: Trace) -> dict[str, bytes]:
 
 def _asset(path: Path) -> bytes:
     """A file as pages load it: scripts and style sheets without comments and idle space."""
-    if path.suffix == ".css":
-        return _lean_style(path.read_text(encoding="utf-8"))
-    if path.suffix != ".js":
-        return path.read_bytes()
-    return _lean(path.read_text(encoding="utf-8"))
-
-
-@lru_cache(maxsize=32)
-def _lean(script: str) -> bytes:
-    return str(jsmin(script)).encode()
+    lean = {".css": cssmin, ".js": jsmin}.get(path.suffix, str)
+    return str(lean(path.read_text(encoding="utf-8"))).encode()
 
 
 def style() -> bytes:
-    """The components as one style sheet, without comments and idle space."""
-    sheets = [(STYLES / f"{name}.css").read_text(encoding="utf-8") for name in COMPONENTS]
-    return _lean_style("".join(sheets))
-
-
-def _lean_style(sheet: str) -> bytes:
-    """A style sheet in which no quoted text holds a brace, a semicolon, a comma or a colon."""
-    text = _AROUND.sub(r"\1", _COMMENT.sub("", sheet)).replace(";}", "}").replace(": ", ":")
-    return " ".join(text.split()).encode()
+    """The components as one style sheet."""
+    return b"".join(_asset(STYLES / f"{name}.css") for name in COMPONENTS)
 
 
 def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
@@ -256,16 +219,21 @@ def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:
     Raises:
         ContentErrors: files that somebody else wrote stand where these should go; nothing was
             written.
-        OSError: the disk refused; each file then is either the old one or the new one.
+        OSError: the disk refused; the next build writes the rest.
     """
     note = folder / NOTE
     before = set(note.read_text(encoding="utf-8").splitlines() if note.is_file() else ())
     old = {name: (folder / name).read_bytes() for name in files if (folder / name).is_file()}
     to_write = [name for name, content in files.items() if old.get(name) != content]
-    _refuse_others(folder, [name for name in to_write if name in old and name not in before])
-    _note(folder, before | files.keys())  # first of all, in case this is the last we do
+    others = [name for name in to_write if name in old and name not in before]
+    if others:
+        at = os.path.relpath(folder / others[0])
+        raise ContentErrors([ContentError(at, 0, 0, OCCUPIED)])
     for name in to_write:
-        _replace(folder / name, files[name])
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    note.write_text("".join(f"{name}\n" for name in sorted(before | files.keys())), "utf-8")
+    for name in to_write:
+        (folder / name).write_bytes(files[name])
     gone = [name for name in sorted(before - files.keys()) if (folder / name).is_file()]
     for name in gone:
         (folder / name).unlink()
@@ -273,33 +241,5 @@ def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:
             if parent == folder or any(parent.iterdir()):
                 break
             parent.rmdir()
-    _note(folder, set(files))
+    note.write_text("".join(f"{name}\n" for name in sorted(files)), "utf-8")
     return Change(len(to_write), len(gone), len(files) - len(to_write))
-
-
-def _refuse_others(folder: Path, others: Sequence[str]) -> None:
-    """Refuse to overwrite what the generator did not write."""
-    if others:
-        path = (folder / others[0]).resolve()
-        at = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        raise ContentErrors([ContentError(f"{at}{more}", 0, 0, OCCUPIED)])
-
-
-def _note(folder: Path, names: Iterable[str]) -> None:
-    text = "".join(f"{name}\n" for name in sorted(names)).encode()
-    if not (folder / NOTE).is_file() or (folder / NOTE).read_bytes() != text:
-        _replace(folder / NOTE, text)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

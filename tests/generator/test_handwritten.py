@@ -8,7 +8,6 @@ import pytest
 
 from generator.content.errors import ContentErrors
 from generator.pages.press import Press
-from generator.website import page_html
 from generator.website.publish import site_files
 
 
@@ -99,10 +98,3 @@ def test_a_page_is_markdown_and_stays_in_the_site(copy, write, line, said):
 def test_a_page_shows_images_beside_it_and_hides_notes(copy, write, line):
     write("about.md", f"# About\n\n{line}\n")
     assert copy.errors() == []
-
-
-def test_a_page_loses_empty_lines_and_indentation_and_no_line_of_a_program():
-    program = "<pre><code>if x:\n    y\n\n    z</code></pre>"
-    script = "<script>const a = `1\n\n  2`;</script>"
-    html = f"<ul>\n\n    <li>one  two</li>\n  \n</ul>\n{program}\n  {script}\n\n"
-    assert page_html.lean(html) == f"<ul>\n<li>one  two</li>\n</ul>\n{program}\n{script}\n"

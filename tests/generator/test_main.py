@@ -1,8 +1,6 @@
 """The generator's commands as a person calls them, and how a book is put on disk."""
 
-import errno
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content.book import load
-from generator.website import publish
 from runners.traces import files as traces
 
 
@@ -86,21 +83,6 @@ def test_changing_one_number_of_a_trace_changes_only_the_pages_that_use_it(run, 
     changed = {p.relative_to(out).as_posix() for p, at in stamps(out).items() if before[p] != at}
     assert "topics/averaging/trace.md" in changed
     assert "index.md" not in changed
-
-
-def test_a_full_disk_is_one_line_and_leaves_whole_files(run, out, copy, monkeypatch):
-    run("build", "--out", str(out))
-    before = {path: path.read_bytes() for path in stamps(out)}
-
-    def full(path, content):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-
-    copy.edit("site.yml", "title:", "title: Another")
-    monkeypatch.setattr(publish, "_replace", full)
-    code, _, said = run("build", "--out", str(out))
-    assert code == 2
-    assert said.strip().endswith(": No space left on device; every file is whole")
-    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_check_lists_every_verdict(run):

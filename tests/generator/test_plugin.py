@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import errno
-import hashlib
 import json
 import os
 import re
@@ -16,10 +13,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from mkdocs.config import load_config
 
-from generator.website import csp, publish
-from generator.website.plugin import SURPRISES, ContentAbort
+from generator.website.plugin import SURPRISES
 from tests.conftest import ROOT, mkdocs, wait_until
 from tests.recorded import as_recorded
 from tests.site.conftest import CONFIGURATION
@@ -90,85 +85,6 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     assert "tiny_memory.whole: ended completed, expected out_of_memory" in strict.stderr
     assert "Traceback" not in strict.stderr
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
-
-
-PAUSE = """\
-import pathlib, time
-
-def on_nav(nav, config, files):
-    project = pathlib.Path(config.config_file_path).parent
-    if not (project / "paused").exists():
-        (project / "paused").touch()
-        while not (project / "goes-on").exists():
-            time.sleep(0.05)
-    return nav
-"""
-
-
-def _building(project: Path, command: tuple[str, ...], log: str) -> subprocess.Popen[bytes]:
-    with (project / log).open("w") as said:
-        return subprocess.Popen(
-            [sys.executable, "-m", *command],
-            cwd=project,
-            env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-            stdout=said,
-            stderr=said,
-        )
-
-
-@pytest.mark.parametrize(
-    ("command", "first_is"),
-    [
-        (("mkdocs", "build"), "let go on"),
-        (("generator", "build", "--out", "pages"), "killed"),
-    ],
-    ids=["mkdocs", "generator"],
-)
-def test_of_two_builds_at_once_the_second_says_that_it_waits_and_both_are_whole(
-    project, command, first_is
-):
-    (project / "pause.py").write_text(PAUSE, encoding="utf-8")
-    with (project / "mkdocs.yml").open("a", encoding="utf-8") as file:
-        file.write("hooks: [pause.py]\n")
-    first = _building(project, ("mkdocs", "build"), "first.log")
-    try:
-        wait_until((project / "paused").exists, meanwhile=lambda: first.poll() is None)
-        second = _building(project, command, "second.log")
-        waiting = f"pages: waiting for another build (process {first.pid})"
-        wait_until(
-            lambda: waiting in (project / "second.log").read_text(encoding="utf-8"),
-            meanwhile=lambda: second.poll() is None,
-        )
-        if first_is == "killed":
-            first.kill()
-        (project / "goes-on").touch()
-        assert first.wait() == (-9 if first_is == "killed" else 0)
-        assert second.wait() < 2  # 1: built, and a law of the frozen book does not hold
-    finally:
-        first.kill()
-    for log in ("first.log", "second.log"):
-        assert "Traceback" not in (project / log).read_text(encoding="utf-8")
-
-
-def test_a_full_disk_ends_with_one_line_and_tears_no_file(project, monkeypatch):
-    config = load_config(str(project / "mkdocs.yml"))
-    plugin = config.plugins["proofbook"]
-    plugin.on_config(config)
-    plugin.on_pre_build(config=config)
-    page = project / "pages" / "index.md"
-    before = page.read_bytes()
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(page))
-
-    _edit(project, "site.yml", "title:", "title: Another")
-    monkeypatch.setattr(publish.os, "fdopen", full)
-    with pytest.raises(ContentAbort) as raised:
-        plugin.on_pre_build(config=config)
-    assert raised.value.code == 2
-    assert "No space left on device" in raised.value.format_message()
-    assert page.read_bytes() == before
-    assert not list((project / "pages").rglob(".index.md.*"))
 
 
 def _free_port() -> int:
@@ -248,56 +164,3 @@ def test_serve_follows_edits_and_outlives_a_mistake(project, options):
         serving.terminate()
         serving.wait(20)
         log.close()
-
-
-def test_the_policy_allows_the_themes_inline_scripts_once_and_no_other(tmp_path):
-    (tmp_path / "partials").mkdir()
-    template = '<script>one(new URL("{{ base_url }}"))</script><script src="{{ a }}"></script>'
-    (tmp_path / "partials" / "base.html").write_text(template)
-    known = csp.scripts_of(tmp_path)
-    own = '<script>one(new URL("../.."))</script>'
-    others = '<SCRIPT>two()</SCRIPT><script data-src="a">one(new URL(""+f()))</script>'
-    no_scripts = '<script src="a.js"></script><script type="application/json">{}</script>'
-    html = f'<meta charset="utf-8">{own}{own}{others}{no_scripts}'
-    assert csp.unknown_scripts(html, known) == ["two()", 'one(new URL(""+f()))']
-    policed = csp.with_policy(html, known)
-    assert policed.startswith('<meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
-    digest = hashlib.sha256(b'one(new URL("../.."))').digest()
-    assert f"script-src 'self' 'sha256-{base64.b64encode(digest).decode()}';" in policed
-    with pytest.raises(ValueError, match="charset"):
-        csp.with_policy("<html></html>", known)
-
-
-UNSAFE = """\
-def on_post_page(output, page, config):
-    return output.replace("</article>", "<style>p {{}}</style><p onclick='a()'></article>")
-"""
-
-
-def test_what_a_pages_policy_blocks_is_said_in_one_line_with_page_and_cause(project):
-    (project / "unsafe.py").write_text(UNSAFE, encoding="utf-8")
-    (project / "pages" / "mine.md").write_text(
-        "# Mine\n\n<script>unseen()</script>\n\n<img src='https://example.org/a.png'>\n"
-    )
-    (project / "mine" / "partials").mkdir(parents=True)
-    (project / "mine" / "partials" / "footer.html").write_text("<script>footer()</script>")
-    with (project / "mkdocs.yml").open("a", encoding="utf-8") as file:
-        file.write("theme:\n  custom_dir: mine\nhooks: [unsafe.py]\n")
-    done = mkdocs(project, "build")
-    assert done.returncode == 2
-    said = _said(done)
-    assert "Traceback" not in done.stderr
-
-    def line(part: str) -> str:
-        (found,) = [one for one in said if part in one]
-        return found
-
-    assert line("unseen()").startswith("mine.html: 'unseen()' is an inline script")
-    assert re.match(r"404\.html and \d+ more: 'footer\(\)' is an inline script", line("footer()"))
-    assert "and" in line("<style>")
-    assert "onclick" in line("<p onclick='a()'>")
-    assert "mine.html: \"<img src='https://example.org/a.png'>\" is blocked" in line("<img")
-    policed = (project / "html" / "mine.html").read_text(encoding="utf-8")
-    digest = hashlib.sha256(b"unseen()").digest()
-    assert "Content-Security-Policy" in policed
-    assert base64.b64encode(digest).decode() not in policed

@@ -62,8 +62,8 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
         {"location": "topics/ddp/deep.html#figure-ring", "title": "A ring", "text": ""},
     ]
     sections = {"guide.html": "Guide", "plan.html": "Plan"}
-    called = ("A statement, tested", "An interactive figure")
-    search.add_places(entries, sections, {"deep": "Deep"}, *called)
+    called = {"statement": "A statement, tested", "figure": "An interactive figure"}
+    search.add_places(entries, sections, {"modes": {"deep": "Deep"}, "search": called})
     places = {one["location"]: one["place"] for one in entries if "place" in one}
     assert places == {
         "topics/ddp/deep.html": "<b>ddp/index.html</b> · Deep",

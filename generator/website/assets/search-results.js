@@ -5,7 +5,6 @@
 (function () {
   "use strict";
 
-  const standIn = new URL("iframe-worker.js", document.currentScript.src).href;
   const SETUP = 0; // the kinds of message that the theme and its worker send each other
   const QUERY = 2;
   const RESULT = 3;
@@ -71,19 +70,27 @@
     items.sort(([one], [other]) => byScore(one, other));
   };
 
-  // From disk, browsers refuse workers to pages; the script that stands in takes the name of Worker.
-  const standingIn = () =>
-    new Promise((resolve) => {
-      const script = document.createElement("script");
-      script.src = standIn;
-      script.onload = () => resolve(window.Worker);
-      document.head.appendChild(script);
-    });
+  // From disk, browsers refuse workers to pages; there the worker's script runs in a frame.
+  class Frame extends EventTarget {
+    constructor(url) {
+      super();
+      const frame = Object.assign(document.createElement("iframe"), { hidden: true, title: "search" });
+      const src = new URL(url, location.href).href;
+      frame.srcdoc = `<script>var postMessage = (data) => parent.postMessage(data, "*")</script><script src="${src}"></script>`;
+      this.loaded = new Promise((resolve) => (frame.onload = () => resolve(frame.contentWindow)));
+      document.body.append(frame);
+      window.addEventListener("message", ({ source, data }) => {
+        if (source === frame.contentWindow) this.dispatchEvent(new MessageEvent("message", { data }));
+      });
+    }
+    postMessage(data) {
+      this.loaded.then((inside) => inside.dispatchEvent(new inside.MessageEvent("message", { data })));
+    }
+  }
 
   // Makes the theme's worker; `tell` gets its messages, and what comes back takes those to it.
-  window.proofbookSearch = async (Native, url, tell) => {
-    const Real = location.protocol === "file:" ? await standingIn() : Native;
-    const worker = new Real(url);
+  window.proofbookSearch = (Native, url, tell) => {
+    const worker = new (location.protocol === "file:" ? Frame : Native)(url);
     worker.addEventListener("message", ({ data: message }) => {
       if (message.type === RESULT) arrange(message.data);
       tell(message);
