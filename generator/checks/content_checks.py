@@ -19,7 +19,7 @@ from generator.checks import (
 )
 from generator.content import glossary, listed_code, prose
 from generator.content.book import Book
-from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
+from generator.content.claim import ClaimFile, RetractionFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
@@ -188,20 +188,6 @@ def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErro
     yield from calculator_checks.mistakes(evidence, document)
 
 
-def _cited(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    for position, reference in enumerate(document.model.references):
-        if not (reference.url.startswith("https://") and prose.is_allowed_link(reference.url)):
-            message = "a source is linked by https, by a host's name and a path"
-            yield document.error(("references", position, "url"), message)
-
-
-def _backed(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    for position, belief in enumerate(document.model.misconceptions):
-        if belief.refuted_by is None and belief.source is None:
-            message = "a misconception needs refuted_by: (a claim) or source: (a reference)"
-            yield document.error(("misconceptions", position), message)
-
-
 def _terms(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     yield from glossary.mistakes(document)
 
@@ -250,8 +236,6 @@ _BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (QuizFile, key_checks.mistakes),
-    (MisconceptionFile, _backed),
-    (ReferenceFile, _cited),
     (RetractionFile, statement_checks.mistakes),
     (HomeFile, _home),
     (GlossaryFile, _terms),

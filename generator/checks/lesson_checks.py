@@ -24,9 +24,9 @@ from generator.content.lesson import (
 from generator.content.listed_code import listed, misplaced
 from generator.content.modes.cost import CostRow
 from generator.content.modes.trials import Trial
+from generator.content.names import RUN
 from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
-from generator.content.short_names import RUN
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
 from generator.evidence.filters import RESERVED

@@ -6,13 +6,13 @@ Whether its expressions make sense is asked later, by `evidence.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from generator.content import content_files, handwritten, laws, tries
+from generator.content import handwritten, laws, tries
 from generator.content.claim import (  # fmt: skip
     Claim,
     ClaimFile,
@@ -23,15 +23,14 @@ from generator.content.claim import (  # fmt: skip
     Retraction,
     RetractionFile,
 )
-from generator.content.content_files import FileError
+from generator.content.content_files import Files, found_in
 from generator.content.documents import Document, read
-from generator.content.errors import ContentError, ContentErrors, nearest
+from generator.content.errors import ContentErrors, nearest
 from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
-from generator.content.item_places import items_asked_by
 from generator.content.laws import Laws
-from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, TopicFile
+from generator.content.lesson import MODES, HomeFile, LessonFile, Mode, RecallFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
@@ -51,7 +50,6 @@ class Lesson(NamedTuple):
 
     model: LessonFile
     source: Source
-    named: tuple[tuple[str, str], ...] = ()  # items, each with the field that names it
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Book:
     Attributes:
         root: the folder that paths of listings start from: content's parent.
         claims: by id, one for each run that a claim is judged on.
-        laws: which of them come of one claim, and what they were once called.
+        laws: which of them come of one claim.
         traces: by experiment, as this book shows them.
         machine: the machine whose numbers the book shows.
         reference: the machine that stands in where that one has no trace.
@@ -90,9 +88,7 @@ class Book:
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
         terms: those of the glossary, in the order of the alphabet.
-        synonyms: groups of words that the search takes for one another.
-        leads: words that lead a search to an address of the site.
-        alone: whole searches that do.
+        glossary: as written, with what the search is told.
         guide: from symptoms to techniques; None where the book has none.
         plan: what the pages of plans say; None where the book has none.
     """
@@ -114,9 +110,7 @@ class Book:
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
     terms: tuple[Term, ...] = ()
-    synonyms: tuple[tuple[str, ...], ...] = ()
-    leads: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    alone: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    glossary: GlossaryFile = field(default_factory=lambda: GlossaryFile(terms=[]))
     guide: GuideFile | None = None
     plan: PlanFile | None = None
 
@@ -177,127 +171,98 @@ class Book:
 
 
 @dataclass
-class _Loader:
-    """Reads a content folder and keeps every error it meets."""
+class _Loader(Files):
+    """Reads what authors wrote, and keeps every document and every mistake."""
 
-    content: Path
-    errors: list[ContentError] = field(default_factory=list)
     documents: list[Document[Any]] = field(default_factory=list)
 
-    def name(self, path: Path) -> str:
-        return path.relative_to(self.content.parent).as_posix()
-
-    def refuse(self, path: Path, message: str) -> None:
-        self.errors.append(ContentError(self.name(path), 0, 0, message))
-
     def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
-        try:
-            document = read(self.name(path), content_files.text_of(path), model)
-        except ContentErrors as error:
-            self.errors += error.errors
-            return None
-        except FileError as error:
-            self.errors.append(ContentError(self.name(path), error.line, error.column, str(error)))
-            return None
-        self.documents.append(document)
+        """One file of YAML."""
+        document = self.trying(lambda one: read(self.name(one), self.text_of(one), model), path)
+        if document:
+            self.documents.append(document)
         return document
+
+    def if_there(self, name: str, model: type[ModelT]) -> Document[ModelT] | None:
+        """A file that a book may lack."""
+        path = self.content / name
+        return self.read(path, model) if path.exists() else None
 
     def parts(
         self, document: Document[Any] | None, key: str, found: dict[str, PartT], word: str
-    ) -> None:
+    ) -> dict[str, PartT]:
         """Add the parts of a file by id; an id twice is an error at its second place."""
         for position, part in enumerate(getattr(document.model, key) if document else ()):
             if part.id in found:
-                path = (key, position, "id")
                 assert document is not None
-                self.errors.append(document.error(path, f"duplicate {word} id {part.id!r}"))
+                message = f"duplicate {word} id {part.id!r}"
+                self.errors.append(document.error((key, position, "id"), message))
             found[part.id] = part
+        return found
 
     def claims(self) -> Iterator[Document[ClaimFile]]:
         found: dict[str, Claim] = {}
-        for path in content_files.found_in(self.content / "claims", "*.yml"):
-            document = self.read(path, ClaimFile)
-            self.parts(document, "claims", found, "claim")
-            if document:
+        for path in found_in(self.content / "claims", "*.yml"):
+            if document := self.read(path, ClaimFile):
+                self.parts(document, "claims", found, "claim")
                 yield document
 
     def topics(self) -> Iterator[Topic]:
         items: dict[str, Item] = {}
-        for folder in content_files.found_in(self.content / "topics", "*/"):
-            if not content_files.found_in(folder, "*.yml"):
-                continue
-            topic = self.topic(folder, items)
-            if topic:
+        for folder in found_in(self.content / "topics", "*/"):
+            if found_in(folder, "*.yml") and (topic := self.topic(folder, items)):
                 yield topic
 
     def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
-        known = {"topic", "quiz", *MODES}
-        for path in content_files.found_in(folder, "*.y*ml"):
-            if path.suffix == ".yml" and path.stem.startswith("quiz-"):
-                continue
-            if path.stem not in known or path.suffix != ".yml":
-                hint = nearest(path.name, [f"{stem}.yml" for stem in known])
-                self.refuse(path, f"no mode has this name{hint}")
+        known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
+        for path in found_in(folder, "*.y*ml"):
+            if path.name not in known and not path.match("quiz-*.yml"):
+                self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
             return None
         file = self.read(folder / "topic.yml", TopicFile)
         own: dict[str, Item] = {}
-        found = content_files.found_in(folder, "quiz*.yml")  # quiz.yml first, then quiz-deep.yml
-        for path in sorted(found, key=lambda one: one.stem):
+        for path in sorted(found_in(folder, "quiz*.yml"), key=lambda one: one.stem):
             quiz = self.read(path, QuizFile)
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
         if file is None:
             return None
-        asks = {mode: items_asked_by(one.model, own, one.named) for mode, one in lessons.items()}
-        ids = {mode: tuple(dict.fromkeys(one.item.id for one in asks[mode])) for mode in asks}
-        return Topic(folder.name, file.model, lessons, own, ids)
+        asked = {mode: _asked_by(one, own) for mode, one in lessons.items()}
+        models = {mode: Lesson(one.model, one.source) for mode, one in lessons.items()}
+        return Topic(folder.name, file.model, models, own, asked)
 
-    def lessons(self, folder: Path, file: Document[TopicFile] | None) -> dict[Mode, Lesson]:
-        found: dict[Mode, Lesson] = {}
-        declared = file.model.modes if file else {}
+    def lessons(
+        self, folder: Path, file: Document[TopicFile] | None
+    ) -> dict[Mode, Document[LessonFile]]:
+        found: dict[Mode, Document[LessonFile]] = {}
         for mode, model in MODES.items():
             path = folder / f"{mode}.yml"
-            if not path.exists():
-                if file and mode in declared:
-                    message = f"mode {mode!r} has no {self.name(path)}"
-                    self.errors.append(file.source.error(("modes", mode), message, at_key=True))
-                continue
-            if file and mode not in declared:
-                message = f"{path.name} stands in the folder, but not under modes"
-                self.errors.append(file.source.error(("modes",), message, at_key=True))
-            document = self.read(path, model)
-            if document:
-                found[mode] = Lesson(document.model, document.source, document.items_named)
+            if file and (mode in file.model.modes) != path.exists():
+                message = f"mode {mode!r} has no {self.name(path)}"
+                if path.exists():
+                    message = f"{path.name} stands in the folder, but not under modes"
+                self.errors.append(file.source.error(("modes", mode), message, at_key=True))
+            if path.exists() and (document := self.read(path, model)):
+                found[mode] = document
         return found
 
     def handwritten(self) -> Iterator[HandWritten]:
         folder = self.content / "pages"
         for path in handwritten.files(folder):
-            if path.suffix == ".md":
-                try:
-                    yield handwritten.read(folder, path, self.name(path))
-                except ContentErrors as error:
-                    self.errors += error.errors
+            if path.suffix == ".md" and (
+                page := self.trying(lambda one: handwritten.read(folder, one, self.name(one)), path)
+            ):
+                yield page
 
-    def if_there(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
-        """A file that a book may lack."""
-        return self.read(path, model) if path.exists() else None
 
-    def glossary(self) -> GlossaryFile:
-        document = self.if_there(self.content / "glossary.yml", GlossaryFile)
-        self.parts(document, "terms", {}, "term")
-        return document.model if document else GlossaryFile(terms=[])
-
-    def home(self) -> HomeFile | None:
-        path = self.content / "site.yml"
-        if not path.exists():
-            self.refuse(path, "no such file; the book needs a home page")
-            return None
-        document = self.read(path, HomeFile)
-        return document.model if document else None
+def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
+    """The items that a lesson asks, each once; Recall asks all of its topic's."""
+    if isinstance(lesson.model, RecallFile):
+        return tuple(name for name in items if name not in lesson.model.leave_out)
+    return tuple(dict.fromkeys(name for name in lesson.items_named if name in items))
 
 
 def _ranked(retractions: Mapping[str, Retraction], first: Collection[str]) -> dict[str, Retraction]:
@@ -330,29 +295,29 @@ def load(
         ContentErrors: everything wrong with any file.
     """
     loader = _Loader(content.resolve())
-    shelf = Shelf(loader.content, is_stale, loader.errors, only, with_new)
-    home = loader.home()
+    if not (loader.content / "site.yml").exists():
+        loader.refuse(loader.content / "site.yml", "no such file; the book needs a home page")
+    home = loader.if_there("site.yml", HomeFile)
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     written = list(loader.claims())
-    retractions: dict[str, Retraction] = {}
-    misconceptions: dict[str, Misconception] = {}
-    references: dict[str, Reference] = {}
-    said = loader.if_there(loader.content / "statements.yml", RetractionFile)
-    loader.parts(said, "statements", retractions, "statement")
-    believed = loader.if_there(loader.content / "misconceptions.yml", MisconceptionFile)
-    loader.parts(believed, "misconceptions", misconceptions, "misconception")
-    cited = loader.if_there(loader.content / "references.yml", ReferenceFile)
-    loader.parts(cited, "references", references, "reference")
-    references |= shelf.published_references()
-    retractions = _ranked(retractions, home.statements if home else [])
-    guide = loader.if_there(loader.content / "guide.yml", GuideFile)
-    words = loader.glossary()
-    plan = loader.if_there(loader.content / "planner" / "plan.yml", PlanFile)
+    said = loader.if_there("statements.yml", RetractionFile)
+    believed = loader.if_there("misconceptions.yml", MisconceptionFile)
+    cited = loader.if_there("references.yml", ReferenceFile)
+    words = loader.if_there("glossary.yml", GlossaryFile)
+    guide = loader.if_there("guide.yml", GuideFile)
+    plan = loader.if_there("planner/plan.yml", PlanFile)
+    retractions: dict[str, Retraction] = loader.parts(said, "statements", {}, "statement")
+    misconceptions: dict[str, Misconception] = loader.parts(
+        believed, "misconceptions", {}, "misconception"
+    )
+    references: dict[str, Reference] = loader.parts(cited, "references", {}, "reference")
+    terms: dict[str, Term] = loader.parts(words, "terms", {}, "term")
     pages = tuple(loader.handwritten())
+    shelf = Shelf(loader, is_stale, only, with_new)
+    references |= shelf.published_references()
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
-    on_pages |= shelf.plans(shown.machine) if shown else {}
     judged = laws.of_documents(written, on_pages, loader.errors) if on_pages else Laws()
     if loader.errors or not (home and shown and reference):
         faults = [fault for document in loader.documents for fault in document.text_faults()]
@@ -360,13 +325,12 @@ def load(
         raise ContentErrors([*loader.errors, *faults])
     tried, lost = tries.read(loader.content / "tries") if with_tries else ((), ())
     return Book(
-        root=loader.content.parent, home=home, topics=tuple(topics), claims=judged.claims,
-        retractions=retractions, misconceptions=misconceptions, references=references,
-        traces=on_pages, machine=shown.machine, reference=reference.machine, laws=judged,
-        machines=machines, documents=tuple(loader.documents), handwritten=pages, tries=tried,
-        lost_tries=lost,
-        terms=tuple(sorted(words.terms, key=lambda one: one.term.lower())),
-        leads=words.leads, alone=words.alone, synonyms=tuple(map(tuple, words.synonyms)),
-        plan=plan.model if plan else None,
-        guide=guide.model if guide else None,
+        root=loader.content.parent, home=home.model, topics=tuple(topics), claims=judged.claims,
+        retractions=_ranked(retractions, home.model.statements), misconceptions=misconceptions,
+        references=references, traces=on_pages,
+        machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
+        documents=tuple(loader.documents), handwritten=pages, tries=tried, lost_tries=lost,
+        terms=tuple(sorted(terms.values(), key=lambda one: one.term.lower())),
+        glossary=words.model if words else GlossaryFile(terms=[]),
+        plan=plan.model if plan else None, guide=guide.model if guide else None,
     )  # fmt: skip

@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from generator.content.dtypes import EPSILONS, Dtype
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -17,8 +16,15 @@ from generator.content.words import (
     RunPath,
     Written,
     listed,
+    of_runs,
 )
 
+Dtype = Literal["float64", "float32", "bfloat16", "float16"]
+# The distance from 1 to the next larger number; rounding an exact result changes it by at most half
+# of that, as a share of the result (IEEE 754).
+EPSILONS: dict[str, float] = {
+    "float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7,
+}  # fmt: skip
 # PyTorch's CUDACachingAllocator rounds a large allocation up to 2 MiB (kRoundLarge), a small one to
 # 512 B; the larger of the two bounds both.
 BLOCK_BYTES = 2 * 2**20
@@ -146,13 +152,10 @@ SEVERAL = BeforeValidator(listed)  # one may stand without its list
 
 
 class Case(Written):
-    """A run that a claim is about, or a selection of an experiment's runs.
+    """A run that a claim is about.
 
     Attributes:
         run: what `run` stands for in the claim; a run's name alone stands for `{run: name}`.
-        experiment: instead of it, all runs of an experiment …
-        strategy: … of one strategy or several …
-        where: … with these values at a path: `{world_size: 4, settings.num_epochs: [5, 10]}`.
         other: what `other` stands for, where two runs take part.
         called: what `{{ called }}` prints in the claim's texts.
         says: the sentence for this run, where the claim's own does not fit.
@@ -160,28 +163,12 @@ class Case(Written):
         source: the same for the reference.
     """
 
-    run: RunPath | None = None
-    experiment: Name | None = None
-    strategy: Annotated[list[Name], SEVERAL] = []
-    where: dict[str, Annotated[list[int | float | str], SEVERAL]] = {}
+    run: RunPath
     other: RunPath | None = None
     called: str | None = None
     says: Line | None = None
     showed: Showed | None = None
     source: Id | None = None
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
-        if (self.run is None) == (self.experiment is None):
-            raise ValueError("give either run or experiment")
-        if self.run and (self.strategy or self.where):
-            raise ValueError("strategy and where select among the runs of an experiment")
-        return self
-
-
-def _listed(written: object) -> object:
-    """Cases as a list: a single one may stand alone, and a run's name stands for its case."""
-    return [{"run": one} if isinstance(one, str) else one for one in listed(written)]
 
 
 class Claim(Written):
@@ -203,7 +190,7 @@ class Claim(Written):
     id: Id
     cases: Annotated[
         list[Case],
-        BeforeValidator(_listed, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
+        BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
         Field(alias="for", min_length=1),
     ] = []
     kind: Literal["law", "observation"] = "law"
@@ -221,20 +208,16 @@ class Claim(Written):
     constant: Line | None = None  # what a number typed as the prediction stands for
 
     @property
+    def names(self) -> dict[str, str]:
+        """The names that the expressions of a claim of one run have, with what they stand for."""
+        given = self.cases[0] if self.cases else None
+        stands_for = {"run": given and given.run, "other": given and given.other}
+        return {name: path for name, path in stands_for.items() if path}
+
+    @property
     def run(self) -> str | None:
         """What `run` stands for in a claim of one run."""
-        return self.cases[0].run if self.cases else None
-
-    @property
-    def other(self) -> str | None:
-        """What `other` stands for in a claim of one run."""
-        return self.cases[0].other if self.cases else None
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The names that its expressions have of their own, with what they stand for."""
-        stands_for = {"run": self.run, "other": self.other}
-        return {name: path for name, path in stands_for.items() if path}
+        return self.names.get("run")
 
 
 class ClaimFile(Written):
@@ -302,6 +285,12 @@ class Misconception(Written):
     refuted_by: ClaimId | None = None  # a claim
     source: Id | None = None  # a reference, where no run can show it yet
 
+    @model_validator(mode="after")
+    def _backed(self) -> Self:
+        if self.refuted_by is None and self.source is None:
+            raise ValueError("needs refuted_by: (a claim) or source: (a reference)")
+        return self
+
 
 class MisconceptionFile(Written):
     """content/misconceptions.yml."""
@@ -315,7 +304,7 @@ class Reference(Written):
     id: Id
     title: str
     where: str  # publisher, year
-    url: str
+    url: Annotated[str, Field(pattern="^https://")]
     says: str  # what it says, in our words; exempt from the numeral rule, shown as cited
     value: float | int | None = None
     unit: Literal["bytes", "count", "share", "plain"] | None = None
@@ -325,10 +314,3 @@ class ReferenceFile(Written):
     """content/references.yml."""
 
     references: list[Reference]
-
-
-__all__ = [
-    "Case", "Claim", "ClaimFile", "Domain", "Misconception", "MisconceptionFile",
-    "Reference", "ReferenceFile", "Regime", "Relation", "Retraction", "RetractionFile",
-    "RuleTolerance", "RunPath", "SentenceVerdict", "Showed", "Tolerance", "Verdict",
-]  # fmt: skip

@@ -1,23 +1,16 @@
-"""Files of content/: what cannot be read is a `FileError` that says why, and where in the text."""
+"""Files of content/, as authors and editors leave them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from generator.content.errors import ContentError, ContentErrors, place_of
+from runners.traces.files import TraceError
 
-class FileError(ValueError):
-    """A file that cannot be read; the message says why and what to do, without its name.
-
-    Args:
-        message: what is wrong.
-        line: from 1, where the mistake stands in the text; 0 where the whole file is meant.
-        column: from 1; 0 likewise.
-    """
-
-    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(message)
-        self.line = line
-        self.column = column
+ReadT = TypeVar("ReadT")
 
 
 def found_in(folder: Path, pattern: str) -> list[Path]:
@@ -25,29 +18,56 @@ def found_in(folder: Path, pattern: str) -> list[Path]:
     return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
 
 
-def content_of(path: Path) -> bytes:
-    """The bytes of a file.
-
-    Raises:
-        FileError: it is something else, or the disk refused.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}") from None
-
-
-def text_of(path: Path) -> str:
+def text_of(path: Path, name: str) -> str:
     """The text of a file, without a byte-order mark.
 
+    Args:
+        path: the file.
+        name: as messages name it.
+
     Raises:
-        FileError: as `content_of`, or it is not UTF-8; the error then knows the line.
+        ContentErrors: it cannot be read, or is not UTF-8; the error then knows the line.
     """
-    held = content_of(path)
     try:
+        held = path.read_bytes()
         return held.decode("utf-8-sig")
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise ContentErrors([ContentError(name, 0, 0, message)]) from None
     except UnicodeDecodeError as error:
         before = held[: error.start].decode("utf-8-sig")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         message = f"cannot be read: not UTF-8 (byte 0x{held[error.start]:02x}); save it as UTF-8"
-        raise FileError(message, line, column) from None
+        place = place_of(before, len(before))
+        raise ContentErrors([ContentError(name, *place, message)]) from None
+
+
+@dataclass
+class Files:
+    """The files of one content folder; what is wrong with any of them is kept, not raised."""
+
+    content: Path
+    errors: list[ContentError] = field(default_factory=list)
+
+    def name(self, path: Path) -> str:
+        """A file as messages name it."""
+        return path.relative_to(self.content.parent).as_posix()
+
+    def refuse(self, path: Path, message: str) -> None:
+        """Keep a mistake of a whole file."""
+        self.errors.append(ContentError(self.name(path), 0, 0, message))
+
+    def trying(self, read_one: Callable[[Path], ReadT], path: Path) -> ReadT | None:
+        """What is read from a file, or from a folder that it is looked for in; None if refused."""
+        try:
+            return read_one(path)
+        except ContentErrors as error:
+            self.errors += error.errors
+        except TraceError as error:
+            file, _, message = str(error).partition(": ")
+            root = f"{self.content.parent.as_posix()}/"
+            self.errors.append(ContentError(file.removeprefix(root), 0, 0, message))
+        return None
+
+    def text_of(self, path: Path) -> str:
+        """The text of a file; see `text_of`."""
+        return text_of(path, self.name(path))

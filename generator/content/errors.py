@@ -48,6 +48,11 @@ class ContentError(ValueError):
         return f"{place}: {self.message}" if place else self.message
 
 
+def place_of(text: str, index: int) -> tuple[int, int]:
+    """Line and column, from 1, of a character of a text."""
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+
+
 class ContentErrors(ValueError):  # noqa: N818 - many of them
     """Every mistake at once, sorted by file, line and column."""
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.content import content_files, documents, page_markup, prose
-from generator.content.content_files import FileError
-from generator.content.errors import ContentError, ContentErrors
+from generator.content import content_files, documents, prose
+from generator.content.errors import ContentError, ContentErrors, place_of
 from generator.content.prose import Expressed
 from generator.content.words import Line, Written
 
@@ -40,6 +39,7 @@ class HandWritten:
         title: the page's.
         description: what it is about, for search engines and previews; may be empty.
         text: the file's, whole.
+        head: where the head ends in it.
         begins: where the page's own text begins in it, after head and title.
     """
 
@@ -48,6 +48,7 @@ class HandWritten:
     title: str
     description: str
     text: str
+    head: int
     begins: int
 
     @property
@@ -57,24 +58,16 @@ class HandWritten:
 
     def faults(self) -> Iterator[ContentError]:
         """What its text may not hold, whatever the traces say."""
-        head = _HEAD.match(self.text)
-        begins = head.end() if head else 0
-        own = self.text[begins:]
-        for fault in (*prose.faults(own, is_page=True), *page_markup.faults(own)):
-            yield self.error(begins + fault.offset, fault.message)
+        for fault in prose.faults(self.text[self.head :]):
+            yield self.error(self.head + fault.offset, fault.message)
 
     def expressions(self) -> Iterator[Expressed]:
         """The expressions that a page prints, with their places in the file."""
-        head = _HEAD.match(self.text)
-        for one in expressions(self.text):
-            if not head or one.start > head.end():
-                yield one
+        return (one for one in expressions(self.text) if one.start > self.head)
 
     def error(self, offset: int, message: str) -> ContentError:
         """An error at a character of the file."""
-        before = self.text[:offset]
-        line = before.count("\n") + 1
-        return ContentError(self.file, line, offset - before.rfind("\n"), message)
+        return ContentError(self.file, *place_of(self.text, offset), message)
 
 
 def expressions(text: str) -> Iterator[Expressed]:
@@ -105,34 +98,21 @@ def read(folder: Path, path: Path, name: str) -> HandWritten:
     Raises:
         ContentErrors: it cannot be read, or its head has mistakes.
     """
-    try:
-        text = content_files.text_of(path)
-    except FileError as error:
-        raise ContentErrors([ContentError(name, error.line, error.column, str(error))]) from None
+    text = content_files.text_of(path, name)
     found = _HEAD.match(text)
-    head, begins = Head(), 0
+    written, head = Head(), found.end() if found else 0
     if found:
-        begins = found.end()
         document = documents.read(name, f"---\n{found['yaml']}", Head)
         faults = list(document.text_faults())
         if faults:
             raise ContentErrors(faults)
-        head = document.model
-    heading = _HEADING.match(text[begins:])
-    if heading and head.title:
-        line = text[: begins + heading.start("title")].count("\n") + 1
-        message = "a second title; the head has one, so begin headings with ##"
-        raise ContentErrors([ContentError(name, line, 1, message)])
-    if heading:
-        begins += heading.end()
-    title = head.title or (heading["title"] if heading else _named(path))
+        written = document.model
+    heading = _HEADING.match(text[head:])
+    by_name = re.sub(r"[-_]+", " ", path.stem).capitalize()
+    title = written.title or (heading["title"] if heading else by_name)
+    begins = head + (heading.end() if heading else 0)
     inside = path.relative_to(folder).as_posix()
-    return HandWritten(inside, name, title, head.description or "", text, begins)
-
-
-def _named(path: Path) -> str:
-    """A title made from a file's name."""
-    return re.sub(r"[-_]+", " ", path.stem).capitalize()
+    return HandWritten(inside, name, title, written.description or "", text, head, begins)
 
 
 def files(folder: Path) -> Iterator[Path]:

@@ -1,7 +1,7 @@
 """Claims as authors write them → one claim for each run that they are judged on.
 
-In: the files of `content/claims/` and the traces, in which a selection finds its runs. Out: `Laws`,
-or what is wrong with a `for:`, at its place.
+In: the files of `content/claims/` and the traces. Out: `Laws`, or what is wrong with a `for:`, at
+its place.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from generator.content import names
-from generator.content.claim import Case, Claim, ClaimFile, Domain
+from generator.content.claim import Case, Claim, ClaimFile
 from generator.content.errors import ContentError, nearest
-from generator.content.shelf import TraceOnPage, missing_run, no_trace
-from runners.traces.fields import at as value_at
-from runners.traces.fields import steps_of
-from runners.traces.records import Run
+from generator.content.shelf import TraceOnPage, missing_run
 
 if TYPE_CHECKING:
     from generator.content.documents import Document
 
-Path = tuple[str | int, ...]
+_AS_WRITTEN = frozenset({"cases", "predicted", "observed"})  # evaluated with what `run` stands for
 
 
 @dataclass
@@ -58,121 +55,45 @@ def of_documents(
     found = Laws()
     for document in documents:
         for position, claim in enumerate(document.model.claims):
-            place = ("claims", position, "for")
-            runs = tuple(_runs_of_cases(document, place, claim, traces, errors))
-            own = _on_runs(document, position, runs)
+            errors += _mistakes(document, position, traces)
+            own = _on_runs(document, position)
             found.claims.update((one.id, one) for one in own)
             found.of_law[claim.id] = tuple(one.id for one in own)
     return found
 
 
-@lru_cache(maxsize=4096)
-def _on_runs(
-    document: Document[ClaimFile], position: int, runs: tuple[tuple[int, str], ...]
-) -> tuple[Claim, ...]:
-    """A claim of a file on each of its runs; made once as long as the file is as it was."""
-    claim = _within(document.model, document.model.claims[position])
-    if not claim.cases:
-        return (alone(claim),)
-    nothing: dict[str, object] = {"experiment": None, "strategy": [], "where": {}}
-    cases = (claim.cases[n].model_copy(update={"run": run, **nothing}) for n, run in runs)
-    return tuple(written_out(claim, case) for case in cases)
-
-
-def _within(file: ClaimFile, claim: Claim) -> Claim:
-    """A claim under the regime that its file states for all of its claims."""
-    return claim.model_copy(update={"regime": claim.regime.over(file.regime)})
-
-
-def _runs_of_cases(
-    document: Document[Any],
-    path: Path,
-    claim: Claim,
-    traces: Mapping[str, TraceOnPage],
-    errors: list[ContentError],
-) -> Iterator[tuple[int, str]]:
-    """The runs that a claim is judged on, each with the position of its case."""
+def _mistakes(
+    document: Document[Any], position: int, traces: Mapping[str, TraceOnPage]
+) -> Iterator[ContentError]:
+    """Runs of `for:` that nobody measured, or that stand there twice."""
     seen: set[str] = set()
-    for position, case in enumerate(claim.cases):
-        place = (*path, position)
-        runs = [case.run] if case.run else _selected(case, traces)
+    for number, case in enumerate(document.model.claims[position].cases):
         problems = [missing_run(traces, run) for run in (case.run, case.other) if run]
-        if not runs:
-            problems = [_selects_nothing(case, traces)]
-        errors += [document.error(place, problem) for problem in problems if problem]
-        for run in runs:
-            if run in seen:
-                errors.append(document.error(place, f"for: names {run!r} already"))
-                continue
-            seen.add(run)
-            yield position, run
+        if case.run in seen:
+            problems.append(f"for: names {case.run!r} already")
+        seen.add(case.run)
+        for problem in filter(None, problems):
+            yield document.error(("claims", position, "for", number), problem)
 
 
-def _selected(case: Case, traces: Mapping[str, TraceOnPage]) -> list[str]:
-    """The runs that a selection finds: in the reference machine's trace, where it has one."""
-    shown = traces.get(str(case.experiment))
-    if shown is None:
-        return []
-    runs = (shown.reference or shown.trace).runs
-    return [f"{case.experiment}.{name}" for name, run in runs.items() if _is_selected(case, run)]
+@lru_cache(maxsize=4096)
+def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
+    """A claim of a file on each of its runs, under the regime that the file states for all."""
+    claim = document.model.claims[position]
+    claim = claim.model_copy(update={"regime": claim.regime.over(document.model.regime)})
+    on_runs = [_on_run(claim, case) for case in claim.cases] or [claim]
+    return tuple(names.in_texts(one, short_names(one), _AS_WRITTEN) for one in on_runs)
 
 
-def _is_selected(case: Case, run: Run) -> bool:
-    wanted = case.where | ({"strategy": [*case.strategy]} if case.strategy else {})
-    return all(_found(run, path) in values for path, values in wanted.items())
-
-
-def _found(run: Run, path: str) -> object:
-    try:
-        return value_at(run, steps_of(f"experiment.run.{path}")[2:])
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError):
-        return None
-
-
-def _selects_nothing(case: Case, traces: Mapping[str, TraceOnPage]) -> str:
-    shown = traces.get(str(case.experiment))
-    if shown is None:
-        return no_trace(str(case.experiment), traces)
-    strategies = {run.strategy for run in (shown.reference or shown.trace).runs.values()}
-    unknown = [one for one in case.strategy if one not in strategies]
-    hint = nearest(unknown[0], strategies) if unknown else ""
-    return f"no run of {case.experiment} is like that{hint}"
-
-
-def alone(claim: Claim) -> Claim:
-    """A claim without `for`, its texts written out."""
-    return _with_texts(claim)
-
-
-def written_out(claim: Claim, case: Case) -> Claim:
-    """A claim on one of its runs: with an id of its own, and texts that name the run."""
+def _on_run(claim: Claim, case: Case) -> Claim:
+    """A claim on one of its runs, with an id and perhaps texts of its own."""
     own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "showed", "source")}
-    name = f"{claim.id}@{case.run}"
-    return _with_texts(claim.model_copy(update={**own, "id": name, "cases": [case]}))
+    return claim.model_copy(update={**own, "id": f"{claim.id}@{case.run}", "cases": [case]})
 
 
 def short_names(claim: Claim) -> dict[str, str]:
     """What stands in the texts of a claim of one run for what."""
     found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
-    runs = {"run": claim.run, "other": claim.other}
     if claim.cases and claim.cases[0].called:
         found["called"] = names.Words(claim.cases[0].called)
-    return found | {name: path for name, path in runs.items() if path is not None}
-
-
-def _with_texts(claim: Claim) -> Claim:
-    """A claim of one run with its texts written out."""
-    short = short_names(claim)
-
-    def say(text: str) -> str:
-        return names.of_text(text, short)
-
-    texts: dict[str, Any] = {"says": say(claim.says)}
-    if claim.formula:
-        texts["formula"] = say(claim.formula)
-    if isinstance(claim.domain, Domain) and claim.domain.because:
-        texts["domain"] = claim.domain.model_copy(update={"because": say(claim.domain.because)})
-    if claim.showed:
-        lines = {verdict: line and say(line) for verdict, line in claim.showed}
-        texts["showed"] = claim.showed.model_copy(update=lines)
-    return claim.model_copy(update=texts)
+    return found | claim.names

@@ -1,19 +1,29 @@
-"""Short names in expressions, written out: `run.world_size` becomes `ddp.ddp.world_size`.
+"""Short names, written out: `run.world_size` becomes `ddp.ddp.world_size`.
 
-In: a text with `{{ … }}`, an expression or an id, and what each short name stands for: a path, or
-words, which `{{ called }}` prints as they are. Out: the same with the names written out, and for a
-place in it the place in what the author wrote.
+A lesson gives them in `with:`, an item and a claim in `for:`. They are written out as soon as a
+file is read, in every text, expression and id below; an item is then that of its first case, and
+has beside it what it is in the others. A name stands for a path, or for words, which `{{ called }}`
+prints as they are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from generator.content import prose
+from generator.content.words import Naming, OverCases, marks
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 QUOTED = r"'[^']*'|\"[^\"]*\""
+RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
+_IDS = frozenset(
+    {"claim", "claims", "decides", "misconception", "misconceptions", "refuted_by", "run"}
+)
 
 
 class Words(str):
@@ -30,23 +40,23 @@ def of_expression(expression: str, names: Mapping[str, str]) -> str:
     """An expression with its short names written out."""
     if not names or not any(name in expression for name in names):
         return expression
-    return _pattern(tuple(names)).sub(lambda found: _meant(found[0], names), expression)
+
+    def meant(found: re.Match[str]) -> str:
+        """What a name stands for; in quotes, it is the run of a claim: `'law@run'`."""
+        written = found[0]
+        if written[0] in "'\"":
+            law, at, run = written[1:-1].partition("@")
+            return f"{written[0]}{law}{at}{names.get(run, run)}{written[0]}" if at else written
+        value = names[written]
+        return repr(str(value)) if isinstance(value, Words) else value
+
+    return _pattern(tuple(names)).sub(meant, expression)
 
 
-def _meant(written: str, names: Mapping[str, str]) -> str:
-    """What a name stands for in an expression; in quotes, it is the run of a claim: `'law@run'`."""
-    if written[0] in "'\"":
-        return written[0] + of_id(written[1:-1], names, is_alone=False) + written[-1]
-    value = names[written]
-    return repr(str(value)) if isinstance(value, Words) else value
-
-
-def of_id(text: str, names: Mapping[str, str], *, is_alone: bool = True) -> str:
+def of_id(text: str, names: Mapping[str, str]) -> str:
     """An id with the name of a run written out, `law@run`, or an id that is a name itself."""
     law, at, run = text.partition("@")
-    if at:
-        return f"{law}@{names.get(run, run)}"
-    return str(names.get(text, text)) if is_alone else text
+    return f"{law}@{names.get(run, run)}" if at else str(names.get(text, text))
 
 
 def of_text(text: str, names: Mapping[str, str]) -> str:
@@ -65,30 +75,49 @@ def of_text(text: str, names: Mapping[str, str]) -> str:
     return written + text[done:]
 
 
-def place_before(text: str, names: Mapping[str, str], offset: int, *, is_text: bool) -> int:
-    """Where in an author's text the character is that is at `offset` of the text written out.
-
-    A character within a name that was written out is at the name's first character.
-    """
-    added = 0
-    for begin, short, meant in _written_out(text, names, is_text=is_text):
-        if offset < begin + added:
-            return offset - added
-        if offset < begin + added + len(meant):
-            return begin
-        added += len(meant) - len(short)
-    return offset - added
+_WAYS = {
+    "line": of_text, "prose": of_text, "expression": of_expression, "per_run": of_expression,
+    **dict.fromkeys(_IDS, of_id),
+}  # fmt: skip
 
 
-def _written_out(
-    text: str, names: Mapping[str, str], *, is_text: bool
-) -> Iterator[tuple[int, str, str]]:
-    """Every stretch of a text that is written out: its place, what it was, what it becomes."""
-    stretches = prose.expressions(text) if is_text else [prose.Expressed(0, text, 0, len(text))]
-    for one in stretches:
-        words = names.get(one.text)
-        if is_text and isinstance(words, Words):
-            yield one.begin, text[one.begin : one.end], words
-            continue
-        for found in _pattern(tuple(names)).finditer(one.text):
-            yield one.start + found.start(), found[0], _meant(found[0], names)
+def written_out(model: ModelT, short: Mapping[str, str]) -> ModelT:
+    """A part of a file with the short names that count there written out."""
+    if isinstance(model, OverCases) and model.cases:
+        first, *others = (in_texts(model, {**short, **bound(case)}) for case in model.cases)
+        return first.over(others)
+    return in_texts(model, {**short, **model.short} if isinstance(model, Naming) else short)
+
+
+def bound(case: Mapping[str, int | str]) -> dict[str, str]:
+    """What the names of a case stand for; its words may print its runs."""
+    plain = {name: str(value) for name, value in case.items()}
+    paths = {name: text for name, text in plain.items() if RUN.fullmatch(text) or text.isdigit()}
+    return {name: paths.get(name) or Words(of_text(text, paths)) for name, text in plain.items()}
+
+
+def in_texts(
+    model: ModelT, short: Mapping[str, str], left: frozenset[str] = frozenset({"cases"})
+) -> ModelT:
+    """A part of a file with these names written out, but in the fields that are left."""
+    changed = {}
+    for name, _, mark in marks(type(model)):
+        value = getattr(model, name)
+        now = value if name in left else _value(value, mark or name, short)
+        if now is not value:
+            changed[name] = now
+    return model.model_copy(update=changed) if changed else model
+
+
+def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN401
+    if isinstance(value, str):
+        return _WAYS[mark](value, short) if short and mark in _WAYS else value
+    if isinstance(value, BaseModel):
+        return written_out(value, short)
+    if isinstance(value, list):
+        found = [_value(one, mark, short) for one in value]
+        return found if any(a is not b for a, b in zip(found, value, strict=True)) else value
+    if isinstance(value, dict):
+        pairs = {key: _value(one, mark, short) for key, one in value.items()}
+        return pairs if any(pairs[key] is not value[key] for key in value) else value
+    return value

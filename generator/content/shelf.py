@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
-from generator.content import content_files, prose
+from generator.content import prose
 from generator.content.claim import Reference
-from generator.content.content_files import FileError
+from generator.content.content_files import Files, found_in
 from generator.content.errors import ContentError, nearest
 from generator.content.once import once
-from generator.content.words import MAX_LINE
 from runners.plans.experiment import command_for
 from runners.traces import files as traces
 from runners.traces import published_plans, values
-from runners.traces.files import NOT_TRACES, TraceError
+from runners.traces.files import NOT_TRACES
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
 from runners.traces.plan_grid import is_stale as is_stale_plan
@@ -37,9 +35,6 @@ from runners.traces.published_plans import (
 )
 from runners.traces.records import Run, Trace
 
-RecordT = TypeVar(
-    "RecordT", Machine, Trace, Grid, PublishedPlans | None, Primitives | None, tuple[str, ...],
-)  # fmt: skip
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
 NO_MACHINE = "no machine has measured yet; run `make traces`"
 NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
@@ -164,23 +159,21 @@ class Shelf:
     """The folders of one content folder.
 
     Attributes:
-        content: the folder of content.
+        files: of the content.
         is_stale: tells whether the code of a trace's experiment has changed since.
-        errors: where mistakes are put.
         only: the folders that may be shown; all of them where it is None.
         with_new: what none of them has measured comes from this machine's own folder.
     """
 
-    content: Path
+    files: Files
     is_stale: IsStale
-    errors: list[ContentError]
     only: Collection[str] | None = None
     with_new: bool = False
 
     @property
     def folder(self) -> Path:
         """Where the machines' folders are."""
-        return self.content / "traces"
+        return self.files.content / "traces"
 
     def machines(self, requested: str | None) -> dict[str, Measured]:
         """Every machine: the one to show first, then the reference machine, then the others.
@@ -190,45 +183,48 @@ class Shelf:
                 traces/this-machine, then the reference machine. Where only some folders may be
                 shown, `this-machine` is not asked.
         """
-        name, reference = self._chosen(requested), self._reference_name()
+        known = traces.machine_folders(self.folder)
+        shown = [one for one in known if self._may_show(one)]
+        reference, own = self.reference_name, self._own_name(known)
+        name = requested or os.environ.get("PROOFBOOK_MACHINE")
+        name = name or (own if self.only is None else None) or reference
         if name is None:
-            self._refuse(self.folder, NO_MACHINE if self.only is None else NONE_COMMITTED)
+            self.files.refuse(self.folder, NO_MACHINE if self.only is None else NONE_COMMITTED)
             return {}
-        if not self._may_show(name):
-            self._refuse_folder(name, NOT_COMMITTED)
+        if name not in shown:
+            there = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
+            problem = there if self._may_show(name) else NOT_COMMITTED
+            folder = f"{self.files.name(self.folder)}/{name}"
+            self.files.errors.append(ContentError(folder, 0, 0, problem))
             return {}
-        folders = [one for one in traces.machine_folders(self.folder) if self._may_show(one)]
-        names = dict.fromkeys((name, *([reference] if reference else []), *folders))
-        found = {one: self._measured(one) for one in names}
-        if found[name] is None:  # without it there is nothing to show
+        names = dict.fromkeys((name, *([reference] if reference else []), *shown))
+        found = {one: read for one in names if (read := self._measured(one))}
+        if name not in found:  # without it there is nothing to show
             return {}
-        known = {one: measured for one, measured in found.items() if measured is not None}
-        return known | (self._new_here(known) if self.with_new else {})
+        if self.with_new and own and not self._may_show(own):
+            found |= self._new_here(own, found)
+        return found
 
-    def _new_here(self, known: Mapping[str, Measured]) -> dict[str, Measured]:
+    def _new_here(self, own: str, known: Mapping[str, Measured]) -> dict[str, Measured]:
         """This machine's own folder where it may not be shown: the runs that no other has."""
-        own = self._own_name()
-        if own is None or self._may_show(own):
+        measured = self._measured(own)
+        if measured is None:
             return {}
-        folder = self.folder / own
-        machine = self._trying(traces.read_machine, folder)
-        old = [one.traces for one in known.values()]
-        new = {name: _lacking(trace, old) for name, trace in self._traces(folder).items()}
-        kept = {name: one for name, one in new.items() if one.runs and not self.is_stale(one)}
-        if machine is None or not kept:
-            return {}
-        faults = self._trying(self._altered, folder) or ()
-        altered = tuple(line for line in faults if Path(line.partition(":")[0]).stem in kept)
-        return {own: Measured(machine, kept, altered=altered)}
+        kept = {}
+        for name, trace in measured.traces.items():
+            old = (one.traces[name] for one in known.values() if name in one.traces)
+            runs = set(trace.runs).difference(*(one.runs for one in old))
+            if runs and name not in measured.stale:
+                kept[name] = _with_runs(trace, runs)
+        altered = (line for line in measured.altered if Path(line.partition(":")[0]).stem in kept)
+        return {own: Measured(measured.machine, kept, altered=tuple(altered))} if kept else {}
 
     def first_two(
         self, machines: Mapping[str, Measured]
     ) -> tuple[Measured | None, Measured | None]:
         """The machine whose numbers are shown, and the reference machine, which may be the same."""
-        if not machines:
-            return None, None
-        shown = next(iter(machines.values()))
-        return shown, machines.get(self._reference_name() or "", shown)
+        shown = next(iter(machines.values()), None)
+        return shown, machines.get(self.reference_name or "", shown) if shown else None
 
     def on_pages(self, machines: Mapping[str, Measured]) -> dict[str, TraceOnPage]:
         """Every experiment, each whole from the first machine that has measured it."""
@@ -237,121 +233,83 @@ class Shelf:
             return {}
         measured = sorted({experiment for one in machines.values() for experiment in one.traces})
         found = {name: on_page(name, machines.values(), reference) for name in measured}
-        return {name: one for name, one in found.items() if one is not None}
+        return {name: one for name, one in found.items() if one} | self._plans(shown.machine)
 
     def published_references(self) -> dict[str, Reference]:
         """A citation of each published number, with the number."""
-        found = self._trying(traces.read_published, self.content / PUBLISHED)
-        cited = [] if found is None else [_reference(r, p) for r in found.rows for p in r.peaks]
+        found = self.files.trying(traces.read_published, self.files.content / PUBLISHED)
+        cited = [_reference(r, p) for r in found.rows for p in r.peaks] if found else []
         return {one.id: one for one in cited}
 
-    def plans(self, machine: Machine) -> dict[str, TraceOnPage]:
+    def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, as pages of any machine show them."""
         found = {}
-        for path in content_files.found_in(self.content / "planner" / "plans", "*.json"):
-            grid = self._trying(traces.read_grid, path)
-            if grid is not None:
+        content = self.files.content
+        for path in found_in(content / "planner" / "plans", "*.json"):
+            if grid := self.files.trying(traces.read_grid, path):
                 trace = once(as_trace, grid)
-                stale = self.is_stale(trace)
-                found[grid.experiment] = TraceOnPage(trace, machine, is_stale=stale, grid=grid)
-        published = self._trying(traces.read_published, self.content / PUBLISHED)
-        if published is not None:
+                found[grid.experiment] = TraceOnPage(
+                    trace, machine, is_stale=self.is_stale(trace), grid=grid
+                )
+        if published := self.files.trying(traces.read_published, content / PUBLISHED):
             trace = once(published_plans.as_trace, published)
-            stale = self.is_stale(trace)
             found[trace.experiment] = TraceOnPage(
-                trace, machine, is_stale=stale, published=published
+                trace, machine, is_stale=self.is_stale(trace), published=published
             )
         return found
 
-    def _reference_name(self) -> str | None:
-        return next(filter(self._may_show, self._folders(REFERENCE)), None)
-
-    def _folders(self, called: str) -> list[str]:
-        return sorted(path.parent.name for path in self.folder.glob(f"{called}/machine.json"))
+    @property
+    def reference_name(self) -> str | None:
+        """The reference machine's folder, where it may be shown."""
+        found = sorted(path.parent.name for path in self.folder.glob(f"{REFERENCE}/machine.json"))
+        return next(filter(self._may_show, found), None)
 
     def _may_show(self, name: str) -> bool:
         return self.only is None or name in self.only
 
-    def _chosen(self, requested: str | None) -> str | None:
-        name = requested or os.environ.get("PROOFBOOK_MACHINE")
-        if name:
-            return name
-        own = self._own_name() if self.only is None else None
-        return own or self._reference_name()
-
-    def _own_name(self) -> str | None:
+    def _own_name(self, known: Collection[str]) -> str | None:
         """The folder that this machine measured into last."""
-        note, name = self.folder / "this-machine", ""
-        if note.exists():
-            try:
-                name = content_files.text_of(note).strip()
-            except FileError as error:
-                place = (self._name(note), error.line, error.column)
-                self.errors.append(ContentError(*place, str(error)))
-        return name if name in traces.machine_folders(self.folder) else None
+        note = self.folder / "this-machine"
+        name = (self.files.trying(self.files.text_of, note) or "") if note.exists() else ""
+        return name.strip() if name.strip() in known else None
 
     def _measured(self, name: str) -> Measured | None:
-        folder = self.folder / name
-        if name not in traces.machine_folders(self.folder):
-            known = ", ".join(traces.machine_folders(self.folder)) or "there is none yet"
-            self._refuse_folder(name, f"{NO_FOLDER}{known}")
-            return None
-        machine = self._trying(traces.read_machine, folder)
+        """What a machine's folder holds; None where it does not say which machine it is."""
+        folder, trying = self.folder / name, self.files.trying
+        machine = trying(traces.read_machine, folder)
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        found = self._traces(folder)
+        experiments = {path.stem for path in found_in(folder, "*.json")} - NOT_TRACES
+        found = {}
+        for experiment in sorted(experiments):
+            if trace := trying(traces.read, folder / f"{experiment}.json"):
+                self._check_trace(folder / f"{experiment}.json", trace)
+                found[experiment] = trace
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        primitives = self._trying(traces.read_primitives, folder)
+        primitives = trying(traces.read_primitives, folder)
         if primitives:
             self._check_name(folder / "primitives.json", "machine", primitives.machine)
-        altered = self._trying(self._altered, folder) or ()
+        faults = trying(lambda one: list(values.faults(one)), folder) or ()
+        altered = tuple(f"{self.files.name(folder)}/{file}: {why}" for file, why in faults)
         return Measured(machine, found, stale, primitives, altered)
 
-    def _altered(self, folder: Path) -> tuple[str, ...]:
-        """The files of a folder that are not as they were measured, each with why."""
-        return tuple(f"{self._name(folder)}/{file}: {why}" for file, why in values.faults(folder))
-
-    def _traces(self, folder: Path) -> dict[str, Trace]:
-        """The traces of a machine's folder by experiment."""
-        found_in = content_files.found_in(folder, "*.json")
-        experiments = sorted({path.stem for path in found_in} - NOT_TRACES)
-        read_off = {one: self._trace(folder / f"{one}.json") for one in experiments}
-        return {one: trace for one, trace in read_off.items() if trace is not None}
-
-    def _trace(self, path: Path) -> Trace | None:
-        trace = self._trying(traces.read, path)
-        if trace:
-            self._check_name(path, "machine", trace.machine)
-            for problem in _unfit_for_pages(trace):
-                self._refuse(path, problem)
-        return trace
+    def _check_trace(self, path: Path, trace: Trace) -> None:
+        """Refuse what no page may show: its question stands in prose, its names in addresses."""
+        self._check_name(path, "machine", trace.machine)
+        for place, name in (("experiment", trace.experiment), *(("runs", r) for r in trace.runs)):
+            if not _NAME.fullmatch(name):
+                said = "a name is made of small letters, digits and _"
+                self.files.refuse(path, f"{place}: {name!r}: {said}")
+        for _, word in prose.numerals(trace.question):
+            said = f"bare numeral {word!r}; the experiment's QUESTION asks without a number"
+            self.files.refuse(path, f"question: {said}")
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Numbers must not pass for another machine's: a file says where it was measured."""
         folder = path.parent.relative_to(self.folder).as_posix()
         if name != folder:
-            self._refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
-
-    def _refuse_folder(self, name: str, message: str) -> None:
-        """Refuse a machine that somebody asked for, whatever they called it."""
-        self.errors.append(ContentError(f"{self._name(self.folder)}/{name}", 0, 0, message))
-
-    def _refuse(self, path: Path, message: str) -> None:
-        self.errors.append(ContentError(self._name(path), 0, 0, message))
-
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.content.parent).as_posix()
-
-    def _trying(self, read_one: Callable[[Path], RecordT], path: Path) -> RecordT | None:
-        """What is read from a file, or from a folder that it is looked for in; None if refused."""
-        try:
-            return read_one(path)
-        except TraceError as error:
-            root = f"{self.content.parent.as_posix()}/"
-            name, _, message = str(error).partition(": ")
-            self.errors.append(ContentError(name.removeprefix(root), 0, 0, message))
-            return None
+            self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
 
 def _reference(row: PublishedPlan, peak: PublishedPeak) -> Reference:
@@ -366,21 +324,6 @@ def _reference(row: PublishedPlan, peak: PublishedPeak) -> Reference:
         value=peak.measured_bytes,
         unit="bytes",
     )
-
-
-def _unfit_for_pages(trace: Trace) -> Iterator[str]:
-    """What a trace says that no page may: its question stands in prose, its names in addresses."""
-    if not _NAME.fullmatch(trace.experiment):
-        yield "experiment: a name is made of small letters, digits and _"
-    for name in trace.runs:
-        if not _NAME.fullmatch(name):
-            yield f"runs.{name}: a run's name is made of small letters, digits and _"
-    if len(trace.question) > MAX_LINE:
-        yield f"question: longer than {MAX_LINE:,} characters"
-    for fault in prose.hidden(trace.question):
-        yield f"question: {fault.message}"
-    for _, word in prose.numerals(trace.question):
-        yield f"question: bare numeral {word!r}; the experiment's QUESTION asks without a number"
 
 
 def page_of(experiment: str) -> str:
@@ -407,9 +350,7 @@ def on_page(
     shown, *others = machines
     usable = (one for one in others if one is reference or experiment not in one.stale)
     holders = [one for one in (shown, *usable) if experiment in one.traces]
-    if not holders:
-        return None
-    found = None
+    found: TraceOnPage | None = None
     for one in reversed(holders):
         trace = one.traces[experiment]
         found = TraceOnPage(
@@ -418,20 +359,20 @@ def on_page(
             is_fallback=one is not shown,
             is_stale=experiment in one.stale,
             reference=reference.traces.get(experiment),
-            lent=_lent(found, trace, reference) if found else None,
+            lent=_lent(found, trace, reference.machine.name) if found else None,
         )
     return found
 
 
-def _lent(other: TraceOnPage, trace: Trace, reference: Measured) -> TraceOnPage | None:
+def _lent(other: TraceOnPage, trace: Trace, reference: str) -> TraceOnPage | None:
     """What another machine lends: the runs that a trace lacks, and those that it skipped.
 
     A run that was skipped comes from the reference machine alone.
     """
     further = _lent(other.lent, trace, reference) if other.lent else None
-    is_reference = other.machine.name == reference.machine.name
+    is_reference = other.machine.name == reference
     runs = {
-        name: run
+        name
         for name, run in other.trace.runs.items()
         if name not in trace.runs
         or (is_reference and trace.runs[name].status == "skipped" != run.status)
@@ -439,13 +380,12 @@ def _lent(other: TraceOnPage, trace: Trace, reference: Measured) -> TraceOnPage 
     if not runs:
         return further
     lending = other if is_reference else replace(other, reference=None)
-    return replace(lending, trace=other.trace.model_copy(update={"runs": runs}), lent=further)
+    return replace(lending, trace=_with_runs(other.trace, runs), lent=further)
 
 
-def _lacking(trace: Trace, known: Iterable[Mapping[str, Trace]]) -> Trace:
-    """A trace with only those of its runs that none of some machines has."""
-    old = {name for one in known if trace.experiment in one for name in one[trace.experiment].runs}
-    runs = {name: run for name, run in trace.runs.items() if name not in old}
+def _with_runs(trace: Trace, names: Collection[str]) -> Trace:
+    """A trace with only these of its runs."""
+    runs = {name: run for name, run in trace.runs.items() if name in names}
     return trace.model_copy(update={"runs": runs})
 
 

@@ -69,8 +69,8 @@ def listed(written: object) -> list[object]:
     return written if isinstance(written, list) else [written]
 
 
-def _bound(written: object) -> object:
-    """What each case binds: a run alone is what `run` stands for."""
+def of_runs(written: object) -> object:
+    """The cases of `for:`: a run alone is what `run` stands for."""
     return [{"run": one} if isinstance(one, str) else one for one in listed(written)]
 
 
@@ -89,7 +89,7 @@ class OverCases(Written):
     id: Id
     cases: Annotated[
         list[Bound],
-        BeforeValidator(_bound, json_schema_input_type=list[RunPath | Bound]),
+        BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Bound]),
         Field(alias="for"),
     ] = []
     _others: tuple[Self, ...] = PrivateAttr(())

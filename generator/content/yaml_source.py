@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import yaml
 
-from generator.content.errors import ContentError, ContentErrors
+from generator.content.errors import ContentError, ContentErrors, place_of
 
 Path = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
@@ -22,32 +21,23 @@ _KINDS = {f"{_TAG}{kind}" for kind in ("map", "seq", "str", "null", "bool", "int
 _OPENING = re.compile(r"[ -]*(?:[\w-]+:)? *\{\{")  # a value that begins with an expression
 _BRACES = "quote a text that begins with {{"
 _HINTS = {  # what to do, by a part of what the parser says
-    r"'\t' that cannot start any token": "write spaces, not a tab",
-    "that cannot start any token": "quote a text that begins with this character",
-    "mapping values are not allowed": "quote text that holds a colon, and let a key begin below "
-    "the first letter of the keys beside it",
-    "but found '<scalar>'": "indent text that goes on as its first line; where a quotation mark "
-    "closes too early, quote the whole text",
-    "expected <block end>": "let this line begin below the first letter of the lines beside it",
+    "cannot start any token": "write spaces, not a tab, and quote a text that begins with "
+    "this character",
+    "mapping values are not allowed": "quote text that holds a colon, and let keys begin alike",
     "sequence entries are not allowed": "begin the list on a line of its own",
-    "undefined alias": "quote a text that begins with *",
+    "did not find expected": "let what belongs together begin alike, close what is open, and quote "
+    "text that holds one of , ? [ ] { } or a quotation mark",
     "could not find expected ':'": "indent text that goes on further than its key",
+    "undefined alias": "quote a text that begins with *",
     "but found another document": "keep one document to a file",
-    "expected ',' or": "close what is open, and quote text that holds one of , ? [ ] { }",
     "unexpected end of stream": "a quotation mark is never closed",
 }
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """The safe loader with YAML 1.2's words for booleans, null and numbers, and no others."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}
-
-
-class _Quick(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The same by libyaml, five times as quick; what it refuses, `_Loader` explains."""
-
-    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 for _kind, _pattern, _first in (
@@ -89,14 +79,12 @@ class Source:
 
         A path that leads nowhere is cut back to the deepest value that exists.
         """
+        while path not in self.places:
+            path = path[:-1]
         if offset is not None:
-            line, column = self.place_in_text(path, offset)
-        else:
-            while path not in self.places:
-                path = path[:-1]
-            mark = self.places[path][0 if at_key else 1].start_mark
-            line, column = mark.line + 1, mark.column + 1
-        return ContentError(self.file, line, column, message)
+            return ContentError(self.file, *self.place_in_text(path, offset), message)
+        mark = self.places[path][0 if at_key else 1].start_mark
+        return ContentError(self.file, mark.line + 1, mark.column + 1, message)
 
     def place_in_text(self, path: Path, offset: int) -> tuple[int, int]:
         """Line and column, from 1, of character `offset` of the text at `path`.
@@ -116,39 +104,36 @@ class Source:
         if word:
             for _ in range(node.value.count(word[0], 0, offset + len(word[0]) - 1) + 1):
                 index = self.text.find(word[0], index + (index > start), end)
-        if not word or index < 0:
-            index = start
-        return self.text.count("\n", 0, index) + 1, index - self.text.rfind("\n", 0, index)
+        return place_of(self.text, index if word and index >= 0 else start)
 
 
 @dataclass
 class _Reader:
-    """Turns nodes into values, notes their places and gathers what is wrong on the way."""
+    """Turns nodes into values and notes their places; the first that is not used here is raised."""
 
     file: str
     places: dict[Path, _Place] = field(default_factory=dict)
-    errors: list[ContentError] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
 
-    def refuse(self, node: yaml.Node, message: str) -> None:
+    def refused(self, node: yaml.Node, message: str) -> ContentErrors:
         mark = node.start_mark
-        self.errors.append(ContentError(self.file, mark.line + 1, mark.column + 1, message))
+        return ContentErrors([ContentError(self.file, mark.line + 1, mark.column + 1, message)])
 
     def value(self, node: yaml.Node, path: Path, key: yaml.Node) -> object:
         self.places[path] = _Place(key, node)
         if id(node) in self.seen:
-            self.refuse(node, "anchors and aliases are not used here; write the value out")
-            return None
+            raise self.refused(node, "anchors and aliases are not used here; write the value out")
         self.seen.add(id(node))
-        if isinstance(node, yaml.MappingNode) and node.tag in _KINDS:
+        if node.tag not in _KINDS:
+            raise self.refused(node, f"the tag {node.tag!r} is not used here")
+        if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
-        if isinstance(node, yaml.SequenceNode) and node.tag in _KINDS:
+        if isinstance(node, yaml.SequenceNode):
             return [self.value(one, (*path, i), one) for i, one in enumerate(node.value)]
-        kind = str(node.tag).removeprefix(_TAG)
-        if node.tag not in _KINDS or kind in ("map", "seq"):
-            self.refuse(node, f"the tag {node.tag!r} is not used here")
-            return None
-        return self.scalar(node, kind)
+        try:
+            return _scalar(node.value, node.tag.removeprefix(_TAG))
+        except ValueError:
+            raise self.refused(node, f"{node.value!r} is not a number") from None
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -156,28 +141,11 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 is_expression = isinstance(key, yaml.MappingNode) and key.flow_style
                 wrong = (node, _BRACES) if is_expression else (key, "a key must be a word")
-                self.refuse(*wrong)
-                continue
+                raise self.refused(*wrong)
             if key.value in found:
-                self.refuse(key, f"duplicate key {key.value!r}; it stands above already")
+                raise self.refused(key, f"duplicate key {key.value!r}; it stands above already")
             found[key.value] = self.value(value, (*path, key.value), key)
         return found
-
-    def scalar(self, node: yaml.Node, kind: str) -> object:
-        text = str(node.value)
-        if kind == "null":
-            return None
-        if kind == "bool":
-            return text.lower() == "true"
-        if kind == "str":
-            return text
-        try:
-            if not math.isfinite(float(text)):
-                return text
-            return int(text) if kind == "int" else float(text)
-        except ValueError:
-            self.refuse(node, f"{text!r} is not a number")
-            return text
 
 
 def parse(file: str, text: str) -> Source:
@@ -188,42 +156,41 @@ def parse(file: str, text: str) -> Source:
         text: what it holds.
 
     Raises:
-        ContentErrors: see `errors.py`; a syntax error comes alone, as one clear line.
+        ContentErrors: a mistake in its syntax, or what is not used here; each comes alone.
     """
-    root = _composed(file, text)
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ContentErrors([_syntax_error(file, text, error)]) from None
     if root is None:
         raise ContentErrors([ContentError(file, 1, 1, "the file is empty")])
     reader = _Reader(file)
-    document = reader.value(root, (), root)
-    if reader.errors:
-        raise ContentErrors(reader.errors)
-    return Source(file, text, document, reader.places)
+    return Source(file, text, reader.value(root, (), root), reader.places)
 
 
-def _composed(file: str, text: str) -> yaml.Node | None:
-    """The nodes of a text; None where it holds nothing."""
-    with suppress(yaml.YAMLError):
-        return yaml.compose(text, Loader=_Quick)
-    try:
-        return yaml.compose(text, Loader=_Loader)
-    except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        place = before.count("\n") + 1, len(before) - before.rfind("\n")
-        message = f"not YAML: a control character (U+{ord(text[error.position]):04X}); delete it"
-        raise ContentErrors([ContentError(file, *place, message)]) from None
-    except yaml.MarkedYAMLError as error:
-        raise ContentErrors([_syntax_error(file, text, error)]) from None
+def _scalar(text: str, kind: str) -> object:
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() == "true"
+    if kind in ("int", "float") and math.isfinite(float(text)):
+        return int(text) if kind == "int" else float(text)
+    return text
 
 
-def _syntax_error(file: str, text: str, error: yaml.MarkedYAMLError) -> ContentError:
+def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:
     """What the parser refused, with what to do, at its place or where a value's braces open."""
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text.encode()[: error.position].decode(errors="ignore")
+        message = f"not YAML: a control character (U+{int(error.character):04X}); delete it"
+        return ContentError(file, *place_of(before, len(before)), message)
+    assert isinstance(error, yaml.MarkedYAMLError)
     marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
     lines = text.split("\n")
     for mark in marks:
         opening = _OPENING.match(lines[mark.line]) if mark.line < len(lines) else None
         if opening:
             return ContentError(file, mark.line + 1, opening.end() - 1, f"not YAML: {_BRACES}")
-    line, column = (marks[0].line + 1, marks[0].column + 1) if marks else (1, 1)
-    problem = error.problem or "cannot be read"
-    hint = next((hint for said, hint in _HINTS.items() if said in problem), None)
-    return ContentError(file, line, column, f"not YAML: {problem}{f'; {hint}' if hint else ''}")
+    hint = next((hint for said, hint in _HINTS.items() if said in str(error.problem)), "")
+    line, column = marks[0].line + 1, marks[0].column + 1
+    return ContentError(file, line, column, f"not YAML: {error.problem}; {hint}".rstrip("; "))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from generator.content.dtypes import EPSILONS
+from generator.content.claim import EPSILONS
 from generator.evidence import units
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name

@@ -71,7 +71,7 @@ def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
     law = evidence.book.claims.get(growth.law) if growth.law else None
     if growth.law and law is None:
         return  # reported where it is named
-    if law and (law.run is None or law.other):
+    if law and law.names.keys() != {"run"}:
         yield "law", f"{law.id} is no rule over `run` alone; state it with for:"
         return
     growth = ruled(growth, evidence.book)

@@ -270,11 +270,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
-            groups = (*self.book.synonyms, *(one.alike for one in self.book.terms))
+            groups = (*self.book.glossary.synonyms, *(one.alike for one in self.book.terms))
             search.add_words(entries, groups)
             search.add_places(entries, dict(_sections(config.nav)), interface_words())
-            led = search.add_leads(entries, self.book.leads)
-            alone = search.add_leads(entries, self.book.alone, "alone")
+            led = search.add_leads(entries, self.book.glossary.leads)
+            alone = search.add_leads(entries, self.book.glossary.alone, "alone")
             for lost in (*led, *alone):
                 if self.is_serving and _is_page(lost, Path(config.docs_dir)):
                     continue  # the index has the pages of the last edit alone

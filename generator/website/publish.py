@@ -17,9 +17,8 @@ from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
 from generator.checks import statement_checks
-from generator.content import content_files, handwritten, listed_code
+from generator.content import handwritten, listed_code
 from generator.content.book import Book
-from generator.content.content_files import FileError
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.once import once
 from generator.evidence import trace_events
@@ -106,14 +105,14 @@ def site_files(
     files.update(timelines(book))
     files.update(_programs(book))
     if (content / "picture.png").is_file():
-        files[PICTURE] = _image(content / "picture.png", content)
+        files[PICTURE] = (content / "picture.png").read_bytes()
     folder = content / "pages"
     for path in (one for one in handwritten.files(folder) if one.suffix != ".md"):
         name = path.relative_to(folder).as_posix()
         if name in files:
             at = path.relative_to(content.parent).as_posix()
             raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
-        files[name] = _image(path, content)
+        files[name] = path.read_bytes()
     return files
 
 
@@ -141,15 +140,6 @@ def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         if JOINT in name:
             parts = (files[f"assets/{part}.js"] for part in name.split(JOINT))
             yield f"assets/{name}.js", b"".join(parts)
-
-
-def _image(path: Path, content: Path) -> bytes:
-    """What stands beside a page by hand."""
-    try:
-        return content_files.content_of(path)
-    except FileError as error:
-        at = path.relative_to(content.parent).as_posix()
-        raise ContentErrors([ContentError(at, 0, 0, str(error))]) from None
 
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:

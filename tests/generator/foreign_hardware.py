@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from generator.content.book import Book
-from generator.content.dtypes import EPSILONS
+from generator.content.claim import EPSILONS
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
 

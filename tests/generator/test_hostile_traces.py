@@ -36,10 +36,9 @@ def asks(spoil, question):
     ("old", "new", "said"),
     [
         ('"world_size": 1', '"world_size": Infinity', "bare Infinity is not JSON"),
-        ("0.0021", "NaN", "bare NaN is not JSON"),
         ("0.0021", "1e999", "samples.0: input should be a finite number"),
         ("80000", "80000.0", "runs.halves.model.bytes: input should be a valid integer"),
-        ('"halves": {', '"a.b": {', "runs.a.b: a run's name is made of"),
+        ('"halves": {', '"a.b": {', "runs: 'a.b': a name is made of"),
     ],
 )
 def test_json_that_would_mislead_is_one_line(copy, spoil, capsys, old, new, said):

@@ -14,7 +14,6 @@ LAW = """\
     relation: differs
     observed: run.status
 """
-BOTH = "[tiny_memory.whole_budget, tiny_memory.halves_budget]"
 WHOLE, HALVES = (f"ends-as-declared@tiny_memory.{run}_budget" for run in ("whole", "halves"))
 PAIRS = """\
   - id: peaks-below
@@ -71,42 +70,13 @@ def test_a_run_may_have_a_sentence_of_its_own(copy):
 
 
 @pytest.mark.parametrize(
-    ("selection", "runs"),
-    [
-        ("{experiment: tiny_memory, where: {world_size: 2, budget_bytes: 100000}}", None),
-        ("{experiment: tiny_memory, where: {status: out_of_memory}}", {"whole_budget"}),
-        ("{experiment: tiny_memory, where: {status: [completed, out_of_memory]}}",
-         {"whole", "whole_budget", "halves", "halves_budget"}),
-    ],
-)  # fmt: skip
-def test_a_selection_finds_runs_by_what_they_are(copy, selection, runs):
-    copy.append(CLAIMS, LAW.replace(BOTH, selection))
-    if runs is None:
-        (error,) = copy.errors()
-        assert error.startswith("content/claims/tiny_memory.yml:")
-        assert "is like that" in error
-        return
-    found = copy.load().laws.of_law["ends-as-declared"]
-    assert {one.rpartition(".")[2] for one in found} == runs
-
-
-@pytest.mark.parametrize(
     ("old", "new", "at", "said"),
     [
         ("for: [tiny_memory.whole_budget", "for: [tiny_memory.gone", "tiny_memory.gone",
          "tiny_memory has no run 'gone'"),
-        ("for: [tiny_memory.whole_budget", "for: [{run: tiny_memory.whole, strategy: x}",
-         "{run: tiny_memory.whole", "select among the runs of an experiment"),
-        (BOTH,
-         "{experiment: tiny_memory, strategy: wholes}", "{experiment", "no run of tiny_memory"),
-        (BOTH,
-         "{experiment: tiny_memories}", "{experiment", "no trace of 'tiny_memories'"),
-        (BOTH,
-         "{experiment: tiny_memory, where: {}, wher: 1}", "wher: 1", "unknown key 'wher'"),
         ("for: [", "for: [tiny_memory.whole_budget, ", "tiny_memory.whole_budget, tiny_memory.hal",
          "names 'tiny_memory.whole_budget' already"),
         ("id: ends-as-declared", "id: whole-peak", "whole-peak\n    for", "duplicate claim id"),
-        ("run.world_size", "run.worlds", "run.worlds", "no field 'worlds'"),
         ("run.world_size", "other.world_size", "other.world_size", "unknown name 'other'"),
         ("run.world_size", "called", "called", "has no called:"),
         ("observed: run.status", "observed: run.state", "run.state", "on tiny_memory.whole_budget"),

@@ -14,36 +14,26 @@ from generator.content.yaml_source import parse
     ("text", "word"),
     [
         ("It took 10 steps.", "10"),
-        ("It took 1,000 steps.", "1,000"),
         ("Up to 2.5GB of it.", "2.5GB"),
         ("It is 10x faster.", "10x"),
         ("The 3rd time.", "3rd"),
         ("A rate of 1e-5.", "1e-5"),
         ("At 50% of it.", "50%"),
         ("A 2-way split.", "2-way"),
-        ("Version-3 of it.", "Version-3"),
         ("Some ½ of it.", "½"),
         ("Some ٣ of it.", "٣"),
         ("Chapter Ⅳ of it.", "Ⅳ"),
         ("Hidden &#49; of it.", "49"),
         ("[1 run](trace.html)", "1"),
-        ("*7*", "7"),
         ("Some ２ of it.", "２"),
         ("It is x10 faster.", "x10"),
         ("A 40Gbit link.", "40Gbit"),
-        ("After 3hours.", "3hours"),
     ],
 )
 def test_a_bare_numeral_is_refused(text, word):
     (fault,) = prose.faults(text)
     assert fault.message.startswith(f"bare numeral {word!r}")
     assert word[0] in text[fault.offset :]
-
-
-def test_an_admonition_is_refused_and_code_may_show_one():
-    (fault,) = prose.faults("Before.\n\n!!! warning\n    Mind this.")
-    assert (fault.offset, fault.message[:19]) == (9, "!!! warning prints ")
-    assert prose.faults("Why!!! Really???\n\n```text\n!!! warning\n```\n\nWith `!!! note`.") == ()
 
 
 @pytest.mark.parametrize(
@@ -85,19 +75,14 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{% for x in y %}", "{% is not allowed"),
-        ("{# note #}", "{# is not allowed"),
-        ("a {{ b", "{{ without its other half"),
-        ("a }} b", "}} without its other half"),
-        ("a {{ }} b", "is empty"),
-        ("\ue000\ue100\ue001", "private-use"),
-        ("fi\u200bve ranks", "an invisible character"),
+        ("a {{ b", "the other half of the expression is missing"),
+        ("a }} b", "the other half of the expression is missing"),
+        ("a {{ }} b", "empty expression"),
+        ("\ue000\ue100\ue001", "invisible character"),
+        ("fi\u200bve ranks", "invisible character"),
         ("[x](http://a.org)", "links are relative or https"),
-        ("[x](//a.org)", "links are relative or https"),
+        ("[x](javascript:a)", "links are relative or https"),
         ("[x](/root.html)", "links are relative or https"),
-        ("[x](mailto:a@b.org)", "links are relative or https"),
-        ("[x]({{ a.b }})", "target holds no expression"),
-        ('[x](a.html "t {{ a.b }}")', "takes no title"),
     ],
 )
 def test_what_text_may_not_hold(text, said):
