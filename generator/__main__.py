@@ -114,11 +114,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from generator.pages import hands  # as below: what prints takes long to load
-    from generator.pages.press import Press
+    from generator.pages.press import Press  # as below: what prints takes long to load
     from generator.website import publish
 
-    book, press = load(options.content, options.machine), Press(hands.every_core())
+    book, press = load(options.content, options.machine), Press()
     files = publish.site_files(book, options.content.resolve(), press)
     change = publish.bring_to(options.out, files)
     print(

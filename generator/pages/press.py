@@ -9,9 +9,7 @@ told to; the others stay as they were, and so do their checks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
 from generator.checks import content_checks, guide_checks
 from generator.content.book import Book
@@ -27,8 +25,8 @@ from generator.evidence.other_machines import other_outcomes
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.evidence.which_machine import shows_reference
-from generator.pages import hands, headings
-from generator.pages.page import Gathered, Judged, Printed, Sheet, environment
+from generator.pages import headings
+from generator.pages.page import Gathered, Judged, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.pages.views.glossary import Use
 
@@ -67,13 +65,8 @@ class Press:
 
     judged: Judged
 
-    def __init__(self, num_processes: int = 1) -> None:
-        """Begin.
-
-        Args:
-            num_processes: that print at the same time; with several, what they evaluate is lost.
-        """
-        self._num_processes = num_processes
+    def __init__(self) -> None:
+        """Begin."""
         self.sheets: dict[str, Sheet] = {}
         self.pages: dict[str, Printed] = {}
 
@@ -87,17 +80,18 @@ class Press:
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.
         """
-        if self.pages and (under != EVERYTHING or _differ_little(book, self.judged)):
+        if self.pages and under != EVERYTHING:
             self.judged = replace(self.judged, evidence=self.judged.evidence.over(book))
             pages = dict(self.pages)
         else:
-            environment().globals["ui"] = interface_words()
             self.judged, under, pages = judged(book), EVERYTHING, {}
         machines = _Machines(self.judged.evidence)
         planned = {sheet.path: machines.decided(sheet) for sheet in sheets(book)}
-        chosen = [one for path, one in planned.items() if path.startswith(under)
-                  or path not in pages]  # fmt: skip
-        self._print(chosen, _checks(self.judged.evidence, under), pages)
+        _raise_any(_mistakes(self.judged.evidence, under))
+        self._print(
+            [one for path, one in planned.items() if path.startswith(under) or path not in pages],
+            pages,
+        )
         pages = {path: pages[path] for path in planned}
         _raise_any([
             *_doubles(sheets(book)), *_unused_terms(book, pages),
@@ -111,32 +105,33 @@ class Press:
         """The files that single pages load, by path, such as the states of a figure."""
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
 
-    def _print(
-        self, chosen: Iterable[Sheet], checks: list[hands.Task], pages: dict[str, Printed]
-    ) -> None:
-        """Look for mistakes, print these pages, and add them to those that are printed.
+    def _print(self, chosen: Iterable[Sheet], pages: dict[str, Printed]) -> None:
+        """Print these pages, turn by turn, and add them to those that are printed.
 
         Raises:
-            ContentErrors: mistakes; what a page cannot be printed for comes after all others.
+            ContentErrors: what a page cannot be printed for, of all pages of a turn.
         """
-        gathered, errors = _of_claims(self.judged), list[ContentError]()
-        turns: list[list[Sheet]] = [[], [], []]
-        for sheet in chosen:
-            turns[sheet.turn].append(sheet)
-        for turn in filter(None, turns):
-            if turn[0].turn:
+        gathered = _of_claims(self.judged)
+        for turn in range(3):
+            if turn:
                 _gather(self.judged.evidence.book, pages, gathered)
-            prints = (partial(hands.page, sheet, self.judged, gathered) for sheet in turn)
-            done = hands.done([*checks, *prints], self._num_processes)
-            with closing(done):
-                _raise_any(one for _ in checks for one in _mistakes(next(done)))
-                for sheet, found in zip(turn, done, strict=True):
-                    if isinstance(found, Printed):
-                        pages[sheet.path] = found
-                    else:
-                        errors += found
-            _raise_any(errors)
-            checks = []
+            _raise_any(
+                error
+                for sheet in chosen
+                if sheet.turn == turn
+                for error in _add(sheet, self.judged, gathered, pages)
+            )
+
+
+def _add(
+    sheet: Sheet, judged: Judged, gathered: Gathered, pages: dict[str, Printed]
+) -> list[ContentError]:
+    """Add a page to those that are printed; the mistakes for which there is none."""
+    try:
+        pages[sheet.path] = printed(sheet, judged, gathered)
+    except ContentErrors as found:
+        return found.errors
+    return []
 
 
 class _Machines:
@@ -165,15 +160,9 @@ class _Machines:
         return "\n".join(one.source.text for one in documents if one.source.file.startswith(starts))
 
 
-def _differ_little(book: Book, before: Judged) -> bool:
-    """Whether what was evaluated of the last book holds of this one: the glossary was edited."""
-    last = before.evidence.book
-    decides = ("traces", "machines", "machine", "reference", "references", "claims")
-    return all(getattr(book, name) == getattr(last, name) for name in decides)
-
-
 def judged(book: Book) -> Judged:
     """The evidence of a book, with every verdict."""
+    environment().globals["ui"] = interface_words()
     evidence = Evidence(book)
     outcomes = verdicts.judge(book, evidence)
     return Judged(evidence, outcomes, other_outcomes(book, outcomes))
@@ -185,43 +174,27 @@ def checked(book: Book) -> Judged:
     Raises:
         ContentErrors: whatever authors wrote that cannot be printed, all at once.
     """
-    environment().globals["ui"] = interface_words()
     found = judged(book)
     named = {edge.lesson.page for _, edge in book.guide.edges} if book.guide else set()
     paths = {f"topics/{name}.md" for name in named}
-    lessons = [one for one in sheets(book) if one.path in paths]
     errors, pages = content_checks.check(found.evidence), dict[str, Printed]()
     gathered = _of_claims(found)
     _raise_any([*errors, *_doubles(sheets(book))])
-    for sheet in lessons:
-        page = hands.page(sheet, found, gathered)
-        if isinstance(page, Printed):
-            pages[sheet.path] = page
-        else:
-            errors += page
+    for sheet in (one for one in sheets(book) if one.path in paths):
+        errors += _add(sheet, found, gathered, pages)
     _raise_any([*errors, *_missing_sections(book, _anchors(book, pages))])
     return found
 
 
-def _checks(evidence: Evidence, under: tuple[str, ...]) -> list[hands.Task]:
-    """What looks for mistakes in the files of some pages."""
-    book = evidence.book
-    found: list[hands.Task] = [
-        partial(content_checks.of_document, evidence, document)
-        for document in book.documents
-        if document.source.file.removeprefix("content/").replace(".yml", ".md").startswith(under)
-    ]
-    found += [
-        partial(content_checks.of_handwritten, evidence, page)
-        for page in book.handwritten
-        if page.path.startswith(under)
-    ]
-    return found
-
-
-def _mistakes(found: hands.Found) -> list[ContentError]:
-    assert isinstance(found, list)
-    return found
+def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentError]:
+    """What is wrong in the files of some pages."""
+    for document in evidence.book.documents:
+        name = document.source.file.removeprefix("content/").replace(".yml", ".md")
+        if name.startswith(under):
+            yield from content_checks.of_document(evidence, document)
+    for page in evidence.book.handwritten:
+        if page.path.startswith(under):
+            yield from content_checks.of_handwritten(evidence, page)
 
 
 def _raise_any(errors: Iterable[ContentError]) -> None:

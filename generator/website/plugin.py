@@ -39,7 +39,7 @@ from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
-from generator.pages import hands, headings
+from generator.pages import headings
 from generator.pages.press import EVERYTHING, Press, pages_of
 from generator.website import banner, page_html, publish, search
 from runners.traces.digest import forget_code
@@ -86,7 +86,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.mistakes = ""
         self.is_told = False
         self.root = Path()
-        self.press = Press(hands.every_core())
+        self.press = Press()
         self.book: Book
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed

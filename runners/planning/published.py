@@ -194,13 +194,12 @@ def _plan(row: PublishedRow, answer: Answer, second: Answer | None) -> Published
     source = row.source
     assert source.repository is not None
     assert source.commit is not None
-    assert source.path is not None
     return PublishedPlan(
         id=row.id,
         case=row.case,
         repository=source.repository,
         commit=source.commit,
-        path=source.path,
+        path=row.path,
         settings=_settings(row),
         workspace_bytes=_workspace_bytes(row),
         peaks=[_peak(row, one, answer, second) for one in row.measured if one.moment == "peak"],

@@ -133,6 +133,7 @@ class PublishedRow(Record):
 
     Attributes:
         id: names the row; `case` is its name at the source.
+        source: where it stands; its path may hold `{case}`.
         implementation: whose layers; they decide which activations are kept.
         padded_vocabulary: rows of the embedding as allocated, over all tensor-parallel ranks.
         attention: `unfused` keeps the scores of all heads, `flash` does not; `auto` leaves the
@@ -180,6 +181,11 @@ class PublishedRow(Record):
             raise ValueError(f"{self.id}: a share of a device whose memory is not stated")
         return self
 
+    @property
+    def path(self) -> str:
+        """The file, or what else of its source holds the row."""
+        return (self.source.path or "").replace("{case}", self.case)
+
     def bytes_of(self, kind: str, moment: str = "peak") -> float | None:
         """A measurement in bytes; None where this kind was not published."""
         found = self._measurement(kind, moment)
@@ -210,10 +216,12 @@ class PublishedFile(Record):
     """content/planner/published_measurements.yml.
 
     Attributes:
+        shared: what rows merge; nothing else reads it.
         notes: texts that several rows name.
         unqualified: what was looked at and left out, and why.
     """
 
+    shared: dict[Id, object]
     notes: dict[Id, str]
     rows: Annotated[list[PublishedRow], Field(min_length=LEAST_ROWS)]
     unqualified: list[Unqualified]

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from generator.content.errors import ContentErrors
-from generator.pages import hands
 from generator.pages import page as printing
 from generator.pages.press import EVERYTHING, Press, pages_of
 
@@ -21,7 +20,7 @@ def counted(monkeypatch):
         paths.append(sheet.path)
         return printing.printed(sheet, judged, gathered)
 
-    monkeypatch.setattr("generator.pages.hands.printed", count)
+    monkeypatch.setattr("generator.pages.press.printed", count)
     return paths
 
 
@@ -78,20 +77,3 @@ def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
     assert re.match(rf"content/{LESSON}:\d+:\d+: ", str(told.value))
     copy.edit(LESSON, "title: 17 ", "title: ")
     assert press.printed(copy.load(), pages_of([LESSON])) == before
-
-
-def test_several_processes_print_what_one_prints(book, monkeypatch):
-    monkeypatch.setattr(hands, "FEWEST", 2)
-    monkeypatch.setattr(hands, "AT_A_TIME", 1)
-    assert Press(2).printed(book) == Press().printed(book)
-
-
-def test_errors_found_in_another_process_arrive_whole(book, monkeypatch):
-    def refused(sheet, *_):
-        raise ContentErrors([hands.ContentError(f"content/{sheet.path}", 3, 7, "is wrong")])
-
-    monkeypatch.setattr(hands, "FEWEST", 2)
-    monkeypatch.setattr(hands, "printed", refused)
-    with pytest.raises(ContentErrors) as found:
-        Press(2).printed(book)
-    assert "content/topics/averaging/learn.md:3:7: is wrong" in str(found.value)
