@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup
 
+__all__ = ["anchors", "as_html", "contents", "headings", "slug", "unique"]
 _HEADING = re.compile(r"(?s:<pre\b.*?</pre>)|^(#{1,6}) (.+)$", re.MULTILINE)
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
@@ -79,16 +80,5 @@ def _plain(words: str) -> str:
 
 
 def slug(text: str) -> str:
-    """As `markdown.extensions.toc.slugify` does, which MkDocs uses."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
-
-
-def unique(anchor: str, taken: set[str]) -> str:
-    """An anchor that no heading above has: MkDocs counts them up."""
-    name, number = anchor, 0
-    while name in taken or not name:
-        number += 1
-        name = f"{anchor}_{number}"
-    taken.add(name)
-    return name
+    """The anchor of a heading without tags, as MkDocs makes it."""
+    return str(slugify(text, "-"))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from typing import Any
 
 from markupsafe import Markup
@@ -17,7 +16,7 @@ from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
-from generator.pages.views.other_machines import Said, said_on
+from generator.pages.views.other_machines import said_on
 from generator.pages.views.proof import measured_by, names_of, repeated
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quietness, quietness
@@ -32,69 +31,28 @@ PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class ExperimentRow:
-    """An experiment that a machine has measured."""
+def experiments(measured: Measured) -> list[dict[str, Any]]:
+    """What a machine has measured, by experiment; `reasons` are those of skipped runs.
 
-    name: str
-    recorded_at: str
-    num_runs: int
-    surprises: tuple[str, ...]
-    skipped: tuple[str, ...]  # why, for each run that was
-    is_stale: bool
-
-    @property
-    def skipped_only_heavier(self) -> bool:
-        """Whether runs were skipped, all because they are heavier: the row gives no reason."""
-        return bool(self.skipped) and not self.reasons
-
-    @property
-    def reasons(self) -> list[str]:
-        """Why the others were skipped."""
-        return sorted({one for one in self.skipped if not is_heavier(one)})
-
-
-@dataclass(frozen=True)
-class OtherVerdict:
-    """A claim on which two machines come to another verdict."""
-
-    claim: str
-    kind: str
-    says: Markup
-    runs: tuple[str, ...]  # that tell it from another claim of the list with the same words
-    here: Said
-    there: Said
-    why: Markup
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A machine beside another one: claims whose verdict is another there.
-
-    Attributes:
-        contrary: both machines decide them, otherwise.
-        beyond: they apply to one of the two only, or have evidence on one only.
+    Where runs were skipped because they are heavier, the row gives no reason.
     """
-
-    machine: str
-    num_shared: int
-    contrary: tuple[OtherVerdict, ...]
-    beyond: tuple[OtherVerdict, ...]
-
-
-def experiments(measured: Measured) -> list[ExperimentRow]:
-    """What a machine has measured, by experiment."""
-    return [
-        ExperimentRow(
-            name,
-            trace.recorded_at,
-            sum(run.status != "skipped" for run in trace.runs.values()),
-            tuple(one for one, run in trace.runs.items() if run.is_surprise),
-            tuple(run.reason or "" for run in trace.runs.values() if run.status == "skipped"),
-            name in measured.stale,
+    rows = []
+    for name, trace in measured.traces.items():
+        skipped = [run.reason or "" for run in trace.runs.values() if run.status == "skipped"]
+        reasons = sorted({one for one in skipped if not is_heavier(one)})
+        rows.append(
+            {
+                "name": name,
+                "recorded_at": trace.recorded_at,
+                "num_runs": len(trace.runs) - len(skipped),
+                "surprises": [one for one, run in trace.runs.items() if run.is_surprise],
+                "num_skipped": len(skipped),
+                "reasons": reasons,
+                "skipped_only_heavier": bool(skipped) and not reasons,
+                "is_stale": name in measured.stale,
+            }
         )
-        for name, trace in measured.traces.items()
-    ]
+    return rows
 
 
 def quiet(measured: Measured) -> Quietness:
@@ -196,8 +154,12 @@ def judged_on(name: str, folio: Folio) -> dict[str, Outcome]:
     }
 
 
-def beside(name: str, folio: Folio) -> list[Beside]:
-    """A machine beside every other one: where their verdicts part."""
+def beside(name: str, folio: Folio) -> list[dict[str, Any]]:
+    """A machine beside every other one: claims whose verdict is another there.
+
+    Both machines decide the `contrary` ones, otherwise. Those `beyond` apply to one of the two
+    only, or have evidence on one only.
+    """
     here = judged_on(name, folio)
     found = []
     for other in folio.book.machines:
@@ -206,34 +168,43 @@ def beside(name: str, folio: Folio) -> list[Beside]:
         if shared:
             contrary, beyond = (
                 _by_runs(
-                    _other_verdict(claim, (name, here[claim]), (other, there[claim]), folio)
-                    for claim in shared
-                    if of_both(here[claim], there[claim])
+                    [
+                        _other_verdict((name, here[claim]), (other, there[claim]), folio)
+                        for claim in shared
+                        if of_both(here[claim], there[claim])
+                    ]
                 )
                 for of_both in (parts, applies_to_one)
             )
-            found.append(Beside(other, len(shared), contrary, beyond))
+            found.append(
+                {
+                    "machine": other,
+                    "num_shared": len(shared),
+                    "contrary": contrary,
+                    "beyond": beyond,
+                }
+            )
     return found
 
 
-def _by_runs(rows: Iterable[OtherVerdict]) -> tuple[OtherVerdict, ...]:
+def _by_runs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows, with their runs where several have the same words."""
-    found = list(rows)
-    said = repeated(row.says for row in found)
-    return tuple(row if plain(row.says) in said else replace(row, runs=()) for row in found)
+    said = repeated(row["says"] for row in rows)
+    return [row if plain(row["says"]) in said else {**row, "runs": ()} for row in rows]
 
 
 def _other_verdict(
-    name: str, on_one: tuple[str, Outcome], on_other: tuple[str, Outcome], folio: Folio
-) -> OtherVerdict:
+    on_one: tuple[str, Outcome], on_other: tuple[str, Outcome], folio: Folio
+) -> dict[str, Any]:
+    """A claim on which two machines come to another verdict."""
     here, there = on_one[1], on_other[1]
     told = there if there.verdict != "holds" else here
-    return OtherVerdict(
-        claim=name,
-        kind=here.claim.kind,
-        says=folio.line(here.claim.says),
-        runs=names_of(here),
-        here=said_on(*on_one, folio),
-        there=said_on(*on_other, folio),
-        why=folio.line(told.explanation),
-    )
+    return {
+        "claim": here.claim.id,
+        "kind": here.claim.kind,
+        "says": folio.line(here.claim.says),
+        "runs": names_of(here),
+        "here": said_on(*on_one, folio),
+        "there": said_on(*on_other, folio),
+        "why": folio.line(told.explanation),
+    }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from markupsafe import Markup
+from typing import Any
 
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import differs
@@ -13,33 +11,13 @@ from generator.pages.views.claims import beside_predicted, css_of, readable, sid
 from generator.pages.views.proof import measured_by
 
 
-@dataclass(frozen=True)
-class Said:
-    """What one machine says of a claim."""
-
-    machine: str
-    observed: Markup
-    beside: Markup  # what that was compared with
-    words: str
-    css: str
-
-
-@dataclass(frozen=True)
-class ComparedClaim:
-    """A claim of this page, on its machine and on those that differ."""
-
-    id: str
-    says: Markup
-    said: tuple[Said, ...]
-
-
-def compared(folio: Folio) -> list[ComparedClaim]:
+def compared(folio: Folio) -> list[dict[str, Any]]:
     """The claims that this page names and that come out otherwise on another machine."""
     named = [name for name in folio.book.claims if name in folio.text.claims]
-    return [one for one in (_compared(name, folio) for name in named) if len(one.said) > 1]
+    return [one for one in (_compared(name, folio) for name in named) if len(one["said"]) > 1]
 
 
-def _compared(name: str, folio: Folio) -> ComparedClaim:
+def _compared(name: str, folio: Folio) -> dict[str, Any]:
     page = folio.evidence
     here = page.outcome(name)
     others = [(one.outcomes.get(name), one.evidence) for one in folio.other_outcomes.values()]
@@ -54,16 +32,16 @@ def _compared(name: str, folio: Folio) -> ComparedClaim:
     }
     said = [said_on(measured_by(here, folio), here, folio)] if there else []
     said += [said_on(machine, outcome, folio) for machine, outcome in there.items()]
-    return ComparedClaim(name, folio.line(folio.book.claims[name].says), tuple(said))
+    return {"id": name, "says": folio.line(folio.book.claims[name].says), "said": said}
 
 
-def said_on(machine: str, outcome: Outcome, folio: Folio) -> Said:
-    """What a machine observed of a claim, and its verdict."""
+def said_on(machine: str, outcome: Outcome, folio: Folio) -> dict[str, Any]:
+    """What a machine observed of a claim, what that is compared with, and its verdict."""
     _, observed = readable(outcome, folio)
-    return Said(
-        machine,
-        side(observed, folio, outcome.claim.id),
-        beside_predicted(outcome, folio),
-        folio.ui["verdicts"][outcome.verdict],
-        css_of(outcome),
-    )
+    return {
+        "machine": machine,
+        "observed": side(observed, folio, outcome.claim.id),
+        "beside": beside_predicted(outcome, folio),
+        "words": folio.ui["verdicts"][outcome.verdict],
+        "css": css_of(outcome),
+    }
