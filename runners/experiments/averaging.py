@@ -45,7 +45,7 @@ def train(rank: Rank[Settings]) -> None:
     by_gradients = settings.averages == "gradients"
     replica = DistributedDataParallel(model) if by_gradients else model
     optimizer = optimizer_for(rank, model)
-    last = settings.num_epochs * settings.num_steps_per_epoch
+    last = settings.num_epochs * (len(samples.labels) // settings.batch_size)
     for epoch in epochs(rank, replica, optimizer, lesson.validation):
         for batch in epoch.batches(samples, settings.batch_size):
             train_batch(replica, optimizer, batch, epoch)
@@ -69,10 +69,9 @@ def average(model: nn.Module) -> None:
 
 def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Samples) -> None:
     """Average the replicas, and look at each of them before and after."""
-    _, loss, accuracy = validate(model, validation)
+    _, loss, _ = validate(model, validation)
     facts: dict[str, Setting] = {
         "validation_losses": [*of_all_ranks(rank, loss)],
-        "validation_accuracies": [*of_all_ranks(rank, accuracy)],
         "num_distinct": len(set(of_all_ranks(rank, parameter_digest(model.parameters())))),
     }
     before = flat(model)
@@ -97,20 +96,6 @@ class Settings(SmallClassifierSettings):
     optimizer: Literal["sgd", "adam"] = "sgd"
     averages: Literal["parameters", "gradients"] = "parameters"
     steps_between: Count = 1
-
-    @property
-    def num_steps_per_epoch(self) -> int:
-        """Of each rank."""
-        return self.num_samples // self.world_size // self.batch_size
-
-    def closed_forms(self) -> dict[str, Setting]:
-        """The steps of each rank."""
-        return {"num_steps_per_epoch": self.num_steps_per_epoch}
-
-    def check(self) -> None:
-        """Refuse samples that leave a rank without a batch."""
-        if not self.num_steps_per_epoch:
-            raise ValueError(f"num_samples must be at least {self.batch_size * self.world_size}")
 
 
 def _plan(**settings: Any) -> RunPlan:

@@ -98,6 +98,7 @@ class Settings(GlobalBatchSettings):
     num_epochs: Count = 2
     num_looks: Count = 8
     learning_rate: Factor = 0.05
+    equal_parts = (("num_samples", "global_batch_size"), ("num_updates", "num_looks"))
 
     @property
     def num_updates(self) -> int:
@@ -107,10 +108,6 @@ class Settings(GlobalBatchSettings):
     def closed_forms(self) -> dict[str, Setting]:
         """The batch of all ranks, and its updates."""
         return {**super().closed_forms(), "num_updates": self.num_updates}
-
-    def check(self) -> None:
-        """Refuse samples that leave a batch unfilled, and looks that fall within an update."""
-        self.divides(("num_samples", "global_batch_size"), ("num_updates", "num_looks"))
 
 
 class WarmedSettings(Settings):

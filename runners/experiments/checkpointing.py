@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor
+from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
@@ -92,7 +93,6 @@ QUESTION = (
     "How does the peak grow with depth, and how much is recomputed, for each choice "
     "of what to keep?"
 )
-BYTES_PER_VALUE = 4
 WIDENING = 4  # of a block's inside
 
 
@@ -107,7 +107,7 @@ class Settings(StackSettings):
 
     def closed_forms(self) -> dict[str, Setting]:
         """Activations and gradients of one block, and its operations."""
-        border = BYTES_PER_VALUE * self.batch_size * self.width
+        border = FLOAT_BYTES * self.batch_size * self.width
         return {
             "border_bytes": border,  # of the activations between two blocks
             # What a block keeps for backward: its input, and the widened activations.
@@ -124,14 +124,11 @@ class Cut(Settings):
 
     segment_length: Count = 1
     stops_early: bool = True
+    equal_parts = (("num_layers", "segment_length"),)
 
     def closed_forms(self) -> dict[str, Setting]:
         """How many segments are checkpointed one after another."""
         return {**super().closed_forms(), "num_segments": self.num_layers // self.segment_length}
-
-    def check(self) -> None:
-        """Refuse layers that segments of this length do not divide."""
-        self.divides(("num_layers", "segment_length"))
 
 
 def _run(settings: Settings, *passes: PassName) -> RunPlan[Settings]:

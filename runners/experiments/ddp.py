@@ -118,6 +118,7 @@ class Settings(GlobalBatchSettings):
     order: Literal["shuffled", "sorted"] = "shuffled"
     # Of a single device, which takes the samples in the order that so many ranks would.
     num_shards: Count = 4
+    equal_parts = (("num_samples", "num_shards"),)
 
     def forced(self) -> dict[str, Setting]:
         """Each of several ranks has a shard of its own."""
@@ -127,13 +128,6 @@ class Settings(GlobalBatchSettings):
         """The samples of each rank, or of the single device in one round."""
         shard = self.num_samples // self.num_shards
         return {**super().closed_forms(), "num_samples_per_shard": shard}
-
-    def check(self) -> None:
-        """Refuse samples that cannot be dealt out equally, or that fill no batch."""
-        self.divides(("num_samples", "num_shards"))
-        own = self.num_samples // self.world_size
-        if own < self.batch_size:
-            raise ValueError(f"batch_size {self.batch_size} is more than a rank's {own} samples")
 
 
 def _timed(strategy: str, ranks: int, **settings: Any) -> RunPlan:

@@ -62,17 +62,12 @@ class Settings(GlobalBatchSettings):
     batch_size: Count = 100
     num_parts: Count = 1
     reduces_each_part: bool = False
+    equal_parts = (("batch_size", "num_parts"),)
 
     def closed_forms(self) -> dict[str, Setting]:
         """The batch of all ranks, and the updates of all epochs."""
         num_updates = self.num_samples // self.global_batch_size * self.num_epochs
         return {**super().closed_forms(), "num_updates": num_updates}
-
-    def check(self) -> None:
-        """Refuse a batch that does not make equal parts, and samples that fill no batch."""
-        self.divides(("batch_size", "num_parts"))
-        if self.num_samples < self.global_batch_size:
-            raise ValueError(f"num_samples must be at least {self.global_batch_size}")
 
 
 def _whole(**settings: Any) -> RunPlan:

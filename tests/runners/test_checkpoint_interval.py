@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from runners.experiments.faults import (
+from runners.plans.checkpoint_interval import (
     Costs,
     daly_seconds,
     expected_seconds,
