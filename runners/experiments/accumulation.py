@@ -11,23 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from copy import deepcopy
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.plans.experiment import RunPlan
+from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import mlp_parameters
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import flat_gradient, mlp
+from runners.training.networks import flat_gradient, mlp, shard_layers
 from runners.training.settings import StackSettings
 from runners.training.steps import random_samples, stack_for
 from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
@@ -36,16 +33,18 @@ from runners.training.transformer_model import Transformer, TransformerShape, ne
 def train(rank: Rank[Settings], *, shards: bool = False) -> None:
     """Update a DDP replica; its gradients are reduced with the last microbatch, or with each."""
     settings = rank.settings
+    size = settings.num_samples // settings.num_microbatches
     model = stack_for(rank, is_sharded=shards)
     features, labels = random_samples(rank, settings.num_samples)
     with rank.phase("wrap"):
-        wrapped: Any = _sharded(rank, model) if shards else DistributedDataParallel(model)
+        wrapped: Any = model if shards else DistributedDataParallel(model)
+        if shards:
+            shard_layers(model, init_device_mesh(rank.device.type, (rank.world_size,)))
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(wrapped, optimizer)
     for _ in rank.steps(settings.num_updates):
         loss = 0.0
         for index in range(settings.num_microbatches):
-            size = settings.microbatch_size
             part = slice(index * size, (index + 1) * size)
             reduces = settings.reduces_each or index == settings.num_microbatches - 1
             if shards:
@@ -66,16 +65,6 @@ def sharded(rank: Rank[Settings]) -> None:
     train(rank, shards=True)
 
 
-def _sharded(rank: Rank[Settings], model: nn.Module) -> nn.Module:
-    """The model itself, each of its layers in shards."""
-    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
-    for layer in model.children():
-        if isinstance(layer, nn.Linear):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    return model
-
-
 def gradients(rank: Rank[GradientSettings]) -> None:
     """Accumulate one update under DDP in unequal parts; compare with the gradient of all samples.
 
@@ -85,46 +74,36 @@ def gradients(rank: Rank[GradientSettings]) -> None:
     """
     source = torch.Generator().manual_seed(rank.seed)
     parts = [_part(rank, size, source) for size in rank.settings.parts]
+    counts = [int((targets != IGNORED).sum()) for _, targets in parts]
     torch.manual_seed(rank.seed)
     model = _network(rank.settings).double().to(rank.device)
-    total = sum(part.count for part in parts)
-    whole = Part(
-        torch.cat([part.inputs for part in parts]),
-        torch.cat([part.targets for part in parts]),
-        total,
-    )
-    oracle = _gradient(model, [(whole, 1.0)])
-    length = torch.linalg.norm(oracle)
-    alike = [(part, 1 / len(parts) - part.count / total) for part in parts]
-    predicted = _gradient(model, alike)
-    rank.measure("predicted_difference", (torch.linalg.norm(predicted) / length).item())
-    per_rank = len(parts) // rank.world_size
-    own = parts[rank.rank * per_rank : (rank.rank + 1) * per_rank]
+    inputs, targets = map(torch.cat, zip(*parts, strict=True))
+    whole = _gradient(model, [(inputs, targets)], [1.0])
+    total, per_rank = sum(counts), len(parts) // rank.world_size
+    own = slice(rank.rank * per_rank, (rank.rank + 1) * per_rank)
+    alike = [1 / len(parts) - count / total for count in counts]
     # DDP divides by the number of ranks what it adds up.
-    weighted = [(part, part.count * rank.world_size / total) for part in own]
-    unweighted = [(part, 1 / per_rank) for part in own]
-    for name, weighed in (("weighted", weighted), ("unweighted", unweighted)):
-        gradient = _gradient(DistributedDataParallel(deepcopy(model)), weighed)
-        apart = torch.linalg.norm(gradient - oracle) / length
-        rank.measure(f"{name}_difference", apart.item())
-    rank.measure("num_counted", [part.count for part in parts])
+    weighted = [count * rank.world_size / total for count in counts[own]]
+    found = {"predicted": _gradient(model, parts, alike)}
+    replica = DistributedDataParallel(model)
+    found |= {
+        "weighted": _gradient(replica, parts[own], weighted) - whole,
+        "unweighted": _gradient(replica, parts[own], [1 / per_rank] * per_rank) - whole,
+    }
+    for name, difference in found.items():
+        length = torch.linalg.norm(difference) / torch.linalg.norm(whole)
+        rank.measure(f"{name}_difference", length.item())
 
 
-@dataclass(frozen=True)
-class Part:
-    """One microbatch: what goes in, what is wanted, and how many values its mean runs over."""
-
-    inputs: Tensor
-    targets: Tensor
-    count: int
+Part = tuple[Tensor, Tensor]  # one microbatch: what goes in, and what is wanted
 
 
-def _gradient(model: nn.Module, weighed: Sequence[tuple[Part, float]]) -> Tensor:
+def _gradient(model: nn.Module, parts: Sequence[Part], weights: Sequence[float]) -> Tensor:
     """The sum of the parts' gradients times their weights; DDP reduces with the last part."""
-    for index, (part, weight) in enumerate(weighed, start=1):
-        waits = isinstance(model, DistributedDataParallel) and index < len(weighed)
+    for index, ((inputs, targets), weight) in enumerate(zip(parts, weights, strict=True), start=1):
+        waits = isinstance(model, DistributedDataParallel) and index < len(parts)
         with model.no_sync() if waits else nullcontext():  # type: ignore[operator]
-            (next_token_loss(model(part.inputs), part.targets) * weight).backward()
+            (next_token_loss(model(inputs), targets) * weight).backward()
     found = flat_gradient(model)
     model.zero_grad()
     return found
@@ -136,13 +115,13 @@ def _part(rank: Rank[GradientSettings], size: int, source: torch.Generator) -> P
     if settings.task == "samples":
         inputs = torch.randn(size, settings.width, generator=source, dtype=torch.float64)
         targets = torch.randint(0, settings.num_classes, (size,), generator=source)
-        return Part(inputs.to(rank.device), targets.to(rank.device), size)
+        return inputs.to(rank.device), targets.to(rank.device)
     shape = (NUM_SEQUENCES, max(settings.parts))
     inputs, targets = (
         torch.randint(0, settings.num_classes, shape, generator=source) for _ in range(2)
     )
     targets[:, size:] = IGNORED
-    return Part(inputs.to(rank.device), targets.to(rank.device), NUM_SEQUENCES * size)
+    return inputs.to(rank.device), targets.to(rank.device)
 
 
 def _network(settings: GradientSettings) -> nn.Module:
@@ -157,7 +136,6 @@ def _network(settings: GradientSettings) -> nn.Module:
 QUESTION = (
     "Does gradient accumulation give the update of the whole batch, and what memory does it save?"
 )
-BYTES_PER_VALUE = 4
 LABEL_BYTES = 8
 NUM_SEQUENCES = 4  # in each part of tokens
 IGNORED = -100  # what cross-entropy leaves out of its mean
@@ -173,25 +151,17 @@ class Settings(StackSettings):
     reduces_each: bool = False
     num_updates: Count = 9
     learning_rate: Factor = 0.1
-
-    @property
-    def microbatch_size(self) -> int:
-        """In samples."""
-        return self.num_samples // self.num_microbatches
+    equal_parts = (("num_samples", "num_microbatches"),)
 
     def closed_forms(self) -> dict[str, Setting]:
         """Bytes of what one layer puts out for a microbatch, of an update's samples, of layers."""
+        microbatch_size = self.num_samples // self.num_microbatches
         return {
-            "microbatch_size": self.microbatch_size,
-            "activation_bytes": BYTES_PER_VALUE * self.width * self.microbatch_size,
-            "sample_bytes": self.num_samples * (BYTES_PER_VALUE * self.width + LABEL_BYTES),
-            "layer_bytes": BYTES_PER_VALUE * mlp_parameters([self.width] * 2),
-            "model_bytes": BYTES_PER_VALUE * mlp_parameters(self.widths),
+            "activation_bytes": FLOAT_BYTES * self.width * microbatch_size,
+            "sample_bytes": self.num_samples * (FLOAT_BYTES * self.width + LABEL_BYTES),
+            "layer_bytes": FLOAT_BYTES * mlp_parameters([self.width] * 2),
+            "model_bytes": FLOAT_BYTES * mlp_parameters(self.widths),
         }
-
-    def check(self) -> None:
-        """Refuse samples that do not make equal microbatches."""
-        self.divides(("num_samples", "num_microbatches"))
 
 
 class GradientSettings(RunSettings):
@@ -203,24 +173,18 @@ class GradientSettings(RunSettings):
     width: Count = 16
     num_classes: Count = 8
 
-    def check(self) -> None:
-        """Refuse parts that the ranks cannot share equally, and a norm that nothing takes."""
-        if self.task == "tokens" and self.norm != "none":
-            raise ValueError("norm must be none where the task is tokens")
-        if len(self.parts) % self.world_size or not self.parts:
-            raise ValueError(f"parts must be as many for each of {self.world_size} ranks")
 
-
-def _ddp(**settings: Any) -> RunPlan:
-    return RunPlan("train", 2, Settings(**settings), has_timeline=False, label="ddp")
-
-
-def _metered(plan: RunPlan) -> RunPlan:
-    return replace(plan, passes=("metered",))
-
-
-def _sharded_run(**settings: Any) -> RunPlan:
-    return _metered(replace(_ddp(**settings), strategy="sharded", label="", can_share_device=False))
+def _run(strategy: str = "train", *passes: PassName, **settings: Any) -> RunPlan:
+    is_ddp = strategy == "train"
+    return RunPlan(
+        strategy,
+        2,
+        Settings(**settings),
+        passes=passes or ("timed", "metered"),
+        has_timeline=False,
+        label="ddp" if is_ddp else "",
+        can_share_device=is_ddp,
+    )
 
 
 def _gradients(**settings: Any) -> RunPlan:
@@ -229,13 +193,13 @@ def _gradients(**settings: Any) -> RunPlan:
 
 
 RUNS = {
-    "whole": _ddp(num_microbatches=1),
-    "accumulated": _ddp(),
-    "reduced_each": _ddp(reduces_each=True),
-    "accumulated_8": _metered(_ddp(num_microbatches=8)),
-    "reduced_each_8": _metered(_ddp(num_microbatches=8, reduces_each=True)),
-    "sharded": _sharded_run(),
-    "sharded_reduced_each": _sharded_run(reduces_each=True),
+    "whole": _run(num_microbatches=1),
+    "accumulated": _run(),
+    "reduced_each": _run(reduces_each=True),
+    "accumulated_8": _run("train", "metered", num_microbatches=8),
+    "reduced_each_8": _run("train", "metered", num_microbatches=8, reduces_each=True),
+    "sharded": _run("sharded", "metered"),
+    "sharded_reduced_each": _run("sharded", "metered", reduces_each=True),
     "samples": _gradients(),
     "samples_equal": _gradients(parts=(24,) * 8),
     "tokens": _gradients(task="tokens", parts=(3, 16, 8, 12, 5, 16, 2, 10)),

@@ -13,20 +13,19 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 from runners.ranks.rank import Rank
-from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
-from runners.training.networks import copy_row, flat
+from runners.training.networks import average, flat
 from runners.training.settings import SmallClassifierSettings
 from runners.training.steps import (
     epochs,
     mlp_for,
+    num_distinct,
     of_all_ranks,
     optimizer_for,
     scaled_lesson,
@@ -53,18 +52,9 @@ def train(rank: Rank[Settings]) -> None:
             if by_gradients or done % settings.steps_between:
                 continue
             if done < last:
-                average(model)
+                average(list(model.parameters()))
             else:
                 _average_and_compare(rank, model, lesson.validation)
-
-
-@torch.no_grad()
-def average(model: nn.Module) -> None:
-    """Give every replica the mean of the replicas' parameters."""
-    mean = flat(model)
-    dist.all_reduce(mean)
-    mean /= dist.get_world_size()
-    copy_row(mean, list(model.parameters()))
 
 
 def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Samples) -> None:
@@ -72,12 +62,11 @@ def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Sam
     _, loss, _ = validate(model, validation)
     facts: dict[str, Setting] = {
         "validation_losses": [*of_all_ranks(rank, loss)],
-        "num_distinct": len(set(of_all_ranks(rank, parameter_digest(model.parameters())))),
+        "num_distinct": num_distinct(rank, model.parameters()),
     }
     before = flat(model)
     with rank.predict("average", "average the replicas' parameters", before, facts) as out:
-        average(model)
-        after = flat(model)
+        after = average(list(model.parameters()))
         out(after)
         apart = (torch.linalg.norm(before - after) / torch.linalg.norm(after)).item()
         facts["distances"] = [*of_all_ranks(rank, apart)]

@@ -15,9 +15,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.plans.settings import Count, Factor, closed_form
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
 from runners.training.settings import GlobalBatchSettings
 from runners.training.steps import (
     Epoch,
@@ -100,14 +99,10 @@ class Settings(GlobalBatchSettings):
     learning_rate: Factor = 0.05
     equal_parts = (("num_samples", "global_batch_size"), ("num_updates", "num_looks"))
 
-    @property
+    @closed_form
     def num_updates(self) -> int:
         """In all epochs."""
         return self.num_samples // self.global_batch_size * self.num_epochs
-
-    def closed_forms(self) -> dict[str, Setting]:
-        """The batch of all ranks, and its updates."""
-        return {**super().closed_forms(), "num_updates": self.num_updates}
 
 
 class WarmedSettings(Settings):

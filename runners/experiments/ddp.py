@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
+from runners.plans.settings import Count, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.follow import compare_replicas, follow_replica, show_step
@@ -124,10 +124,10 @@ class Settings(GlobalBatchSettings):
         """Each of several ranks has a shard of its own."""
         return {"num_shards": self.world_size} if self.world_size > 1 else {}
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """The samples of each rank, or of the single device in one round."""
-        shard = self.num_samples // self.num_shards
-        return {**super().closed_forms(), "num_samples_per_shard": shard}
+    @closed_form
+    def num_samples_per_shard(self) -> int:
+        """Of each rank, or of the single device in one round."""
+        return self.num_samples // self.num_shards
 
 
 def _timed(strategy: str, ranks: int, **settings: Any) -> RunPlan:

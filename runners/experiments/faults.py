@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -35,13 +36,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
-from runners.plans.checkpoint_interval import (
-    Costs,
-    daly_seconds,
-    expected_seconds,
-    replay,
-    young_seconds,
-)
+from runners.plans import checkpoint_interval as on_paper
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
 from runners.ranks.rank import Rank
@@ -222,7 +217,8 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
     """Ranks of the elastic launcher train, die as planned, and are started again."""
     from torch.distributed.run import main as torchrun
 
-    settings, folder = rank.settings, rank.scratch
+    settings, folder = rank.settings, rank.scratch / "faults"
+    folder.mkdir()
     _describe(rank, settings.num_ranks)
     attempt = {"folder": str(folder), "launcher": os.getpid(), "seed": rank.seed}
     is_over = threading.Event()
@@ -253,25 +249,23 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
 
 def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]], started: float) -> None:
     """Record what the events show: steps lost, costs of checkpoints and restarts, the end."""
-
-    def of(what: str) -> list[dict[str, Any]]:
-        return [event for event in events if event["what"] == what]
-
-    first, everywhere = [[e for e in of("resumed") if e["rank"] == 0], of("resumed")]
-    steps = [e["seconds"] for e in of("step") if e["rank"] == 0]
-    saves = [e["seconds"] for e in of("saved") if e["rank"] == 0]
-    # From each death to the moment at which all ranks have taken up the training again.
-    taken_up = {e["attempt"]: e["at"] for e in everywhere}  # the last rank of each attempt
-    restarts = [taken_up[e["attempt"] + 1] - e["at"] for e in of("dies")]
-    ended = sorted(of("ended"), key=lambda e: e["rank"])
+    by_kind: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        by_kind[event["what"]].append(event)
+    resumed, ended = by_kind["resumed"], sorted(by_kind["ended"], key=lambda e: e["rank"])
+    steps = [e["seconds"] for e in by_kind["step"] if e["rank"] == 0]
     rank.outcome.step_seconds = steps
+    saves = [e["seconds"] for e in by_kind["saved"] if e["rank"] == 0]
     rank.measure_seconds("checkpoint", saves)
-    rank.measure_seconds("start", [first[0]["at"] - started])
-    rank.measure_seconds("restart", restarts)
-    rank.measure("num_attempts", len(first))
+    rank.measure_seconds("start", [next(e["at"] for e in resumed if e["rank"] == 0) - started])
+    # From each death to the moment at which all ranks have taken up the training again.
+    taken_up = {e["attempt"]: e["at"] for e in resumed}  # of the last rank of each attempt
+    deaths = [(e["at"], taken_up.get(e["attempt"] + 1)) for e in by_kind["dies"]]
+    rank.measure_seconds("restart", [after - at for at, after in deaths if after is not None])
+    rank.measure("num_attempts", len(taken_up))
     rank.measure("num_steps_lost", len(steps) - ended[0]["step"])
     rank.measure("parameter_digests", [e["digest"] for e in ended])
-    last = max(rank.scratch.glob("step-*"), default=None)
+    last = max((rank.scratch / "faults").glob("step-*"), default=None)
     if last is not None:
         sizes = {file: file.stat().st_size for file in sorted(last.iterdir())}
         shards = [size for file, size in sizes.items() if file.suffix == ".distcp"]
@@ -283,9 +277,8 @@ def replayed(rank: Rank[ReplayedSettings]) -> None:
     """A long training on paper: measured costs, seeded failures, intervals around Young's."""
     settings, measured = rank.settings, rank.followed
     step = median(measured["step"])
-    costs = Costs(
-        step, median(measured["checkpoint"]), median(measured["restart"]), settings.mtbf_seconds
-    )
+    checkpoint, restart = median(measured["checkpoint"]), median(measured["restart"])
+    costs = on_paper.Costs(step, checkpoint, restart, settings.mtbf_seconds)
     work = costs.mtbf_seconds * settings.num_failures
     num_steps = round(work / step)
 
@@ -293,15 +286,17 @@ def replayed(rank: Rank[ReplayedSettings]) -> None:
         return max(1, round(interval / step))
 
     def took(num_steps_between: int) -> float:
-        return replay(costs, num_steps_between, num_steps, settings.fault_seed)
+        return on_paper.replay(costs, num_steps_between, num_steps, settings.fault_seed)
 
+    young_interval = on_paper.young_seconds(costs)
     # Powers of the root of two around Young's interval, which stands in the middle.
-    around = [between(2 ** (power / 2) * young_seconds(costs)) for power in range(-6, 7)]
+    around = [between(2 ** (power / 2) * young_interval) for power in range(-6, 7)]
     seconds = [took(one) for one in around]
-    young, daly = seconds[len(seconds) // 2], took(between(daly_seconds(costs)))
+    young, daly = seconds[len(seconds) // 2], took(between(on_paper.daly_seconds(costs)))
+    predicted = [on_paper.expected_seconds(costs, one, num_steps) for one in around]
     rank.measure_seconds("interval", [one * step for one in around])
     rank.measure_seconds("replayed", seconds)
-    rank.measure_seconds("predicted", [expected_seconds(costs, one, num_steps) for one in around])
+    rank.measure_seconds("predicted", predicted)
     rank.measure_seconds("replayed_at_young", [young])
     for name, one in {"best": min(seconds), "young": young, "daly": daly}.items():
         rank.measure_seconds(f"lost_at_{name}", [one - work])

@@ -8,10 +8,6 @@ model on one device with the global batch, as an oracle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -19,11 +15,11 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, FactorOrZero
-from runners.plans.work import mlp_parameters
+from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
 from runners.training import steps
+from runners.training.follow import follow_units
 from runners.training.networks import description, flat, mlp
 from runners.training.settings import TeacherSettings
 from runners.training.teacher import Samples
@@ -44,9 +40,12 @@ def fsdp(rank: Rank[Settings]) -> None:
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
         out(torch.cat([local(p).detach().reshape(-1) for p in model.parameters()]))
-    _train(rank, model, samples, lesson.validation, partial(_step, rank))
+    optimizer = steps.optimizer_for(rank, model)
+    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
+        for batch in epoch.batches(samples, rank.settings.batch_size):
+            _step(rank, model, optimizer, batch, epoch)
     if not rank.is_metered:
-        _predict(rank, model, steps.batch_of(lesson.validation, 0, rank.settings.batch_size))
+        follow_units(rank, layers, steps.batch_of(lesson.validation, 0, rank.settings.batch_size))
 
 
 class Units(nn.Module):
@@ -110,58 +109,11 @@ def single(rank: Rank[Settings]) -> None:
     whole = lesson.training
     each = rank.settings.batch_size // NUM_PARTS
     order = torch.arange(len(whole.labels)).view(NUM_PARTS, -1, each).transpose(0, 1).reshape(-1)
-    _train(rank, _model(rank), whole.take(order), lesson.validation, steps.train_batch)
-
-
-def _train(
-    rank: Rank[Settings],
-    model: nn.Module,
-    samples: Samples,
-    validation: Samples,
-    step: Callable[[Any, torch.optim.Optimizer, Samples, steps.Epoch], None],
-) -> None:
-    settings = rank.settings
+    model = _model(rank)
     optimizer = steps.optimizer_for(rank, model)
-    rank.watch(model, optimizer)
-    for index in rank.epochs(settings.num_epochs):
-        epoch = steps.Epoch(rank, index)
-        for batch in epoch.batches(samples, settings.batch_size):
-            step(model, optimizer, batch, epoch)
-        loss, accuracy, count = epoch.seen()
-        graded = steps.validate(model, validation)  # on every rank: each gathers
-        rank.epoch(index, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
-
-
-@torch.no_grad()
-def _predict(rank: Rank[Settings], model: Units, batch: Samples) -> None:
-    """Follow one validation batch through the units; every rank gathers, rank 0 reports."""
-    activation = batch.features
-    shows = rank.rank == 0
-    if shows:
-        with rank.predict("input", "take one batch of validation samples", activation) as out:
-            out(activation)
-    for index, layer in enumerate(model.units):
-        assert isinstance(layer, FSDPModule)
-        if index:
-            activation = torch.relu(activation)
-        shard, before = local(layer.weight), activation
-        layer.unshard()
-        weight, activation = layer.weight, layer(before)
-        facts: dict[str, Setting] = {"shard_bytes": shard.nbytes, "gathered_bytes": weight.nbytes}
-        if shows:
-            with rank.predict(f"unit_{index}", "gather and run one unit", before, facts) as out:
-                out(activation)
-    if shows:
-        probabilities = torch.softmax(activation, dim=1)
-        facts = {
-            "predicted_class": int(probabilities[0].argmax()),
-            "true_class": int(batch.labels[0]),
-            "num_correct": steps.num_correct(activation, batch.labels),
-            "num_samples_shown": len(batch.labels),
-        }
-        operation = "turn logits into probabilities"
-        with rank.predict("softmax", operation, activation, facts) as out:
-            out(probabilities)
+    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
+        for batch in epoch.batches(whole.take(order), rank.settings.batch_size):
+            steps.train_batch(model, optimizer, batch, epoch)
 
 
 def _model(rank: Rank[Settings]) -> nn.Sequential:
@@ -175,7 +127,6 @@ def _model(rank: Rank[Settings]) -> nn.Sequential:
 
 
 QUESTION = "What does a rank hold and communicate at each point of a training step under FSDP?"
-BYTES_PER_VALUE = 4
 NUM_PARTS = 2  # of the samples: one for each rank of `fsdp`
 
 
@@ -192,23 +143,17 @@ class Settings(TeacherSettings):
     num_epochs: Count = 5
     learning_rate: Factor = 0.05
     momentum: FactorOrZero = 0.9
+    equal_parts = (("width", "world_size"), ("num_classes", "world_size"))
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Of the features, of two hidden layers, and of the classes."""
         return (self.num_features, self.width, self.width, self.num_classes)
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """Bytes of all parameters, and of the second layer, the largest FSDP unit."""
-        return {
-            "model_bytes": BYTES_PER_VALUE * mlp_parameters(self.widths),
-            "unit_bytes": BYTES_PER_VALUE * (self.width + 1) * self.width,
-        }
-
-    def check(self) -> None:
-        """Refuse layers that the ranks cannot share equally."""
-        if self.strategy == "fsdp" and any(width % self.world_size for width in self.widths[1:]):
-            raise ValueError(f"widths {self.widths} cannot be sharded over {self.world_size} ranks")
+    @closed_form
+    def model_bytes(self) -> int:
+        """All parameters."""
+        return FLOAT_BYTES * mlp_parameters(self.widths)
 
 
 RUNS = {

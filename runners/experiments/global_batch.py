@@ -16,9 +16,8 @@ from typing import Any
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
+from runners.plans.settings import Count, closed_form
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
 from runners.training.settings import GlobalBatchSettings
 from runners.training.steps import (
     batch_of,
@@ -64,10 +63,10 @@ class Settings(GlobalBatchSettings):
     reduces_each_part: bool = False
     equal_parts = (("batch_size", "num_parts"),)
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """The batch of all ranks, and the updates of all epochs."""
-        num_updates = self.num_samples // self.global_batch_size * self.num_epochs
-        return {**super().closed_forms(), "num_updates": num_updates}
+    @closed_form
+    def num_updates(self) -> int:
+        """In all epochs."""
+        return self.num_samples // self.global_batch_size * self.num_epochs
 
 
 def _whole(**settings: Any) -> RunPlan:

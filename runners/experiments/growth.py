@@ -16,16 +16,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
-from runners.plans.work import mlp_parameters
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import description, mlp
+from runners.training.networks import description, mlp, shard_layers
 from runners.training.settings import StackSettings
 from runners.training.steps import random_samples, stack_for
 
@@ -35,7 +34,7 @@ def ddp(rank: Rank[Settings]) -> None:
     model = stack_for(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model)
-    _train(rank, replica, _whole_step(rank, replica, rank.seed + rank.rank))
+    _train(rank, replica, _whole_step(rank, replica))
 
 
 def fsdp(rank: Rank[Settings]) -> None:
@@ -43,22 +42,19 @@ def fsdp(rank: Rank[Settings]) -> None:
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     model = stack_for(rank, is_sharded=True)
     with rank.phase("wrap"):
-        for module in model.children():
-            if isinstance(module, nn.Linear):
-                fully_shard(module, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-    _train(rank, model, _whole_step(rank, model, rank.seed + rank.rank))
+        shard_layers(model, mesh)
+    _train(rank, model, _whole_step(rank, model))
 
 
 def stages(rank: Rank[Settings]) -> None:
     """Each rank its own layers; one batch goes forward through all of them and back."""
-    width, num_layers = rank.settings.width, rank.settings.num_layers
-    own = rank.settings.num_layers_per_rank
+    settings = rank.settings
+    own = settings.num_layers // rank.world_size
+    held_by = [[layer // own] for layer in range(settings.num_layers)]
+    rank.describe(description(settings.widths, held_by))
     is_first, is_last = rank.rank == 0, rank.rank == rank.world_size - 1
-    held_by = [[layer // own] for layer in range(num_layers)]
-    rank.describe(description([width] * (num_layers + 1), held_by))
-    model = mlp([width] * (own + 1), device=rank.device)
-    features, labels = random_samples(rank, rank.settings.batch_size, rank.seed)
+    model = mlp([settings.width] * (own + 1), device=rank.device)
+    features, labels = random_samples(rank, settings.batch_size, rank.seed)
 
     def step() -> float | None:
         taken = features
@@ -85,13 +81,12 @@ def stages(rank: Rank[Settings]) -> None:
 
 def split(rank: Rank[Settings]) -> None:
     """Rank 0 holds the batch: it scatters the samples, gathers the logits and takes the loss."""
+    settings, is_root = rank.settings, rank.rank == 0
     model = stack_for(rank)
-    shape = (rank.settings.num_samples_per_rank, rank.settings.width)
-    features, labels = (
-        random_samples(rank, rank.settings.batch_size, rank.seed)
-        if rank.rank == 0
-        else (None, None)
-    )
+    shape = (settings.batch_size // rank.world_size, settings.width)
+    features = labels = None
+    if is_root:
+        features, labels = random_samples(rank, settings.batch_size, rank.seed)
 
     def scattered(whole: Tensor | None) -> Tensor:
         with rank.phase("scatter", computes=False):
@@ -99,17 +94,22 @@ def split(rank: Rank[Settings]) -> None:
             dist.scatter(own, None if whole is None else list(whole.chunk(rank.world_size)))
         return own
 
+    def whole_loss(gathered: list[Tensor]) -> tuple[float, Tensor | None]:
+        with rank.phase("loss"):
+            logits = torch.cat(gathered).requires_grad_()
+            loss = cross_entropy(logits, labels)
+            loss.backward()
+            return loss.item(), logits.grad
+
     def step() -> float | None:
         own = scattered(features)
         with rank.phase("forward"):  # a hook would take the loss of the whole batch for a part
             logits = model(own)
         with rank.phase("gather", computes=False):
-            gathered = None
-            if rank.rank == 0:
-                gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
-            dist.gather(logits.detach(), gathered)
-        loss, gradients = _whole_loss(rank, gathered, labels)
-        del gathered
+            parts = [torch.empty_like(logits) for _ in range(rank.world_size)] if is_root else None
+            dist.gather(logits.detach(), parts)
+        loss, gradients = whole_loss(parts) if parts else (None, None)
+        del parts
         gradient = scattered(gradients)
         logits.backward(gradient)
         with rank.phase("all_reduce", computes=False):
@@ -120,28 +120,15 @@ def split(rank: Rank[Settings]) -> None:
     _train(rank, model, step)
 
 
-def _whole_loss(
-    rank: Rank[Settings], gathered: list[Tensor] | None, labels: Tensor | None
-) -> tuple[float | None, Tensor | None]:
-    """On rank 0: the loss over the whole batch, and its gradient with respect to the logits."""
-    if gathered is None or labels is None:
-        return None, None
-    with rank.phase("loss"):
-        logits = torch.cat(gathered).requires_grad_()
-        loss = cross_entropy(logits, labels)
-        loss.backward()
-        return loss.item(), logits.grad
-
-
 def single(rank: Rank[Settings]) -> None:
     """One device holds everything."""
     model = stack_for(rank)
-    _train(rank, model, _whole_step(rank, model, rank.seed))
+    _train(rank, model, _whole_step(rank, model))
 
 
-def _whole_step(rank: Rank[Settings], model: nn.Module, seed: int) -> Callable[[], float]:
+def _whole_step(rank: Rank[Settings], model: nn.Module) -> Callable[[], float]:
     """Forward and backward on this rank's whole batch."""
-    features, labels = random_samples(rank, rank.settings.batch_size, seed)
+    features, labels = random_samples(rank, rank.settings.batch_size)
 
     def step() -> float:
         loss = cross_entropy(model(features), labels)
@@ -161,11 +148,11 @@ def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | No
         loss = step()
         optimizer.step()
         optimizer.zero_grad()
-    rank.epoch(1, loss=loss, num_samples=settings.num_samples_per_rank if loss else 0)
+    parts = rank.world_size if rank.plan.strategy == "split" else 1
+    rank.epoch(1, loss=loss, num_samples=settings.batch_size // parts if loss else 0)
 
 
 QUESTION = "How do memory, payload and time grow with the ranks, the parameters and the batch size?"
-BYTES_PER_VALUE = 4
 SIZES = (250, 500, 1000, 2000)  # widths, and batch sizes
 WORLD_SIZES = (2, 4)
 BATCH_WIDTH = 500  # narrower, so that activations show beside parameters
@@ -179,16 +166,7 @@ class Settings(StackSettings):
     batch_size: Count = 32  # of a rank under DDP and FSDP, of all ranks together elsewhere
     num_steps: Count = 13
     learning_rate: Factor = 0.01
-
-    @property
-    def num_layers_per_rank(self) -> int:
-        """Layers that one rank computes."""
-        return self.num_layers // (self.world_size if self.strategy == "stages" else 1)
-
-    @property
-    def num_samples_per_rank(self) -> int:
-        """Samples that one rank computes in a step."""
-        return self.batch_size // (self.world_size if self.strategy == "split" else 1)
+    equal_parts = (("num_layers", "world_size"), ("batch_size", "world_size"))
 
     def closed_forms(self) -> dict[str, Setting]:
         """Parameters, and what one layer puts out for the whole batch, in numbers and bytes.
@@ -200,22 +178,12 @@ class Settings(StackSettings):
         num_batches = self.world_size if self.strategy in ("ddp", "fsdp") else 1
         return {
             "num_parameters": num_parameters,
-            "num_parameters_per_layer": mlp_parameters([self.width] * 2),
-            "num_layers_per_rank": self.num_layers_per_rank,
-            "num_samples_per_rank": self.num_samples_per_rank,
             "num_samples_per_step": self.batch_size * num_batches,
-            "bytes_per_value": BYTES_PER_VALUE,
+            "bytes_per_value": FLOAT_BYTES,
             "copies_per_parameter": 2,
-            "model_bytes": BYTES_PER_VALUE * num_parameters,
-            "activation_bytes": BYTES_PER_VALUE * self.batch_size * self.width,
+            "model_bytes": FLOAT_BYTES * num_parameters,
+            "activation_bytes": FLOAT_BYTES * self.batch_size * self.width,
         }
-
-    def check(self) -> None:
-        """Refuse layers, or a batch, that cannot be divided among the ranks equally."""
-        if self.strategy == "stages":
-            self.divides(("num_layers", "world_size"))
-        if self.strategy == "split":
-            self.divides(("batch_size", "world_size"))
 
 
 def _plan(strategy: str, world_size: int, **settings: int) -> RunPlan[Settings]:

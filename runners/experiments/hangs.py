@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -36,22 +36,20 @@ from runners.traces.records import Death
 def ordered(rank: Rank[Ordered]) -> None:
     """Two collectives, which the second rank calls in the order of the run."""
     settings = rank.settings
-    summed = torch.full((settings.num_values,), 1.0 + rank.rank)
-    second = torch.full((settings.num_values,), 10.0 + rank.rank)
-    is_broadcast = settings.second_operation == "broadcast"
+    operation = getattr(dist, settings.second_operation)
+    root = (0,) if settings.second_operation == "broadcast" else ()
+    first, second = (torch.full((settings.num_values,), x + rank.rank) for x in (1.0, 10.0))
     with diagnosed(rank) as group:
-        calls: list[Callable[[], object]] = [
-            lambda: dist.all_reduce(summed, group=group),
-            (lambda: dist.broadcast(second, 0, group=group))
-            if is_broadcast
-            else (lambda: dist.all_reduce(second, group=group)),
+        calls = [
+            lambda: dist.all_reduce(first, group=group),
+            lambda: operation(second, *root, group=group),
         ]
         if settings.order == "swapped" and rank.rank == 1:
             calls.reverse()
         for call in calls:
             with rank.phase("collective"):
                 call()
-    rank.measure("num_wrong", wrong(summed, 3.0) + wrong(second, 10.0 if is_broadcast else 21.0))
+    rank.measure("num_wrong", wrong(first, 3.0) + wrong(second, 10.0 if root else 21.0))
 
 
 def stepped(rank: Rank[Stepped]) -> None:
@@ -93,7 +91,6 @@ def shaped(rank: Rank[Shaped]) -> None:
     right = 2 * table
     with diagnosed(rank) as group, rank.phase("collective"):
         dist.all_reduce(table, group=group)
-    rank.measure("num_elements", table.numel())
     rank.measure("num_wrong", wrong(table, right))
 
 
@@ -123,17 +120,17 @@ def in_flight(rank: Rank[InFlight]) -> None:
         with rank.phase("collective"):
             work = dist.all_reduce(values, group=group, async_op=True)
         assert work is not None
-        if rank.rank == 0 and rank.settings.waits_first:
-            dist.barrier()
-            work.wait()
-        sent = values.clone() if rank.rank == 0 and rank.settings.waits_first else values
+        result = values
         if rank.rank == 0:
+            if rank.settings.waits_first:
+                dist.barrier()
+                work.wait()
+                result = values.clone()
             values.fill_(100.0)
             if not rank.settings.waits_first:
                 dist.barrier()
         work.wait()
-    rank.measure("num_elements", sent.numel())
-    rank.measure("num_wrong", wrong(sent, 2.0))
+    rank.measure("num_wrong", wrong(result, 2.0))
 
 
 def wrong(found: Tensor, right: float | Tensor) -> int:
@@ -143,9 +140,6 @@ def wrong(found: Tensor, right: float | Tensor) -> int:
 
 # --- two groups over the same ranks: one that gives up after a while, and one to report in
 
-PATIENCE = timedelta(minutes=30)  # of the group in which ranks report
-RECORDER_SIZE, NUM_KEPT = "TORCH_FR_BUFFER_SIZE", "2000"  # calls that the flight recorder keeps
-
 
 @contextmanager
 def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
@@ -153,13 +147,11 @@ def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
 
     Whatever the group raised is raised again, once the ranks have compared what they called.
     """
-    os.environ[RECORDER_SIZE] = NUM_KEPT  # before any group is made
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"  # calls that the flight recorder keeps
     if getattr(rank.settings, "checks_calls", False):
         set_debug_level(DebugLevel.DETAIL)
     store = FileStore(str(rank.scratch / "talk"), rank.world_size)
-    dist.init_process_group(
-        "gloo", store=store, rank=rank.rank, world_size=rank.world_size, timeout=PATIENCE
-    )
+    dist.init_process_group("gloo", store=store, rank=rank.rank, world_size=rank.world_size)
     group: ProcessGroup = dist.new_group(timeout=timedelta(seconds=rank.settings.timeout_seconds))
     dist.barrier()
     failure: RuntimeError | None = None
@@ -198,8 +190,7 @@ def calls_in(group: str) -> list[str]:
     return calls
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """The first call at which ranks part, counted from 1; 0 where all called the same."""
 
     first_apart: int
@@ -211,20 +202,19 @@ def compare(by_rank: Sequence[Sequence[str]]) -> Finding:
     """Find the first call in which the ranks differ, or that some of them never made."""
     if not any(by_rank):
         return Finding(0, (), "no call was let through")
-    for index in range(max(len(made) for made in by_rank)):
-        here = [made[index] if index < len(made) else None for made in by_rank]
+    for number, here in enumerate(zip_longest(*by_rank), start=1):
         if len(set(here)) == 1:
             continue
-        if None in here:
-            there = tuple(r for r, call in enumerate(here) if call is not None)
-            gone = [r for r, call in enumerate(here) if call is None]
+        there = tuple(r for r, call in enumerate(here) if call is not None)
+        gone = [r for r, call in enumerate(here) if call is None]
+        words = "; ".join(f"rank {r} called {call}" for r, call in enumerate(here))
+        words = f"as call {number} {words}"
+        if gone:
             words = (
-                f"{_named(there)} called {here[there[0]]} as call {index + 1}; "
-                f"{_named(gone)} made {index} calls and never this one"
+                f"{_named(there)} called {here[there[0]]} as call {number}; "
+                f"{_named(gone)} made {number - 1} calls and never this one"
             )
-            return Finding(index + 1, there, words)
-        words = "; ".join(f"{_named([r])} called {call}" for r, call in enumerate(here))
-        return Finding(index + 1, tuple(range(len(here))), f"as call {index + 1} {words}")
+        return Finding(number, there, words)
     return Finding(0, (), "all ranks made the same calls in the same order")
 
 
@@ -235,15 +225,14 @@ def _named(ranks: Sequence[int]) -> str:
 QUESTION = (
     "When ranks do not make the same calls, what happens, which ranks wait, and what ends the wait?"
 )
-# A mistake is ended soon; a repaired run needs no end, and must not meet one on a busy machine.
-SOON_SECONDS, LATE_SECONDS = 1, 20
+SOON = 1  # seconds: a mistake is ended soon
 Pair = tuple[Count, Count]  # of each rank
 
 
 class Settings(RunSettings):
     """Every group gives up after a while."""
 
-    timeout_seconds: Count = LATE_SECONDS
+    timeout_seconds: Count = 20  # a repaired run must not meet its end on a busy machine
 
 
 class Ordered(Settings):
@@ -276,14 +265,6 @@ class Shaped(Settings):
     num_rows: Pair
     num_columns: Count = 6
 
-    def check(self) -> None:
-        """Refuse tables that cannot have as many elements."""
-        first, second = self.num_rows
-        if first * self.num_columns % second:
-            raise ValueError(
-                f"{first} rows of num_columns {self.num_columns} do not go into {second} rows"
-            )
-
 
 class Uneven(Settings):
     """Replicas with as many batches each."""
@@ -302,8 +283,6 @@ class InFlight(Settings):
 
 
 def _plan(strategy: str, settings: Settings, **more: Any) -> RunPlan[Settings]:
-    if more.get("expected") == "deadlocked":
-        settings = settings.changed({"timeout_seconds": SOON_SECONDS})
     return RunPlan(
         strategy,
         2,
@@ -317,24 +296,24 @@ def _plan(strategy: str, settings: Settings, **more: Any) -> RunPlan[Settings]:
 
 
 # gloo aborts the process that receives more than it has memory for.
-_ABORTS = Death(rank=0, phase="collective", signal="SIGABRT")
-_SWAPPED = Ordered(order="swapped")
-_CHECKED = Ordered(order="swapped", checks_calls=True)
-_ALIKE = Ordered(order="swapped", second_operation="all_reduce")
-_LENGTHS = Summed(num_elements=(1000, 1001))
+ABORTS = Death(rank=0, phase="collective", signal="SIGABRT")
+SWAPPED = Ordered(order="swapped", timeout_seconds=SOON)
+ALIKE = Ordered(order="swapped", second_operation="all_reduce")
+CHECKED = Ordered(order="swapped", checks_calls=True)
+LENGTHS = Summed(num_elements=(1000, 1001))
 
 RUNS = {
-    "order_swapped": _plan("ordered", _SWAPPED, expected="deadlocked"),
-    "order_swapped_alike": _plan("ordered", _ALIKE),
-    "order_swapped_checked": _plan("ordered", _CHECKED, expected="failed"),
+    "order_swapped": _plan("ordered", SWAPPED, expected="deadlocked"),
+    "order_swapped_alike": _plan("ordered", ALIKE),
+    "order_swapped_checked": _plan("ordered", CHECKED, expected="failed"),
     "order_same": _plan("ordered", Ordered()),
-    "step_skipped": _plan("stepped", Stepped(), expected="deadlocked"),
+    "step_skipped": _plan("stepped", Stepped(timeout_seconds=SOON), expected="deadlocked"),
     "step_agreed": _plan("stepped", Stepped(asks_first=True)),
-    "lengths_differ": _plan("summed", _LENGTHS, expected="died", expected_death=_ABORTS),
+    "lengths_differ": _plan("summed", LENGTHS, expected="died", expected_death=ABORTS),
     "lengths_same": _plan("summed", Summed(num_elements=(1000, 1000))),
     "shapes_differ": _plan("shaped", Shaped(num_rows=(2, 3))),
     "shapes_same": _plan("shaped", Shaped(num_rows=(2, 2))),
-    "batches_uneven": _plan("uneven", Uneven(), expected="deadlocked"),
+    "batches_uneven": _plan("uneven", Uneven(timeout_seconds=SOON), expected="deadlocked"),
     "batches_joined": _plan("uneven", Uneven(joins=True)),
     "changed_in_flight": _plan("in_flight", InFlight()),
     "changed_after_wait": _plan("in_flight", InFlight(waits_first=True)),

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import mlp_parameters
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import ResidualLayer, description
@@ -34,6 +34,7 @@ def train(rank: Rank[Settings]) -> None:
     add up to the gradient of the mean loss over the whole batch.
     """
     settings = rank.settings
+    size = settings.batch_size // settings.num_parts  # of a part
     model = _model(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
@@ -42,7 +43,7 @@ def train(rank: Rank[Settings]) -> None:
         for _ in rank.steps(1):
             losses = []
             for index in range(settings.num_microbatches):
-                part = batch_of(training, index, settings.num_samples_at_once)
+                part = batch_of(training, index, size)
                 share = len(part.labels) / settings.batch_size
                 loss = cross_entropy(model(part.features), part.labels)
                 (loss * share).backward()
@@ -112,10 +113,8 @@ def _on_device(rank: Rank[Settings], samples: Samples) -> Samples:
 
 
 QUESTION = "Which techniques train on a batch whose activations do not fit one device's memory?"
-BYTES_PER_VALUE = 4
-BYTES_PER_LABEL = 8
+LABEL_BYTES = 8
 COPIES_PER_PARAMETER = 2  # plain SGD keeps each parameter and its gradient
-NUM_BUDGETED_EPOCHS = 3  # a budget is too small in the first or not at all
 
 
 class Settings(RunSettings):
@@ -131,6 +130,8 @@ class Settings(RunSettings):
     learning_rate: Factor = 1.0
     num_microbatches: Count = 1
 
+    equal_parts = (("batch_size", "num_parts"),)
+
     @property
     def widths(self) -> list[int]:
         """Of the input, of every layer's output between, and of the logits."""
@@ -142,84 +143,56 @@ class Settings(RunSettings):
         """In which the batch is cut."""
         return self.world_size * self.num_microbatches
 
-    @property
-    def num_samples_at_once(self) -> int:
-        """Samples of one microbatch on one rank."""
-        return self.batch_size // self.num_parts
+    def closed_forms(self) -> dict[str, Setting]:
+        """Samples of a rank and of a microbatch, and the bytes of a sample and of the model.
 
-    @property
-    def activation_bytes_per_sample(self) -> int:
-        """Activations of a sample at the peak: where backward goes through the last layer.
-
-        Kept are what the last layer and every residual one were given, and what each ReLU put out;
-        beside them lie the gradients of the logits and of the last layer's input.
+        Activations are those at the peak, where backward goes through the last layer. Kept are what
+        the last layer and every residual one were given, and what each ReLU put out; beside them
+        lie the gradients of the logits and of the last layer's input.
         """
         num_wide = (self.num_residual_layers + 1) + self.num_residual_layers + 1
-        return BYTES_PER_VALUE * (num_wide * self.width + self.num_classes)
-
-    @property
-    def sample_bytes(self) -> int:
-        """A sample: its features and its label."""
-        return BYTES_PER_VALUE * self.num_features + BYTES_PER_LABEL
-
-    @property
-    def model_bytes(self) -> int:
-        """All parameters."""
-        return BYTES_PER_VALUE * mlp_parameters(self.widths)
-
-    def closed_forms(self) -> dict[str, Setting]:
-        """Samples of a rank and of a microbatch, and the bytes of a sample and of the model."""
         return {
-            "bytes_per_value": BYTES_PER_VALUE,
+            "bytes_per_value": FLOAT_BYTES,
             "copies_per_parameter": COPIES_PER_PARAMETER,
             "num_samples_per_rank": self.batch_size // self.world_size,
-            "num_samples_at_once": self.num_samples_at_once,
-            "activation_bytes_per_sample": self.activation_bytes_per_sample,
-            "sample_bytes": self.sample_bytes,
-            "model_bytes": self.model_bytes,
+            "num_samples_at_once": self.batch_size // self.num_parts,
+            "activation_bytes_per_sample": FLOAT_BYTES * (num_wide * self.width + self.num_classes),
+            "sample_bytes": FLOAT_BYTES * self.num_features + LABEL_BYTES,
+            "model_bytes": FLOAT_BYTES * mlp_parameters(self.widths),
         }
 
-    def needed_bytes(self, num_samples: int) -> int:
+    def needed_bytes(self, num_samples: float) -> int:
         """What training on so many samples at once needs at its peak, without validation."""
-        per_sample = self.activation_bytes_per_sample + self.sample_bytes
-        return num_samples * per_sample + COPIES_PER_PARAMETER * self.model_bytes
-
-    def check(self) -> None:
-        """Refuse a batch that cannot be cut into equal parts."""
-        self.divides(("batch_size", "num_parts"))
+        known: dict[str, Any] = self.closed_forms()
+        per_sample = known["activation_bytes_per_sample"] + known["sample_bytes"]
+        return int(num_samples * per_sample) + COPIES_PER_PARAMETER * known["model_bytes"]
 
 
-def _free(strategy: str, ranks: int = 1, **settings: Any) -> RunPlan[Settings]:
-    label = "parts" if strategy == "split" else ""
-    has_timeline = ranks > 1
-    return RunPlan(strategy, ranks, Settings(**settings), has_timeline=has_timeline, label=label)
+def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, RunPlan[Settings]]:
+    """A run without a limit, and under a budget that only the whole batch on one device exceeds.
 
-
-def _budgeted(plan: RunPlan[Settings]) -> RunPlan[Settings]:
-    """The same run under a budget, which only the whole batch on one device exceeds.
-
-    It lies halfway between what half of the batch needs and what the whole of it needs.
+    The budget lies halfway between what half of the batch needs and what the whole of it needs.
     """
-    settings, size = plan.settings, plan.settings.batch_size
-    return replace(
+    free = Settings(**settings)
+    limited = Settings(**settings, num_epochs=3)  # a budget is too small in the first or not at all
+    label = "parts" if strategy == "split" else ""
+    plan = RunPlan(strategy, ranks, free, has_timeline=ranks > 1, label=label)
+    name = "split_four" if ranks == 4 else strategy
+    budgeted = replace(
         plan,
-        settings=settings.changed({"num_epochs": NUM_BUDGETED_EPOCHS}),
-        budget_bytes=(settings.needed_bytes(size) + settings.needed_bytes(size // 2)) // 2,
-        expected="out_of_memory" if plan.strategy == "single" else "completed",
+        settings=limited,
+        budget_bytes=free.needed_bytes(0.75 * free.batch_size),
+        expected="out_of_memory" if strategy == "single" else "completed",
         passes=("budgeted",),
     )
+    return {name: plan, f"{name}_budget": budgeted}
 
 
-FREE = {
-    "single": _free("single"),
-    "split": _free("split", 2),
-    "split_four": _free("split", 4),
-    "microbatches": _free("microbatches", num_microbatches=4),
-}
 RUNS = {
-    name: plan
-    for free, without in FREE.items()
-    for name, plan in ((free, without), (f"{free}_budget", _budgeted(without)))
+    **_runs("single"),
+    **_runs("split", 2),
+    **_runs("split", 4),
+    **_runs("microbatches", num_microbatches=4),
 }
 STRATEGIES = {"single": train, "split": train, "microbatches": train}
 TRIED_WITH = {"*": {"num_epochs": 2}}

@@ -5,18 +5,21 @@ In: a rank and what it has trained, after a timed pass. Out: its stages and pred
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.functional import cross_entropy
 
+from runners.meters.memory import local
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import first_values, parameter_digest
 from runners.traces.schema import Setting
 from runners.training.networks import flat
-from runners.training.steps import of_all_ranks, validate
+from runners.training.steps import num_correct, of_all_ranks, validate
 from runners.training.teacher import Samples
 
 Facts = dict[str, Setting]
@@ -113,3 +116,52 @@ def follow_replica(
         out(head)
     digests = by_rank(rank, "digest", parameter_digest(replica.parameters()))
     facts |= digests | {"num_distinct_digests": len(set(digests.values()))}
+
+
+@torch.no_grad()
+def follow_split(rank: Rank, replica: nn.Module, batch: Samples) -> None:
+    """Follow a batch that rank 0 scatters through every rank's replica, and back to rank 0."""
+    is_root, (size, width) = rank.rank == 0, batch.features.shape
+    own = torch.empty(size // rank.world_size, width, device=rank.device)
+    with rank.predict("split", "scatter the batch over the ranks", batch.features) as out:
+        dist.scatter(own, list(batch.features.chunk(rank.world_size)) if is_root else None)
+        if is_root:
+            out(own)
+    operation = "run this rank's replica on its samples"
+    with rank.predict(f"forward_rank_{rank.rank}", operation, own) as out:
+        logits = replica(own)
+        out(logits)
+    facts: Facts = {}
+    with rank.predict("combine", "gather the logits in the batch's order", logits, facts) as out:
+        gathered = [torch.empty_like(logits) for _ in range(rank.world_size)]
+        dist.gather(logits, gathered if is_root else None)
+        if is_root:
+            whole = torch.cat(gathered)
+            out(whole)
+            facts["loss"] = cross_entropy(whole, batch.labels).item()
+
+
+@torch.no_grad()
+def follow_units(rank: Rank, units: Sequence[nn.Linear], batch: Samples) -> None:
+    """Follow a batch through FSDP units with ReLUs between; every rank gathers, rank 0 reports."""
+    is_shown, activation = rank.rank == 0, batch.features
+    with rank.predict("input", "take one batch of validation samples", activation) as out:
+        if is_shown:
+            out(activation)
+    for index, unit in enumerate(units):
+        assert isinstance(unit, FSDPModule)
+        before = torch.relu(activation) if index else activation
+        facts: Facts = {"shard_bytes": local(unit.weight).nbytes}
+        with rank.predict(f"unit_{index}", "gather and run one unit", before, facts) as out:
+            unit.unshard()
+            facts["gathered_bytes"] = unit.weight.nbytes
+            activation = unit(before)
+            if is_shown:
+                out(activation)
+    facts = {
+        "num_correct": num_correct(activation, batch.labels),
+        "num_samples_shown": len(batch.labels),
+    }
+    with rank.predict("softmax", "turn logits into probabilities", activation, facts) as out:
+        if is_shown:
+            out(torch.softmax(activation, dim=1))

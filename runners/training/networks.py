@@ -8,6 +8,8 @@ from itertools import pairwise
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 
 from runners.plans.work import layer_parameters
 from runners.traces.records import Layer, Model
@@ -110,6 +112,14 @@ def described(module: nn.Module, num_ranks: int, is_sharded: Callable[[str], boo
         dtype="float32",
         layers=layers,
     )
+
+
+def shard_layers(stack: nn.Module, mesh: DeviceMesh) -> None:
+    """Let each linear layer of a stack be an FSDP unit, the stack their root."""
+    for layer in stack.children():
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(stack, mesh=mesh)
 
 
 def flat(module: nn.Module) -> Tensor:

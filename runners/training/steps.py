@@ -157,27 +157,31 @@ def epochs(
     optimizer: torch.optim.Optimizer,
     validation: Samples,
     line: str = "",
+    *,
+    is_sharded: bool = False,
 ) -> Iterator[Epoch]:
     """The epochs of a training, each recorded when its loop has ended.
 
-    Replicas give their digest at the start and after each epoch; rank 0 validates, and prints the
-    line, in which `{epoch}`, `{loss}`, `{validation_loss}` and `{validation_accuracy}` may stand.
+    Replicas give their digest at the start and after each epoch, and rank 0 validates; of a model
+    `is_sharded`, every rank does, since each has to gather, and none gives a digest. Rank 0 prints
+    the line, with `{epoch}`, `{loss}`, `{validation_loss}` and `{validation_accuracy}` filled in.
     """
     rank.watch(model, optimizer)
-    if not rank.is_metered:
+    if not rank.is_metered and not is_sharded:
         rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
     for index in rank.epochs(rank.settings.num_epochs):
         epoch = Epoch(rank, index)
         yield epoch
         loss, accuracy, count = epoch.seen() if epoch.num_samples else (None, None, 0)
-        graded = validate(model, validation) if rank.rank == 0 and not rank.is_metered else None
+        validates = is_sharded or (rank.rank == 0 and not rank.is_metered)
+        graded = validate(model, validation) if validates else None
         rank.epoch(
             index,
             loss=loss,
             accuracy=accuracy,
             num_samples=count,
             validation=graded,
-            parameters=model.parameters(),
+            parameters=None if is_sharded else model.parameters(),
         )
         if graded and line:
             _, validation_loss, validation_accuracy = graded
