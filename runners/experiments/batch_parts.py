@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
+from runners.plans.settings import Count, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import flat_gradient, gradients_of
@@ -40,10 +40,7 @@ def parts(rank: Rank[Settings]) -> None:
     optimizer = optimizer_for(rank, model)
     if not rank.is_metered:
         _compare(rank, model, _ordered(rank, batch_of(lesson.training, 0, size)))
-    line = (
-        "epoch {epoch}: validation loss {validation_loss:.4f}, accuracy {validation_accuracy:.3f}"
-    )
-    for epoch in epochs(rank, model, optimizer, lesson.validation, line):
+    for epoch in epochs(rank, model, optimizer, lesson.validation, LINE):
         for batch in epoch.batches(lesson.training, size):
             own = _part(rank, _ordered(rank, batch))
             logits, loss = forward_backward(model, own)
@@ -57,12 +54,8 @@ def parts(rank: Rank[Settings]) -> None:
 
 def _combine(rank: Rank[Settings], model: nn.Module) -> Tensor:
     """Add up the ranks' gradients, each times its weight, in place."""
-    sizes = rank.settings.samples_by_rank
-    weights = {
-        "by_samples": sizes[rank.rank] / sum(sizes),
-        "by_rank": 1 / len(sizes),
-        "none": 1.0,
-    }
+    share = rank.settings.samples_by_rank[rank.rank] / rank.settings.batch_size
+    weights = {"by_samples": share, "by_rank": 1 / rank.world_size, "none": 1.0}
     combined = flat_gradient(model) * weights[rank.settings.weights]
     if rank.world_size > 1:
         dist.all_reduce(combined)
@@ -117,16 +110,12 @@ class Settings(BatchSettings):
     order: Literal["shuffled", "by_label"] = "shuffled"
     optimizer: Literal["sgd", "adam"] = "sgd"
 
-    @property
+    @closed_form
     def samples_by_rank(self) -> list[int]:
         """Of one batch."""
         others = self.world_size - 1
         shares = [(self.batch_size - self.num_last_samples) // others] * others if others else []
         return [*shares, self.num_last_samples]
-
-    def closed_forms(self) -> dict[str, Setting]:
-        """The batches, and the samples of one on each rank."""
-        return {**super().closed_forms(), "samples_by_rank": [*self.samples_by_rank]}
 
     def check(self) -> None:
         """Refuse a batch that cannot be cut so, or leaves a rank without samples."""
@@ -135,20 +124,19 @@ class Settings(BatchSettings):
             raise ValueError(f"a batch of {size} samples cannot leave {last} to the last rank")
 
 
-def _timed(**settings: Any) -> RunPlan:
-    return RunPlan("parts", 2, Settings(**settings), passes=("timed",))
+LINE = "epoch {epoch}: validation loss {validation_loss:.4f}, accuracy {validation_accuracy:.3f}"
 
 
-def _whole(**settings: Any) -> RunPlan:
-    of_one = Settings(num_last_samples=100, **settings)
-    return RunPlan("parts", 1, of_one, passes=("timed",), label="single")
+def _timed(ranks: int = 2, **settings: Any) -> RunPlan:
+    label = "single" if ranks == 1 else ""
+    return RunPlan("parts", ranks, Settings(**settings), passes=("timed",), label=label)
 
 
 RUNS = {
     "own_loss": RunPlan("parts", 2, Settings()),
-    "whole": _whole(),
+    "whole": _timed(1, num_last_samples=100),
     "summed": _timed(weights="none"),
-    "larger_rate": _whole(learning_rate=0.1),
+    "larger_rate": _timed(1, num_last_samples=100, learning_rate=0.1),
     "adam": _timed(optimizer="adam", learning_rate=0.005),
     "adam_summed": _timed(optimizer="adam", learning_rate=0.005, weights="none"),
     "unequal": _timed(num_last_samples=20, order="by_label"),

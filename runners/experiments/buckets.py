@@ -10,12 +10,11 @@ backward has ended, and then everything at once.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
@@ -24,10 +23,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.work import mlp_parameters
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import copy_row, flat_gradient, gradients_of
+from runners.training.networks import average, gradients_of
 from runners.training.settings import StackSettings
 from runners.training.steps import random_samples, stack_for
 
@@ -41,85 +40,56 @@ def train(rank: Rank[Settings]) -> None:
     optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
     features, labels = random_samples(rank, settings.batch_size)
     rank.watch(replica, optimizer)
-    seen = Seen()
-    if settings.overlaps:
-        seen.listen(replica)
+    left = leaving(replica) if settings.overlaps else {}
     for _ in rank.steps(settings.num_steps):
-        seen.clear()
         with nullcontext() if settings.overlaps else replica.no_sync():
             loss = cross_entropy(replica(features), labels)
             loss.backward()
         if not settings.overlaps:
             with rank.phase("communicate", computes=False):
-                _communicate(replica)
+                average(gradients_of(stack))
         optimizer.step()
         optimizer.zero_grad()
         last_loss = loss.item()
         del loss  # before the next forward pass
     rank.epoch(1, loss=last_loss, num_samples=settings.batch_size, parameters=stack.parameters())
     if settings.overlaps:
-        facts = seen.facts()
+        facts: dict[str, Setting] = {**left}
         with rank.predict("buckets", "send buckets while backward runs", features, facts) as out:
             out(features)
 
 
-def _communicate(model: nn.Module) -> None:
-    """What DDP does, without the overlap: all gradients in one message, once backward is over."""
-    whole = flat_gradient(model)
-    dist.all_reduce(whole)
-    whole /= dist.get_world_size()
-    copy_row(whole, gradients_of(model))
+def leaving(replica: DistributedDataParallel) -> dict[str, list[int]]:
+    """What leaves in the last backward pass: columns with an entry for each bucket, in order.
 
+    They are its bytes, its gradients, and how many gradients were finished before it left.
+    """
+    left: dict[str, list[int]] = {"bytes": [], "num_gradients": [], "num_finished_before": []}
+    num_finished = 0
 
-@dataclass
-class Seen:
-    """What left in one backward pass: buckets in order, and gradients finished before each."""
+    def finished(_: Tensor) -> None:
+        nonlocal num_finished
+        num_finished += 1
 
-    num_finished: int = 0
-    bytes: list[int] = field(default_factory=list)
-    num_gradients: list[int] = field(default_factory=list)
-    finished_before: list[int] = field(default_factory=list)
-    layers: list[str] = field(default_factory=list)
+    def leave(group: dist.ProcessGroup, bucket: GradBucket) -> Future[Tensor]:
+        nonlocal num_finished
+        of_bucket = (bucket.buffer().nbytes, len(bucket.parameters()), num_finished)
+        for column, value in zip(left.values(), of_bucket, strict=True):
+            if bucket.index() == 0:  # another backward pass
+                column.clear()
+            column.append(value)
+        if bucket.is_last():
+            num_finished = 0
+        return allreduce_hook(group, bucket)
 
-    def listen(self, replica: DistributedDataParallel) -> None:
-        """Count gradients as backward finishes them, and look at each bucket that leaves."""
-        names = {id(p): name for name, p in replica.module.named_parameters()}
-
-        def finished(_: Tensor) -> None:
-            self.num_finished += 1
-
-        for parameter in replica.module.parameters():
-            parameter.register_hook(finished)
-
-        def leave(group: dist.ProcessGroup, bucket: GradBucket) -> Future[Tensor]:
-            self.bytes.append(bucket.buffer().nbytes)
-            self.num_gradients.append(len(bucket.parameters()))
-            self.finished_before.append(self.num_finished)
-            self.layers.append(names[id(bucket.parameters()[0])])
-            return allreduce_hook(group, bucket)
-
-        # A hook's annotations, of which there may be none, must not be texts as in this file.
-        hook = lambda group, bucket: leave(group, bucket)  # noqa: E731, PLW0108
-        replica.register_comm_hook(None, hook)
-
-    def clear(self) -> None:
-        """Begin a step."""
-        self.num_finished = 0
-        for column in (self.bytes, self.num_gradients, self.finished_before, self.layers):
-            column.clear()
-
-    def facts(self) -> dict[str, Setting]:
-        """Of the last step, as a trace keeps them."""
-        return {
-            "bytes": [*self.bytes],
-            "num_gradients": [*self.num_gradients],
-            "num_finished_before": [*self.finished_before],
-            "first_parameters": [*self.layers],
-        }
+    for parameter in replica.module.parameters():
+        parameter.register_hook(finished)
+    # A hook's annotations, of which there may be none, must not be texts as in this file.
+    replica.register_comm_hook(None, lambda group, bucket: leave(group, bucket))  # noqa: PLW0108
+    return left
 
 
 QUESTION = "Does a gradient wait for the end of backward before it is sent?"
-BYTES_PER_VALUE = 4
 
 
 class Settings(StackSettings):
@@ -137,8 +107,8 @@ class Settings(StackSettings):
         """Gradients, of a weight and a bias in each layer, and the bytes of one layer's."""
         return {
             "num_gradients": 2 * self.num_layers,
-            "bytes_per_value": BYTES_PER_VALUE,
-            "layer_bytes": BYTES_PER_VALUE * mlp_parameters([self.width] * 2),
+            "bytes_per_value": FLOAT_BYTES,
+            "layer_bytes": FLOAT_BYTES * mlp_parameters([self.width] * 2),
         }
 
 
