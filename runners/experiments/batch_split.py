@@ -72,7 +72,8 @@ def _step(
     gradient = torch.empty_like(logits)
     operation = "scatter the gradient of the logits"
     with phase("scatter", computes=False), stage("scatter_back", operation, gradients) as out:
-        dist.scatter(gradient, list(gradients.chunk(rank.world_size)) if is_root else None)
+        parts = None if gradients is None else list(gradients.chunk(rank.world_size))
+        dist.scatter(gradient, parts)
         out(gradient)
     operation = "run backward through this rank's replica"
     with phase("backward"), stage("backward", operation, gradient) as out:

@@ -95,6 +95,7 @@ def split(rank: Rank[Settings]) -> None:
         return own
 
     def whole_loss(gathered: list[Tensor]) -> tuple[float, Tensor | None]:
+        assert labels is not None
         with rank.phase("loss"):
             logits = torch.cat(gathered).requires_grad_()
             loss = cross_entropy(logits, labels)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
@@ -41,8 +42,8 @@ def ordered(rank: Rank[Ordered]) -> None:
     first, second = (torch.full((settings.num_values,), x + rank.rank) for x in (1.0, 10.0))
     with diagnosed(rank) as group:
         calls = [
-            lambda: dist.all_reduce(first, group=group),
-            lambda: operation(second, *root, group=group),
+            partial(dist.all_reduce, first, group=group),
+            partial(operation, second, *root, group=group),
         ]
         if settings.order == "swapped" and rank.rank == 1:
             calls.reverse()

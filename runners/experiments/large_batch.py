@@ -165,7 +165,7 @@ class Settings(RunSettings):
         """What training on so many samples at once needs at its peak, without validation."""
         known: dict[str, Any] = self.closed_forms()
         per_sample = known["activation_bytes_per_sample"] + known["sample_bytes"]
-        return int(num_samples * per_sample) + COPIES_PER_PARAMETER * known["model_bytes"]
+        return int(num_samples * per_sample + COPIES_PER_PARAMETER * known["model_bytes"])
 
 
 def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, RunPlan[Settings]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -255,8 +255,9 @@ class Settings(RunSettings):
 
         One rule for both models and both optimizers; no run is measured to find it.
         """
-        known = self.closed_forms()
-        return COPIES[self.optimizer] * (known["largest_stage_bytes"] + known["model_bytes"]) // 2
+        known: dict[str, Any] = self.closed_forms()
+        kept = known["largest_stage_bytes"] + known["model_bytes"]
+        return int(COPIES[self.optimizer] * kept // 2)
 
 
 FITS: Status = "completed"

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 
-from runners.meters.memory import local
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import first_values, parameter_digest
 from runners.traces.schema import Setting
@@ -150,8 +150,9 @@ def follow_units(rank: Rank, units: Sequence[nn.Linear], batch: Samples) -> None
             out(activation)
     for index, unit in enumerate(units):
         assert isinstance(unit, FSDPModule)
+        assert isinstance(unit.weight, DTensor)
         before = torch.relu(activation) if index else activation
-        facts: Facts = {"shard_bytes": local(unit.weight).nbytes}
+        facts: Facts = {"shard_bytes": unit.weight.to_local().nbytes}
         with rank.predict(f"unit_{index}", "gather and run one unit", before, facts) as out:
             unit.unshard()
             facts["gathered_bytes"] = unit.weight.nbytes
