@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from generator.content import prose
@@ -16,11 +17,10 @@ from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import no_trace
 from generator.evidence import quantifier, units, verdicts
-from generator.evidence.expression import Function, compiled
+from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
-from generator.evidence.paths import Evaluation, Key, Node, Reading
+from generator.evidence.paths import Evaluation, Node, Reading
 from generator.evidence.reproduce_command import command
-from generator.evidence.units import Unit
 from generator.evidence.value import (
     AbsentError,
     ExpressionError,
@@ -41,7 +41,6 @@ Made = TypeVar("Made")
 Names = Mapping[
     str, str | Value
 ]  # a word stands for an expression of its own, such as a run's path
-NOTHING = Label("")
 ROOTS = ("machine", "cited")  # that an expression starts from, beside experiments
 
 
@@ -57,6 +56,7 @@ class Evidence:
         self._evaluations: dict[tuple[object, ...], Evaluation] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._underway: list[str] = []
+        self._of_claims = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
         self._reference: Evidence | None = None
         self._places: dict[str, tuple[Document[Any], Field]] | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
@@ -123,75 +123,54 @@ class Evidence:
         }
         for name in checked.names:
             names[name] = names[name] if name in names else self._root(name, reading)
-        return checked.evaluate(names, {**FUNCTIONS, **self._functions()})
+        return checked.evaluate(names, {**FUNCTIONS, **self._of_claims})
 
     def _root(self, name: str, reading: Reading) -> object:
         """What a name of an expression stands for: an experiment, the machine, or what is cited."""
         traces = self.book.traces
         if name in traces:
-            return self._experiment(name, reading)
+            shown = traces[name]
+            return Node(shown.trace, (), name, reading, Origin("", name), shown)
         if name == "machine":
             machine = self.book.machine
             return Node(machine, (), "machine", reading, Origin(machine.name))
         if name == "cited":
-            return _Cited(self._cited(), (), "cited", reading, Origin(""))
+            return Node(self._cited, (), "cited", reading, Origin(""))
         if command_for(name):  # an experiment, which nobody has run
             raise ExpressionError(no_trace(name, traces))
         raise ExpressionError(f"unknown name {name!r}{nearest(name, [*traces, *ROOTS])}")
 
-    def _experiment(self, name: str, reading: Reading) -> Node:
-        shown = self.book.traces[name]
-        origin = Origin(
-            "" if shown.is_plan else shown.machine.name, name,
-            recorded_at=shown.trace.recorded_at, torch=shown.trace.circumstances.torch,
-        )  # fmt: skip
-        return Node(shown.trace, (), name, reading, origin, shown)
-
+    @cached_property
     def _cited(self) -> dict[str, Value]:
+        """The numbers of references.yml, by id."""
         found: dict[str, Value] = {}
         for name, reference in self.book.references.items():
             if reference.value is not None:
-                unit: Unit = CITED_UNITS[reference.unit or "plain"]
-                origin = Origin("", reference=name)
-                found[name] = Value(
-                    reference.value, unit, "cited", f"cited[{name!r}]", origin=origin,
-                    form=units.Form(way="written") if unit.is_number and unit != units.SHARE
-                    else units.AS_RULED,
-                )  # fmt: skip
+                unit = CITED_UNITS[reference.unit or "plain"]
+                is_written = unit.is_number and unit != units.SHARE
+                form = units.Form(way="written") if is_written else units.AS_RULED
+                origin, formula = Origin("", reference=name), f"cited[{name!r}]"
+                found[name] = Value(reference.value, unit, "cited", formula, (), origin, form)
         return found
 
-    def _functions(self) -> dict[str, Function]:
-        """What an expression may ask of a claim, by its id."""
-
-        def of_claim(name: str) -> Function:
-            def ask(claim: object) -> Printable:
-                if not isinstance(claim, str):
-                    raise ExpressionError(f"{name}(…) takes a claim's id in quotes")
-                is_side = name in ("predicted", "observed")
-                return self._side(claim, name) if is_side else self._verdict(claim, name)
-
-            return ask
-
-        return {name: of_claim(name) for name in OF_CLAIMS}
-
-    def _verdict(self, claim: str, name: str) -> Label | Showed:
-        """The verdict; `holds` follows a sentence that leans on a claim; `showed` is its own."""
+    def _of_claim(self, name: str, claim: object) -> Printable:
+        """What an expression asks of a claim, by its id: a function of `OF_CLAIMS`."""
+        if not isinstance(claim, str):
+            raise ExpressionError(f"{name}(…) takes a claim's id in quotes")
         outcome = self.outcome(claim)
         words = verdicts.WORDS[outcome.verdict]
         if name == "verdict":
             return Label(words)
-        if name == "holds":
-            return NOTHING if outcome.verdict == "holds" else Label(f" ({words})")
-        if outcome.claim.showed is None:
-            raise ExpressionError(f"claim {claim!r} has no showed: sentences")
-        return Showed(claim)
-
-    def _side(self, claim: str, side: str) -> Value:
-        outcome = self.outcome(claim)
-        value: Value | None = getattr(outcome, side)
-        if value is None:
+        if name == "holds":  # follows a sentence that leans on a claim
+            return Label("" if outcome.verdict == "holds" else f" ({words})")
+        if name == "showed":
+            if outcome.claim.showed is None:
+                raise ExpressionError(f"claim {claim!r} has no showed: sentences")
+            return Showed(claim)
+        side = outcome.predicted if name == "predicted" else outcome.observed
+        if side is None:
             raise AbsentError(outcome.explanation)
-        return value
+        return side
 
     def value(self, expression: str, names: Names | None = None) -> object:
         """The result of an expression: a Value, a Node, a tuple, a Label, words.
@@ -335,18 +314,6 @@ class Evidence:
         document, one = self._places[text]
         offset = max(text.find(expression), 0)
         return document.error(one.path, f"{expression}: {message}", offset=offset)
-
-
-class _Cited(Node):
-    """The numbers of references.yml by id; they have an origin of their own."""
-
-    def step(self, key: Key | slice) -> Value:
-        """The cited value of an id."""
-        if str(key) not in self.thing:
-            hint = nearest(str(key), self.thing)
-            raise ExpressionError(f"references.yml cites no number as {key!r}{hint}")
-        found: Value = self.thing[str(key)]
-        return found
 
 
 def absent_value(expression: str, reason: AbsentError) -> Value:

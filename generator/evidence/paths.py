@@ -8,7 +8,7 @@ that ends at a number or a word gives a `Value` with its unit, kind and origin.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,8 +22,6 @@ from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin,
 from runners.traces.fields import NAMES, Key, at, measure_of
 from runners.traces.measured import SampledSeconds
 
-__all__ = ["NAMES", "Evaluation", "Key", "Node", "Reading", "field_name", "unit_of"]
-
 GIVEN = frozenset(
     {
         "settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend",
@@ -31,9 +29,6 @@ GIVEN = frozenset(
     }
 )  # fmt: skip
 _ORDINALS = frozenset({"rank", "epoch", "step", "seed", "source", "destination"})
-_TRACE_FIELDS = frozenset(
-    {"experiment", "question", "recorded_at", "machine", "code", "circumstances"}
-)
 
 
 @dataclass
@@ -85,34 +80,30 @@ class Node:
     origin: Origin
     shown: TraceOnPage | None = None
 
-    def step(self, key: Key | slice) -> Node | Value | tuple[Node | Value, ...]:
-        """What lies one step further.
+    def step(self, key: Key | slice) -> Node | Value | tuple[Any, ...]:
+        """What lies one step further: a field, an entry, an element, or several elements.
 
         Raises:
             ExpressionError: there is no such field.
             AbsentError: there is, but this machine's run has nothing there.
         """
         if isinstance(key, slice):
-            return tuple(self._from_list(position) for position in self._positions(key))
+            if not isinstance(self.thing, list):
+                raise ExpressionError(f"{self.formula} is not a list; it cannot be sliced")
+            return tuple(self._element(position) for position in range(len(self.thing))[key])
         if self.shown and self.origin.run is None:
-            return self._from_trace(str(key), self.shown)
-        if isinstance(self.thing, BaseModel):
-            return self._from_model(key, self.thing)
-        if isinstance(self.thing, Mapping):
-            return self._from_dict(key, self.thing)
-        return self._from_list(key)
-
-    def __getitem__(self, key: slice) -> tuple[Node | Value, ...]:
-        """Follow `[start:end]`, which Jinja2 does not send through its sandbox."""
-        found = self.step(key) if isinstance(key, slice) else None
-        if not isinstance(found, tuple):
-            raise TypeError("only slices")
-        return found
-
-    def _positions(self, key: slice) -> range:
-        if not isinstance(self.thing, list):
-            raise ExpressionError(f"{self.formula} is not a list; it cannot be sliced")
-        return range(len(self.thing))[key]
+            return self._run(str(key), self.shown)
+        if not isinstance(self.thing, BaseModel | Mapping):
+            return self._element(key)
+        name, is_model = str(key), isinstance(self.thing, BaseModel)
+        known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
+        if name not in known:
+            what = "field" if is_model else "entry"
+            message = f"{self.formula} has no {what} {name!r}{nearest(name, known)}"
+            raise ExpressionError(message) if is_model else self._missing((name,), message)
+        thing = getattr(self.thing, name) if is_model else known[name]
+        written = f".{name}" if name.isidentifier() else f"[{name!r}]"
+        return self._below(name, thing, self.formula + written)
 
     def elements(self) -> tuple[Node | Value, ...]:
         """The elements of a list, or the entries of a dict in their order.
@@ -121,9 +112,8 @@ class Node:
             ExpressionError: it is neither.
             AbsentError: it is empty.
         """
-        keys: list[Key] = []
         if isinstance(self.thing, list):
-            keys = list(range(len(self.thing)))
+            keys: list[Key] = list(range(len(self.thing)))
         elif isinstance(self.thing, Mapping):
             keys = list(self.thing)
         else:
@@ -132,63 +122,39 @@ class Node:
             raise self._missing((), f"{self.formula} is empty")
         return tuple(one for key in keys if not isinstance(one := self.step(key), tuple))
 
-    def _from_trace(self, key: str, shown: TraceOnPage) -> Node | Value:
-        if (holder := shown.holder(key)) is not shown:
-            origin = self.origin._replace(
-                machine=holder.machine.name, recorded_at=holder.trace.recorded_at,
-                torch=holder.trace.circumstances.torch,
-            )  # fmt: skip
-            return replace(self, thing=holder.trace, origin=origin)._from_trace(key, holder)
+    def _run(self, name: str, shown: TraceOnPage) -> Node:
+        """A run of an experiment, by the machine that holds it."""
+        shown = shown.holder(name)
         trace = shown.trace
-        if key in trace.runs:
-            name = f"{trace.experiment}.{key}"
-            self.reading.runs[name] = None
-            run = trace.runs[key]
-            crowded = is_crowded(run)
-            origin = self.origin._replace(run=key, nature=run.nature, is_crowded=crowded)
-            return Node(trace.runs[key], (), name, self.reading, origin, shown)
-        if key in _TRACE_FIELDS:
-            place = Node(trace, (), self.formula, self.reading, self.origin)
-            return place._below(key, getattr(trace, key), f"{self.formula}.{key}")
-        raise ExpressionError(f"{trace.experiment} has no run {key!r}{nearest(key, trace.runs)}")
+        if name not in trace.runs:
+            known = nearest(name, trace.runs)
+            raise ExpressionError(f"{trace.experiment} has no run {name!r}{known}")
+        path, run = f"{trace.experiment}.{name}", trace.runs[name]
+        self.reading.runs[path] = None
+        origin = self.origin._replace(
+            machine="" if shown.is_plan else shown.machine.name,
+            recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
+            run=name, nature=run.nature, is_crowded=is_crowded(run),
+        )  # fmt: skip
+        return Node(run, (), path, self.reading, origin, shown)
 
-    def _from_model(self, key: Key, thing: BaseModel) -> Node | Value:
-        known = type(thing).model_fields
-        if key not in known:
-            raise ExpressionError(f"{self.formula} has no field {key!r}{nearest(str(key), known)}")
-        return self._below(str(key), getattr(thing, str(key)), f"{self.formula}.{key}")
-
-    def _from_dict(self, key: Key, thing: Mapping[str, Any]) -> Node | Value:
-        name = str(key)
-        if name not in thing:
-            message = f"{self.formula} has no entry {name!r}{nearest(name, thing)}"
-            raise self._missing((name,), message)
-        formula = f"{self.formula}.{name}" if name.isidentifier() else f"{self.formula}[{name!r}]"
-        return self._below(name, thing[name], formula)
-
-    def _from_list(self, key: Key) -> Node | Value:
-        position = key if isinstance(key, int) else self._named(key)
+    def _element(self, key: Key) -> Node | Value:
+        """An element of a list, by its position, or by its name, its operation or its rank."""
+        position: int | None = key if isinstance(key, int) else None
+        if isinstance(key, str):
+            named = (at for at, one in enumerate(self.thing) if key in _names(one))
+            position = next(named, None)
         if position is None or not -len(self.thing) <= position < len(self.thing):
             raise self._missing((key,), f"{self.formula} has no element {key!r}")
         written = f"{self.formula}[{key!r}]"
         return self._below(range(len(self.thing))[position], self.thing[position], written)
 
-    def _named(self, name: str) -> int | None:
-        """The position of the element whose name, operation or rank is the one asked for.
-
-        The elements that are passed over are looked at (`vars`), and not read.
-        """
-        for position, element in enumerate(self.thing):
-            held = vars(element) if isinstance(element, BaseModel) else {}
-            field = next((one for one in NAMES if one in held and str(held[one]) == name), None)
-            if field and getattr(element, field) == held[field]:
-                return position
-        return None
-
     def _below(self, key: Key, thing: object, formula: str) -> Node | Value:
         steps = (*self.steps, key)
         if thing is None:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
+        if isinstance(thing, Value):  # what is cited
+            return thing
         if isinstance(thing, SampledSeconds):
             self._note(steps)
         if isinstance(thing, int | float | str):
@@ -214,8 +180,7 @@ class Node:
 
     def _note(self, steps: tuple[Key, ...]) -> None:
         """Remember that this evaluation read a measured field."""
-        place = f"{self.origin.experiment}.{self.origin.run}.{field_name(steps)}"
-        self.reading.measured[place] = None
+        self.reading.measured[self.origin._replace(field=field_name(steps)).path] = None
 
     def refuse_if_skipped(self) -> None:
         """Refuse to read anything into the emptiness of a run that was skipped.
@@ -251,6 +216,10 @@ class Node:
             return run is not None and at(run, steps) is not None
         except (KeyError, IndexError, AttributeError, TypeError):
             return False
+
+
+def _names(element: object) -> list[str]:
+    return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
 
 
 def field_name(steps: tuple[Key, ...]) -> str:
