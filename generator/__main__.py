@@ -168,13 +168,12 @@ def _report(book: Book, evidence: Evidence) -> int:
 def _compare(options: argparse.Namespace) -> int:
     book = load(options.content, options.machine)
     try:
-        found = comparison.compared(book, options.other)
+        lines, breaks_law = comparison.compared(book, options.other)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    for line in found.lines():
-        print(line)
-    return 1 if found.breaks_law else 0
+    print(*lines, sep="\n")
+    return 1 if breaks_law else 0
 
 
 def _new(options: argparse.Namespace) -> int:

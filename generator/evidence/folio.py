@@ -36,11 +36,7 @@ WHOLE = 36  # letters of a part that fit into a line of a phone
 @lru_cache(maxsize=1)
 def interface_words() -> dict[str, Any]:
     """Every word of the interface, from ui.yml."""
-    return _words(Path(__file__).parents[1].joinpath("ui.yml").read_text(encoding="utf-8"))
-
-
-@lru_cache(maxsize=1)
-def _words(text: str) -> dict[str, Any]:
+    text = Path(__file__).parents[1].joinpath("ui.yml").read_text(encoding="utf-8")
     words: dict[str, Any] = yaml.safe_load(text)
     return words
 

@@ -8,14 +8,13 @@ ranks shared the cores, if each had a core of its own on the machine shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from generator.content.book import Book
-from generator.content.claim import Claim
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
-from generator.evidence.value import Value
+from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import UNDECIDED, Outcome
 from runners.traces.fields import steps_of
 from runners.traces.machine_records import Machine
@@ -65,17 +64,13 @@ def differs(here: Outcome, there: Outcome, page: Book, other: Book) -> bool:
         return True
     if here.verdict != there.verdict or here.verdict in UNDECIDED:
         return False
-    one, two = here.observed, there.observed
-    if one is None or two is None or str(one) == str(two) or _within(here.claim, one, two):
+    one, two, allowed = here.observed, there.observed, here.claim.tolerance
+    if one is None or two is None or str(one) == str(two):
+        return False
+    is_text = isinstance(one.number, str) or isinstance(two.number, str)
+    if allowed and not is_text and abs(numeric(one) - numeric(two)) <= allowed.slack(numeric(one)):
         return False
     return any(_is_apart(leaf, page, other) for leaf in one.leaves)
-
-
-def _within(claim: Claim, one: Value, two: Value) -> bool:
-    """Whether two observed values lie as near each other as the claim allows them to lie."""
-    if claim.tolerance is None or isinstance(one.number, str) or isinstance(two.number, str):
-        return False
-    return abs(one.number - two.number) <= claim.tolerance.slack(one.number)
 
 
 def _is_apart(leaf: Value, page: Book, other: Book) -> bool:
@@ -86,26 +81,20 @@ def _is_apart(leaf: Value, page: Book, other: Book) -> bool:
     one, two = (book.run(f"{origin.experiment}.{origin.run}") for book in (page, other))
     if one is None or two is None:
         return False
-    is_like = one.device == two.device and _kind(page.machine) == _kind(other.machine)
+    # What decides whether floats of two machines are equal to the bit.
+    kinds = {(one.machine.cpu, one.machine.num_cores, one.machine.torch) for one in (page, other)}
+    is_like = one.device == two.device and len(kinds) == 1
     try:
         return not tolerance(steps_of(origin.field), one, two, is_like=is_like).is_same
     except (KeyError, IndexError, AttributeError, TypeError, ValueError):
         return False  # only one of them has such a value: a verdict speaks of it
 
 
-def _kind(machine: Machine) -> tuple[str, int, str]:
-    """What decides whether floats of two machines are equal to the bit."""
-    return machine.cpu, machine.num_cores, machine.torch
-
-
 def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, OtherOutcomes]:
     """Every other machine's verdicts, by its name; a machine without any is left out."""
-    found = (_on(one, book, outcomes) for one in _others(book))
+    others = (one for one in book.machines.values() if one.machine.name != book.machine.name)
+    found = (_on(one, book, outcomes) for one in others)
     return {one.machine.name: one for one in found if one.outcomes}
-
-
-def _others(book: Book) -> Iterator[Measured]:
-    return (one for one in book.machines.values() if one.machine.name != book.machine.name)
 
 
 def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> OtherOutcomes:

@@ -102,11 +102,6 @@ class PageText:
                 if shown and origin.machine == ("" if shown.is_plan else shown.machine.name):
                     yield f"{origin.experiment}.{origin.run}"
 
-    @property
-    def has_crowded(self) -> bool:
-        """Whether it shows a time of ranks that took turns on the cores."""
-        return self.sources.has_crowded
-
     def _fill(self, text: str, evidence: Evidence | None = None) -> Fill:
         by = evidence or self._evidence
 

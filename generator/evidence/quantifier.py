@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from generator.evidence import units
 from generator.evidence.filters import elements
 from generator.evidence.paths import Node
-from generator.evidence.value import ExpressionError, Value, computed
-from runners.traces.measured import SampledSeconds
+from generator.evidence.value import ExpressionError, Value, computed, numeric
 
 MOST_WRITTEN_OUT = 4  # elements that a page lists one by one
 NOUNS = {
@@ -50,10 +49,7 @@ def listed(side: object) -> tuple[Value, ...] | None:
     Raises:
         ExpressionError: it is a list of something else.
     """
-    if isinstance(side, Node):
-        if isinstance(side.thing, SampledSeconds) or not isinstance(side.thing, list | dict):
-            return None
-    elif not isinstance(side, tuple):
+    if not isinstance(side.thing if isinstance(side, Node) else side, list | dict | tuple):
         return None
     found = elements(side)
     values = tuple(one for one in found if isinstance(one, Value))
@@ -87,19 +83,13 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
 
 def shared_field(pairs: Sequence[tuple[Value, Value]]) -> str | None:
     """A measured field that a pair compares with itself, or None."""
-    for predicted, observed in pairs:
-        both = set(_fields(predicted)) & set(_fields(observed))
-        if both:
-            return sorted(both)[0]
+    for pair in pairs:
+        predicted, observed = (
+            {one.path for one in side.leaves if one.kind != "given" and one.path} for side in pair
+        )
+        if predicted & observed:
+            return min(predicted & observed)
     return None
-
-
-def _fields(value: Value) -> list[str]:
-    return [
-        f"{one.origin.experiment}.{one.origin.run}.{one.origin.field}"
-        for one in value.leaves
-        if one.origin and one.kind != "given" and one.origin.run
-    ]
 
 
 def collected(values: Sequence[Value]) -> Value:
@@ -127,12 +117,9 @@ def in_one(found: object) -> object:
 def _written(values: Sequence[Value]) -> str:
     if len(values) <= MOST_WRITTEN_OUT:
         return ", ".join(map(str, values))
-    numbers = [one for one in values if not isinstance(one.number, str)]
-    if len(numbers) < len(values):
+    if any(isinstance(one.number, str) for one in values):
         return f"{values[0]}, …, {values[-1]}"
-    low = min(numbers, key=lambda one: one.number)
-    high = max(numbers, key=lambda one: one.number)
-    return f"{low} … {high}"
+    return f"{min(values, key=numeric)} … {max(values, key=numeric)}"
 
 
 def scope(pairs: Sequence[tuple[Value, Value]], predicted: object) -> Scope:
@@ -142,23 +129,23 @@ def scope(pairs: Sequence[tuple[Value, Value]], predicted: object) -> Scope:
         pairs: what is compared.
         predicted: the side that they come from; two lists of ranks may be neighbours.
     """
-    observed = [one for _, one in pairs]
-    one, several = _nouns([_indices(value) for value in observed])
-    offsets = {_offset(_indices(left), _indices(right)) for left, right in pairs}
+    observed = [_indices(one) for _, one in pairs]
+    one, several = _nouns(observed)
+    offsets = {
+        place.get("ranks", 0) - before["ranks"] if "ranks" in before else None
+        for before, place in zip((_indices(left) for left, _ in pairs), observed, strict=True)
+    }
     is_of_ranks = one == NOUNS["ranks"][0] and listed(predicted) is not None
     if is_of_ranks and len(offsets) == 1 and offsets <= {1, -1}:
         one, several = NEIGHBOURS
-    inputs = tuple(dict.fromkeys(observed))
-    num = computed(len(pairs), units.COUNT, f"number of {several}", inputs)
-    return Scope(one, several, num)
+    inputs = tuple(dict.fromkeys(value for _, value in pairs))
+    return Scope(one, several, computed(len(pairs), units.COUNT, f"number of {several}", inputs))
 
 
 def _indices(value: Value) -> dict[str, int]:
     """The lists on a value's path, with its place in each; empty for what has no single path."""
-    leaves = value.leaves
-    if len(leaves) != 1 or leaves[0].origin is None:
-        return {}
-    return {name: int(place) for name, place in _INDEX.findall(leaves[0].origin.field)}
+    places = value.leaves[0].origin if len(value.leaves) == 1 else None
+    return {name: int(place) for name, place in _INDEX.findall(places.field)} if places else {}
 
 
 def _nouns(places: Sequence[dict[str, int]]) -> tuple[str, str]:
@@ -172,10 +159,3 @@ def _nouns(places: Sequence[dict[str, int]]) -> tuple[str, str]:
         both = " and ".join(NOUNS[name][0] for name in varied)
         return f"pair of {both}", f"pairs of {both}"
     return VALUE
-
-
-def _offset(left: dict[str, int], right: dict[str, int]) -> int | None:
-    """How far apart in the list of ranks two values lie."""
-    if "ranks" not in left or "ranks" not in right:
-        return None
-    return right["ranks"] - left["ranks"]

@@ -60,29 +60,26 @@ def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) 
         strategy: gives the name that readers know a run's strategy by.
     """
     measured = {name: run for name, run in runs.items() if run.status != "skipped"}
-    return "; ".join(_parts(claim, measured, strategy)) if measured else ""
+    return "; ".join(filter(None, _parts(claim, measured, strategy))) if measured else ""
 
 
 def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> Iterator[str]:
+    of_all, stated = runs.values(), claim.regime
     kinds: dict[tuple[str, int, bool], str] = {}
     for name, run in runs.items():
         kinds.setdefault((strategy(run), num_ranks(run), is_crowded(run)), name)
     yield _together((kind[0], _ranks(one, runs[one])) for kind, one in kinds.items())
-    places = {run.device for run in runs.values() if run.world_size > 1}
-    yield _joined(
-        _where(run) for run in runs.values() if run.world_size > 1 or run.device not in places
-    )
-    yield from sorted({run.nature for run in runs.values()} - {"real"})
-    dtypes = [dtype_of(run) or claim.regime.dtype for run in runs.values()]
-    yield from filter(None, [_joined(one for one in dtypes if one)])
-    optimizers = [optimizer_of(run) or claim.regime.optimizer for run in runs.values()]
-    yield from filter(None, [_joined(one for one in optimizers if one and one != "none")])
-    if claim.regime.fixed:
-        yield f"fixed: {claim.regime.fixed}"
+    places = {run.device for run in of_all if run.world_size > 1}
+    yield _joined(_where(run) for run in of_all if run.world_size > 1 or run.device not in places)
+    yield from sorted({run.nature for run in of_all} - {"real"})
+    yield _joined(one for run in of_all if (one := dtype_of(run) or stated.dtype))
+    optimizers = (optimizer_of(run) or stated.optimizer for run in of_all)
+    yield _joined(one for one in optimizers if one and one != "none")
+    yield f"fixed: {stated.fixed}" if stated.fixed else ""
     if "memory." in claim.observed:
-        found = dict.fromkeys(filter(None, map(_dominant, runs.values())))
-        memory = claim.regime.memory or ", or ".join(found)
-        yield from filter(None, [memory and f"memory: {memory}"])
+        found = dict.fromkeys(filter(None, map(_dominant, of_all)))
+        memory = stated.memory or ", or ".join(found)
+        yield f"memory: {memory}" if memory else ""
 
 
 def num_ranks(run: Run) -> int:
@@ -113,18 +110,15 @@ def _dominant(run: Run) -> str | None:
     if not known:
         return None
     memory = max(known, key=lambda one: one.peak_bytes or 0)
-    classes, whole = memory.at_peak, memory.peak_bytes or 0
-    assert classes is not None
-    state = (
-        classes.parameters_bytes + classes.gradients_bytes + classes.optimizer_bytes
-        + classes.buckets_bytes
-    )  # fmt: skip
-    found = (
-        (STATE, state),
-        (ACTIVATIONS, classes.activations_bytes),
-        (SAMPLES, classes.buffers_bytes),
-    )
-    return next((name for name, size in found if 2 * size > whole), BOTH)
+    held = memory.at_peak
+    assert held is not None
+    sizes = {
+        STATE: held.parameters_bytes + held.gradients_bytes + held.optimizer_bytes
+        + held.buckets_bytes,
+        ACTIVATIONS: held.activations_bytes,
+        SAMPLES: held.buffers_bytes,
+    }  # fmt: skip
+    return next((name for name, size in sizes.items() if 2 * size > (memory.peak_bytes or 0)), BOTH)
 
 
 def _where(run: Run) -> str:

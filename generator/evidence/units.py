@@ -15,9 +15,10 @@ from typing import Literal, NamedTuple
 from runners.traces.fields import as_written, exactly
 
 NBSP = "\u00a0"
+WORDS = "words cannot be multiplied or divided"
 LEAST_ERROR = 1e-5  # of a formula: what is less is the rounding of small numbers
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
-Way = Literal["percent", "times", "exact", "written", "error", "gib"]
+Way = Literal["percent", "times", "exact", "written", "error"]
 _FREE = frozenset({"plain", "count", "ordinal", "ratio"})
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -76,7 +77,8 @@ def of_product(left: Unit, right: Unit) -> Unit:
     Raises:
         UnitError: one of them is text.
     """
-    _refuse_text(left, right)
+    if "text" in (left.style, right.style):
+        raise UnitError(WORDS)
     powers = (left.num_bytes + right.num_bytes, left.num_seconds + right.num_seconds)
     if any(powers):
         return Unit(*powers)
@@ -93,18 +95,14 @@ def of_quotient(left: Unit, right: Unit) -> Unit:
     Raises:
         UnitError: one of them is text.
     """
-    _refuse_text(left, right)
+    if "text" in (left.style, right.style):
+        raise UnitError(WORDS)
     powers = (left.num_bytes - right.num_bytes, left.num_seconds - right.num_seconds)
     if any(powers):
         return Unit(*powers)
     if left.is_number and left.style in ("share", "loss") and right.style != left.style:
         return left
     return RATIO
-
-
-def _refuse_text(left: Unit, right: Unit) -> None:
-    if "text" in (left.style, right.style):
-        raise UnitError("words cannot be multiplied or divided")
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,6 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
         return _exact(number, unit)
     digits = form.digits or (4 if unit.style == "loss" else 3)
     powers = (unit.num_bytes, unit.num_seconds)
-    if powers == (1, 0) and form.way == "gib":  # for a column that must not mix its units
-        return f"{significant(number / 1024**3, digits)}{NBSP}GiB"
     if powers == (1, 0):
         return _bytes(number, digits)
     if powers == (0, 1):

@@ -180,7 +180,7 @@ def _natures(folio: Folio, body: str) -> list[Notice]:
     """What the words behind numbers mean, where the page has such a number, or one that waits."""
     runs = [run for book, paths in _used(folio) for run in map(book.run, paths) if run]
     used = {(run.nature, is_replayed(run)) for run in runs if run.nature != "real"}
-    found = sorted(used) + ([(CROWDED, False)] if folio.text.has_crowded else [])
+    found = sorted(used) + ([(CROWDED, False)] if folio.text.sources.has_crowded else [])
     found += [(REFERENCE, False)] if folio.text.marks_reference else []
     words = folio.ui["notice"]
     return [
