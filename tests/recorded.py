@@ -67,18 +67,12 @@ def _failure(status: str) -> dict[str, Any]:
 
 
 def _settle_memory(memory: dict[str, Any] | None) -> None:
-    """Let the classes and phases of a rank follow its peak."""
+    """Let the classes of a rank follow its peak."""
     if memory is None or memory["peak_bytes"] is None:
         return
     peak, classes = memory["peak_bytes"], memory["at_peak"]
     if sum(classes.values()) != peak:
         memory["at_peak"] = {**dict.fromkeys(classes, 0), "activations_bytes": peak}
-    memory["largest"] = {
-        name: min(peak, max(size, memory["at_peak"][name]))
-        for name, size in memory["largest"].items()
-    }
-    memory["phases"] = {name: min(peak, size) for name, size in memory["phases"].items()}
-    memory["phases"][memory["peak_phase"]] = peak
 
 
 def _settle_parameters(rank: dict[str, Any], run: dict[str, Any]) -> None:
@@ -92,15 +86,13 @@ def _settle_parameters(rank: dict[str, Any], run: dict[str, Any]) -> None:
 
 
 def _settle_losses(run: dict[str, Any]) -> None:
-    """Let the losses of ranks, steps and the validation follow from those of the epochs."""
+    """Let the losses of ranks and steps follow from those of the epochs."""
     for epoch in run["epochs"]:
         known = [one["loss"] for one in epoch["ranks"]]
         is_known = epoch["loss"] is not None and known and None not in known
         if is_known and not min(known) - 1e-6 <= epoch["loss"] <= max(known) + 1e-6:
             epoch["ranks"] = [{**one, "loss": epoch["loss"]} for one in epoch["ranks"]]
             run["step_losses"] = []
-    if run["epochs"] and run["validation"]:
-        run["validation"]["loss"] = run["epochs"][-1]["validation_loss"]
 
 
 def _settle_times(timing: dict[str, Any], world_size: int) -> None:
