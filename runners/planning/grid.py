@@ -6,9 +6,7 @@ kept as they come, so that an interrupted grid continues where it was.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -30,9 +28,9 @@ from runners.traces.plan_grid import (
     as_trace,
     code_digest,
     experiment_of,
+    made_here,
     now,
     run_name,
-    values_digest,
 )
 from runners.traces.records import Run
 
@@ -205,20 +203,14 @@ def _preset(name: str) -> ModelPreset:
 def _grid(preset: ModelPreset, rows: list[GridRow], left_out: Sequence[LeftOut]) -> Grid:
     plan = GRIDS[preset.id]
     return Grid(
-        schema_version=1,
+        **made_here(rows, code_digest(preset.id)),
         preset=preset.id,
         title=preset.title,
-        made_at=now(),
-        code=code_digest(preset.id),
-        torch=metadata.version("torch"),
-        python=platform.python_version(),
-        values=values_digest(rows),
         base_sequence=plan.sequence,
         microbatch=plan.microbatch,
         num_parameters=preset.architecture.num_parameters,
         architecture=preset.architecture.model_dump(mode="json"),
         left_out=list(left_out),
-        rows=rows,
     )
 
 

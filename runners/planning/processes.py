@@ -21,7 +21,8 @@ from pathlib import Path
 from runners.planning import own_code
 from runners.planning.answer import Answer
 from runners.planning.question import PlanError, Question
-from runners.simulate.processes import Job, results, torch_release
+from runners.simulate.log import UnsimulatedError
+from runners.simulate.processes import Job, in_a_process, results, torch_release
 from runners.traces.plan_grid import engine_digest
 
 KIB = 1 if platform.system() == "Darwin" else 1024  # unit of ru_maxrss, in bytes
@@ -37,12 +38,17 @@ def answers(
         num_workers: processes that simulate side by side.
         folder: where answers are kept.
     """
-    jobs = [Job(_key(one), _answer, one, partial(_failed, one)) for one in questions]
+    jobs = [Job(_key(one), partial(_answered, one)) for one in questions]
     return results(jobs, Answer, num_workers, folder, "strategies simulated")[0]
 
 
-def _failed(question: Question, reason: str) -> Answer:
-    return Answer(question=question, reason=reason, has_failed=True, seconds=0.0, host_bytes=0)
+async def _answered(question: Question) -> Answer:
+    try:
+        answer: Answer = await in_a_process(_answer, question)
+    except UnsimulatedError as error:
+        said = str(error)
+        return Answer(question=question, reason=said, has_failed=True, seconds=0.0, host_bytes=0)
+    return answer
 
 
 def _answer(question: Question) -> Answer:

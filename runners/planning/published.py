@@ -9,9 +9,7 @@ more with it (`TERMS`).
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,7 +22,7 @@ from runners.planning.table import GIB
 from runners.plans.published import Measurement, PublishedRow, published
 from runners.traces.digest import ROOT
 from runners.traces.files import write_rows
-from runners.traces.plan_grid import now
+from runners.traces.plan_grid import made_here
 from runners.traces.published_plans import (
     FILE,
     PublishedPeak,
@@ -32,7 +30,6 @@ from runners.traces.published_plans import (
     PublishedPlans,
     as_trace,
     code_digest,
-    rows_digest,
     run_of,
 )
 from runners.traces.records import Run
@@ -167,16 +164,7 @@ def again(names: Sequence[str]) -> dict[str, Run]:
 
 
 def _file(plans: list[PublishedPlan]) -> PublishedPlans:
-    return PublishedPlans(
-        schema_version=1,
-        made_at=now(),
-        code=code_digest(),
-        torch=metadata.version("torch"),
-        python=platform.python_version(),
-        values=rows_digest(plans),
-        most_error=MOST_ERROR,
-        rows=plans,
-    )
+    return PublishedPlans(**made_here(plans, code_digest()), most_error=MOST_ERROR)
 
 
 def simulated(found: Sequence[Answer], rows: Sequence[PublishedRow]) -> list[PublishedPlan]:

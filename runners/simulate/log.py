@@ -8,12 +8,29 @@ rank does one after another: it computes, begins a collective or a message, wait
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from runners.traces.measured import Collective, Memory
 from runners.traces.schema import Record
+
+# Objects that ranks have sent: by source, destination (-1: every rank), and how many went before.
+Key = tuple[int, int, int]
+Sent = dict[Key, Any]
+
+
+class UnsimulatedError(Exception):
+    """What cannot be simulated.
+
+    Attributes:
+        has_failed: by an error, a death or a limit of time, which another attempt may not meet;
+            otherwise it does what one rank alone cannot do without data and without waiting.
+    """
+
+    def __init__(self, reason: str, *, has_failed: bool = False) -> None:
+        super().__init__(reason)
+        self.has_failed = has_failed
 
 
 class Call(Record):

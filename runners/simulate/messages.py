@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-Key = tuple[int, int, int]  # source, destination, and how many went before; -1: every rank
-Sent = dict[Key, Any]
+from runners.simulate.log import Key, Sent
+
 EVERY = -1
 
 

@@ -29,8 +29,8 @@ from runners.plans.settings import S
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
-from runners.simulate.log import RankLog
-from runners.simulate.messages import Mailbox, Sent
+from runners.simulate.log import RankLog, Sent
+from runners.simulate.messages import Mailbox
 from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
 

@@ -6,6 +6,7 @@ of all that it follows from, unless it has a reason instead of values.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib
 import multiprocessing
@@ -13,21 +14,21 @@ import os
 import platform
 import signal
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import BaseContext
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from runners.simulate.log import Result
+from runners.simulate.log import Result, UnsimulatedError
 from runners.system import count, stopping
 from runners.system.count import Count
 from runners.traces.files import write_json
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "simulations"
-
+# Processes are forked where that is safe: then they share torch, which is loaded once.
+FORKS = platform.system() == "Linux"
 
 R = TypeVar("R", bound=Result)
 
@@ -38,15 +39,11 @@ class Job(Generic[R]):
 
     Attributes:
         key: a digest of what its result follows from.
-        work: gives the result in a process of its own.
-        request: what `work` is given.
-        died: the result of a process that ended by itself, from a line that says how.
+        work: gives the result, by processes of its own, one at a time.
     """
 
     key: str
-    work: Callable[[Any], R]
-    request: Any
-    died: Callable[[str], R]
+    work: Callable[[], Awaitable[R]]
 
 
 def results(
@@ -57,19 +54,38 @@ def results(
     Args:
         jobs: what is wanted.
         kind: the class of the results.
-        num_workers: processes that simulate side by side.
+        num_workers: jobs that are done side by side.
         folder: where results are kept; by default `CACHE`.
         what: the jobs are, and what is done to them.
     """
     folder = folder or CACHE
     known = {job.key: _kept(folder / f"{job.key}.json", kind) for job in jobs}
     missing = {job.key: job for job in jobs if known[job.key] is None}
-    for key, result in _new(missing, num_workers, what):
-        known[key] = result
-        if result.is_kept():
-            folder.mkdir(parents=True, exist_ok=True)
-            kept = result.model_dump(mode="json", exclude_defaults=True)
-            write_json(folder / f"{key}.json", kept)
+
+    async def simulate() -> None:
+        told, places = Count(len(missing), what), asyncio.Semaphore(num_workers)
+
+        async def done(job: Job[R]) -> None:
+            async with places:
+                known[job.key] = result = await job.work()
+            if result.is_kept():
+                folder.mkdir(parents=True, exist_ok=True)
+                write_json(folder / f"{job.key}.json", result.as_json())
+
+        running = {asyncio.create_task(done(job)) for job in missing.values()}
+        while running:
+            told.tell(len(missing) - len(running))
+            ended, running = await asyncio.wait(
+                running, timeout=count.WORD_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            for one in ended:
+                one.result()
+        told.end()
+
+    if missing:
+        if FORKS:
+            prepare()
+        asyncio.run(simulate())
     found = (known[job.key] for job in jobs)
     return [one for one in found if one is not None], len(missing)
 
@@ -82,51 +98,59 @@ def _kept(path: Path, kind: type[R]) -> R | None:
         return None
 
 
-def _new(jobs: Mapping[str, Job[R]], num_workers: int, what: str) -> Iterator[tuple[str, R]]:
-    """The results of jobs by their keys, as processes end."""
-    if not jobs:
-        return
-    told, context, waiting = Count(len(jobs), what), _context(), list(jobs.values())
-    running: dict[Connection, tuple[Job[R], multiprocessing.process.BaseProcess]] = {}
-    while waiting or running:
-        while waiting and len(running) < num_workers:
-            job = waiting.pop(0)
-            receiving, process = _started(context, job)
-            running[receiving] = job, process
-        told.tell(len(jobs) - len(waiting) - len(running))
-        for ready in wait(list(running), count.WORD_SECONDS):
-            assert isinstance(ready, Connection)
-            job, process = running.pop(ready)
-            try:
-                result = ready.recv()
-            except EOFError:
-                process.join()
-                result = job.died(f"its process ended by itself, with code {process.exitcode}")
-            process.join()
-            yield job.key, result
-    told.end()
+async def in_a_process(
+    work: Callable[..., Any], *given: Any, most_seconds: float | None = None
+) -> Any:
+    """What a function returns in a process of its own.
 
-
-def _started(
-    context: BaseContext, job: Job[Any]
-) -> tuple[Connection, multiprocessing.process.BaseProcess]:
+    Raises:
+        UnsimulatedError: the process has ended without a result, or not within these seconds.
+    """
+    context = multiprocessing.get_context("fork" if FORKS else "spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(  # type: ignore[attr-defined]
-        target=_execute, args=(job.work, job.request, sending), daemon=True
+        target=_execute, args=(sending, work, given), daemon=True
     )
     with stopping.held(), warnings.catch_warnings():  # what is raised while one forks is swallowed
         warnings.simplefilter("ignore", DeprecationWarning)  # threads here hold no lock of ours
         process.start()
     sending.close()
-    return receiving, process
+    try:
+        async with asyncio.timeout(most_seconds):
+            await _readable(receiving)
+        return receiving.recv()
+    except TimeoutError:
+        raise UnsimulatedError("it does not end", has_failed=True) from None
+    except EOFError:
+        process.join()
+        raise UnsimulatedError(_end(process.exitcode), has_failed=True) from None
+    finally:
+        process.kill()
+        process.join()
+        receiving.close()
 
 
-def _context() -> BaseContext:
-    """Processes are forked where that is safe: then they share torch, which is loaded once."""
-    if platform.system() != "Linux":
-        return multiprocessing.get_context("spawn")
-    prepare()
-    return multiprocessing.get_context("fork")
+async def _readable(connection: Connection) -> None:
+    loop, is_ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection.fileno(), is_ready.set)
+    try:
+        await is_ready.wait()
+    finally:
+        loop.remove_reader(connection.fileno())
+
+
+def _execute(sending: Connection, work: Callable[..., Any], given: Sequence[Any]) -> None:
+    """What a process does; it is no command, and ends at once."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    sending.send(work(*given))
+
+
+def _end(exit_code: int) -> str:
+    if exit_code == -signal.SIGXCPU:
+        return "it does not end"
+    how = f"by signal {-exit_code}" if exit_code < 0 else f"by itself, with code {exit_code}"
+    return f"its process ended {how}"
 
 
 def prepare() -> None:
@@ -150,13 +174,6 @@ def prepare() -> None:
         update.step()
     gc.collect()
     gc.freeze()  # no later collection looks at what was loaded
-
-
-def _execute(work: Callable[[Any], Any], request: Any, sending: Connection) -> None:
-    """What a process does; it is no command, and ends at once."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    sending.send(work(request))
 
 
 def cores() -> int:

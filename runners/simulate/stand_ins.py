@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from runners.simulate import reducer
 from runners.simulate.fake_mode import array_of, formatted
+from runners.simulate.log import UnsimulatedError
 from runners.simulate.messages import Mailbox, holding
 from runners.simulate.timeline import Timeline
 
@@ -50,19 +51,6 @@ _MESH = (
     "get_local_rank",
     "get_coordinate",
 )
-
-
-class UnsimulatedError(Exception):
-    """A run that cannot be simulated.
-
-    Attributes:
-        has_failed: by an error, a death or a limit of time, which another attempt may not meet;
-            otherwise it does what one rank alone cannot do without data and without waiting.
-    """
-
-    def __init__(self, reason: str, *, has_failed: bool = False) -> None:
-        super().__init__(reason)
-        self.has_failed = has_failed
 
 
 # What a rank without others cannot do, by its owner and name.

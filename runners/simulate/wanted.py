@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from runners.plans.experiment import RunPlan, find, names, on_device
-from runners.simulate.log import SimulatedRun
 from runners.simulate.processes import torch_release
 from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
@@ -58,24 +56,6 @@ class Wanted:
             self.device,
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
-
-    def as_json(self) -> dict[str, Any]:
-        """What a process needs to know of it."""
-        return {**vars(self), "plan": self.plan.as_json()}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Wanted:
-        """A run from what `as_json` made of it."""
-        declared = document["plan"]
-        experiment = find(document["experiment"])
-        kind = experiment.settings_of(declared["strategy"], declared["settings"])
-        return cls(**{**document, "plan": RunPlan.from_json(declared, kind)})
-
-    def failed(self, reason: str) -> SimulatedRun:
-        """The result where the process of the simulation ended by itself."""
-        return SimulatedRun(
-            experiment=self.experiment, run=self.run, reason=reason, has_failed=True, seconds=0
-        )
 
 
 def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:

@@ -23,9 +23,9 @@ from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import beyond, violations
 from runners.traces.machine_records import Machine
-from runners.traces.plan_grid import Grid, values_digest
+from runners.traces.plan_grid import Grid, rows_digest
 from runners.traces.primitives import Primitives
-from runners.traces.published_plans import PublishedPlans, rows_digest
+from runners.traces.published_plans import PublishedPlans
 from runners.traces.records import Trace
 from runners.traces.schema import Record
 
@@ -68,10 +68,10 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
     broken = list(violations(record)) if isinstance(record, Trace) else []
     if broken:
         raise _of_field(path, broken[0].path, broken[0].message, len(broken) - 1)
-    if isinstance(record, Grid) and record.values != values_digest(record.rows):
-        raise _edited(path, f"plan {record.preset} --grid")
-    if isinstance(record, PublishedPlans) and record.values != rows_digest(record.rows):
-        raise _edited(path, "plan --published --grid")
+    if isinstance(record, Grid | PublishedPlans) and record.values != rows_digest(record.rows):
+        said = "cut or edited after they were simulated; simulate them again with `python -m"
+        said += " runners plan --grid` (`--published`), or restore the file from git"
+        raise _of_field(path, ("rows",), said, 0)
     return record
 
 
@@ -159,10 +159,7 @@ def read_grid(path: Path) -> Grid:
     Raises:
         TraceError: as `read_record`, and where its rows are not those that were simulated.
     """
-    grid = read_record(path, Grid)
-    if grid.preset != path.stem:
-        raise TraceError(f"{path}: preset: is {grid.preset!r}, the file says {path.stem!r}")
-    return grid
+    return read_record(path, Grid)
 
 
 def read_published(path: Path) -> PublishedPlans | None:
@@ -172,13 +169,6 @@ def read_published(path: Path) -> PublishedPlans | None:
         TraceError: as `read_record`, and where its rows are not those that were simulated.
     """
     return read_record(path, PublishedPlans) if path.exists() else None
-
-
-def _edited(path: Path, command: str) -> TraceError:
-    return TraceError(
-        f"{path}: rows: cut or edited after they were simulated; make them again with "
-        f"`python -m runners {command}`, or restore the file from git"
-    )
 
 
 def is_stale(trace: Trace) -> bool:

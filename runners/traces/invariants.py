@@ -86,9 +86,8 @@ def _of_rank(rank: RankRecord, run: Run) -> Iterator[tuple[Place, str]]:
             yield ("memory", "peak_bytes"), "is less than the parameters that the rank holds"
     if memory.at_peak is not None and sum(vars(memory.at_peak).values()) != peak:
         yield ("memory", "at_peak"), "does not sum to peak_bytes"
-    if kernel is not None and run.budget_bytes is not None:
-        if kernel > run.budget_bytes + CODE_BYTES:
-            yield ("memory", "kernel_peak_bytes"), "is more than the budget"
+    if kernel and run.budget_bytes and kernel > run.budget_bytes + CODE_BYTES:
+        yield ("memory", "kernel_peak_bytes"), "is more than the budget"
 
 
 def _fits_cores(run: Run, under: Circumstances) -> bool:

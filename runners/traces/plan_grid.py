@@ -11,10 +11,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -97,23 +100,31 @@ class Confirmed(Record):
     at: str
 
 
-class Grid(Record):
-    """Every simulated row of one preset.
+class Simulated(Record):
+    """A committed file of simulations: what it says of its making.
 
     Attributes:
-        code: the digest of the code that simulates, and of the preset's architecture.
-        values: the digest of `rows`, by which a cut or edited file is noticed.
-        base_sequence: the tokens of a sample that a run's name leaves out.
+        code: the digest of the code that simulates, and of what it is given.
+        values: the digest of its rows, by which a cut or edited file is noticed.
     """
 
     schema_version: Literal[1]
-    preset: str
-    title: str
     made_at: str
     code: str
     torch: str
     python: str
     values: str
+
+
+class Grid(Simulated):
+    """Every simulated row of one preset.
+
+    Attributes:
+        base_sequence: the tokens of a sample that a run's name leaves out.
+    """
+
+    preset: str
+    title: str
     base_sequence: int
     microbatch: int
     num_parameters: int
@@ -131,6 +142,19 @@ class Grid(Record):
 def now() -> str:
     """The time as files have it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def made_here(rows: Sequence[Record], code: str) -> dict[str, Any]:
+    """What a file of rows that were simulated now says of its making, and the rows."""
+    return {
+        "schema_version": 1,
+        "made_at": now(),
+        "code": code,
+        "torch": metadata.version("torch"),
+        "python": platform.python_version(),
+        "values": rows_digest(rows),
+        "rows": rows,
+    }
 
 
 def experiment_of(preset: str) -> str:
@@ -155,7 +179,7 @@ def run_name(strategy: str, state: State, base_sequence: int) -> str:
     return "_".join(filter(None, words))
 
 
-def values_digest(rows: list[GridRow]) -> str:
+def rows_digest(rows: Sequence[Record]) -> str:
     """The digest of rows, 16 hexadecimal digits."""
     text = json.dumps([one.model_dump(mode="json") for one in rows], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -168,16 +192,7 @@ def as_trace(grid: Grid) -> Trace:
     return trace_of(grid.experiment, QUESTION, grid, runs)
 
 
-class Made(Protocol):
-    """What a committed file says of its making."""
-
-    made_at: str
-    code: str
-    torch: str
-    python: str
-
-
-def trace_of(experiment: str, question: str, made: Made, runs: dict[str, Run]) -> Trace:
+def trace_of(experiment: str, question: str, made: Simulated, runs: dict[str, Run]) -> Trace:
     """A trace of simulated runs, which no machine measured."""
     return Trace(
         schema_version=2,

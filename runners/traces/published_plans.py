@@ -8,14 +8,13 @@ as a trace with a run for each row: `plan_published.RUN.ranks[0].measures.reserv
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from runners.traces import plan_grid
 from runners.traces.digest import ROOT, file_digest
-from runners.traces.plan_grid import PREFIX, engine_digest
+from runners.traces.plan_grid import PREFIX, Simulated, engine_digest
 from runners.traces.records import RankRecord, Run, Trace
 from runners.traces.schema import Record, Setting
 
@@ -49,9 +48,8 @@ class PublishedPeak(Record):
     @property
     def error(self) -> float | None:
         """Of the simulation, relative to what was measured."""
-        return (
-            None if self.simulated_bytes is None else self.simulated_bytes / self.measured_bytes - 1
-        )
+        simulated = self.simulated_bytes
+        return None if simulated is None else simulated / self.measured_bytes - 1
 
 
 class PublishedPlan(Record):
@@ -78,21 +76,13 @@ class PublishedPlan(Record):
     seconds: float
 
 
-class PublishedPlans(Record):
+class PublishedPlans(Simulated):
     """content/planner/published_plans.json.
 
     Attributes:
-        code: the digest of the code that simulates, and of the published rows.
-        values: the digest of `rows`, by which a cut or edited file is noticed.
         most_error: a row that misses by more than this share has its explanation.
     """
 
-    schema_version: Literal[1]
-    made_at: str
-    code: str
-    torch: str
-    python: str
-    values: str
     most_error: float
     rows: Annotated[list[PublishedPlan], Field(min_length=1)]
 
@@ -105,12 +95,6 @@ def run_of(row: str) -> str:
 def reference_of(row: str, kind: str) -> str:
     """The name by which expressions cite a published number: `cited['published-…-reserved']`."""
     return f"published-{row}-{kind}"
-
-
-def rows_digest(rows: list[PublishedPlan]) -> str:
-    """The digest of rows, 16 hexadecimal digits."""
-    text = json.dumps([one.model_dump(mode="json") for one in rows], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def code_digest() -> str:

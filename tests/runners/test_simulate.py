@@ -21,8 +21,7 @@ from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import MORE, find
 from runners.plans.model_presets import model_presets
-from runners.simulate import processes as processes_of_ranks
-from runners.simulate import rank_processes
+from runners.simulate import suite
 from runners.simulate.command import compare, reference
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.suite import simulate
@@ -75,12 +74,12 @@ def simulated(folder: Path) -> dict[str, SimulatedRun]:
 def untrue(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own experiments, too."""
     monkeypatch.setenv(MORE, str(OWN))
-    processes_of_ranks.prepare()
 
 
-def simulated_run(experiment: str, run: str) -> SimulatedRun:
-    """A run, simulated in children of this process."""
-    return rank_processes.simulate_run(*wanted([f"{experiment}.{run}"]))
+def simulated_run(experiment: str, run: str, folder: Path) -> SimulatedRun:
+    """A run, simulated now."""
+    (found,) = simulate(wanted([f"{experiment}.{run}"]), folder).runs
+    return found
 
 
 def first(run: SimulatedRun) -> RankLog:
@@ -210,9 +209,11 @@ def test_buckets_leave_during_backward_and_are_waited_for_at_its_end(simulated):
         ("forks", "it starts processes of its own", False),
     ],
 )
-def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason, has_failed):
-    monkeypatch.setattr(rank_processes, "MOST_SECONDS", 2)
-    told = simulated_run("untrue", run)
+def test_a_run_that_cannot_be_simulated_says_why(
+    untrue, monkeypatch, tmp_path, run, reason, has_failed
+):
+    monkeypatch.setattr(suite, "MOST_SECONDS", 2)
+    told = simulated_run("untrue", run, tmp_path)
     assert (told.reason, told.has_failed) == (reason, has_failed)
 
 
@@ -267,17 +268,17 @@ def test_who_waits_for_simulations_hears_how_far_they_are(tmp_path, monkeypatch,
     assert sum(line.startswith("0/1 strategies simulated, ") for line in lines) > 1
 
 
-def test_ranks_that_are_meant_to_hang_are_not_tried():
-    told = simulated_run("hangs", "order_swapped")
+def test_ranks_that_are_meant_to_hang_are_not_tried(tmp_path):
+    told = simulated_run("hangs", "order_swapped", tmp_path)
     assert told.reason == ("its ranks are meant to hang, which takes ranks that meet each other")
 
 
-def test_ranks_wait_for_each_others_objects(untrue):
-    told = simulated_run("untrue", "talks")
+def test_ranks_wait_for_each_others_objects(untrue, tmp_path):
+    told = simulated_run("untrue", "talks", tmp_path)
     assert told.reason is None
     zeros = [one.peak_bytes for one in told.ranks]
     assert len(zeros) == 2
-    assert simulated_run("untrue", "sleeps").reason is None
+    assert simulated_run("untrue", "sleeps", tmp_path).reason is None
 
 
 def test_an_unknown_run_is_refused_with_those_there_are():
