@@ -20,9 +20,8 @@ class RankPlan(GridRank):
     active_bytes: int | None = Field(
         default=None, description="allocated bytes with blocks that another stream still used"
     )
-    least_reserved_bytes: int | None = Field(
-        default=None,
-        description="the smallest limit at which the allocator serves all; null: not sought",
+    fits_limit: bool = Field(
+        default=True, description="the allocator serves all requests within the question's limit"
     )
 
 

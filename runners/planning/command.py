@@ -144,12 +144,12 @@ def _outcomes(asked: argparse.Namespace) -> int:
     (question, *others), _ = _questions(model, training, asked)
     if others:
         raise PlanError("outcomes are of one strategy")
-    question = question.model_copy(update={"seeks_least": True})
+    limit = asked.memory * GIB
+    question = question.model_copy(update={"limit_bytes": round(limit)})
     outcomes.check(question)
     (answer,) = answers([question], 1)
     if answer.busiest is None:
         raise PlanError(answer.reason or "there is nothing to compare")
-    limit = asked.memory * GIB
     measured = outcomes.outcome(question, limit, torch.device("cuda", 0))
     found = outcomes.lines(answer.busiest, measured, limit)
     sys.stdout.write("".join(f"{line}\n" for line in [_title(model, training, asked), *found]))

@@ -7,10 +7,10 @@ includes.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -25,15 +25,14 @@ from runners.planning.stated_values import StatedMode, own_code_at_work
 from runners.planning.step import EMBEDDING, Repeats, Step, one_step_counted, repeats
 from runners.planning.transformer import share_tied
 from runners.planning.updates import Update
-from runners.simulate.allocation_replay import Event, Replay, replay
+from runners.simulate.allocation_replay import replay
 from runners.simulate.log import Call
-from runners.simulate.memory_blocks import MIB, AllocatorSettings
+from runners.simulate.memory_blocks import AllocatorSettings
 from runners.simulate.messages import Mailbox
 from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
 from runners.traces.plan_grid import GridCall
 
-LEAST_STEP_BYTES = 32 * MIB
 AXES = ("pipeline", "data", "tensor")
 
 
@@ -121,8 +120,9 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None
     settings = AllocatorSettings(expandable_segments=question.training.has_expandable_segments)
-    events = list(meter.events())
+    events, limit = list(meter.events()), question.limit_bytes
     replayed = replay(events, settings)
+    limited = replay(events, replace(settings, allowed_bytes=limit)) if limit else None
     repeated = repeats(question)
     flops = sum(count * repeated.of_phase(phase) for phase, count in meter.flops.items())
     calls = _summed(meter.calls(), repeated)
@@ -135,22 +135,12 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
         allocated_bytes=replayed.peak_allocated_bytes,
         active_bytes=replayed.peak_active_bytes,
         reserved_bytes=replayed.peak_reserved_bytes,
-        least_reserved_bytes=_least(events, settings, replayed) if question.seeks_least else None,
+        fits_limit=limited is None or not limited.is_refused,
         num_parameters=sum(local(p).numel() for p in module.parameters()),
         flops=round(flops),
         sent_bytes=round(sum(map(sent_bytes, calls))),
         calls=calls,
     )
-
-
-def _least(events: Sequence[Event], settings: AllocatorSettings, unlimited: Replay) -> int:
-    """The smallest limit at which every request is served, up to `LEAST_STEP_BYTES`."""
-    low, high = unlimited.peak_allocated_bytes, unlimited.peak_reserved_bytes
-    while high - low > LEAST_STEP_BYTES:
-        middle = (low + high) // 2
-        tried = replay(events, dataclasses.replace(settings, allowed_bytes=middle))
-        low, high = (low, tried.peak_reserved_bytes) if tried.refusal is None else (middle, high)
-    return high
 
 
 def _summed(calls: Iterable[Call], repeated: Repeats) -> list[GridCall]:

@@ -89,18 +89,16 @@ def _seconds(step: Step, num_microbatches: int, device: torch.device) -> float:
 
 def lines(simulated: RankPlan, measured: Outcome, limit_bytes: float) -> list[str]:
     """A line for each number that both have, and one for the verdict."""
-    assert simulated.least_reserved_bytes is not None
     reserved = min(simulated.reserved_bytes, round(limit_bytes))
     rows = [
         _line("peak", simulated.peak_bytes, measured.peak_bytes),
         _line("allocated", simulated.allocated_bytes, measured.allocated_bytes),
         _line("reserved", reserved, measured.reserved_bytes),
     ]
-    fits = simulated.least_reserved_bytes <= limit_bytes
     ended = "completed" if measured.phase is None else f"ran out of memory in {measured.phase}"
     verdict = (
         f"within {limit_bytes / GIB:.4g} GiB: simulated to "
-        f"{'complete' if fits else 'run out of memory'}, {ended}"
+        f"{'complete' if simulated.fits_limit else 'run out of memory'}, {ended}"
     )
     if measured.step_seconds is None:
         return [verdict]  # it ended before its peak

@@ -143,14 +143,15 @@ class Question(Record):
 
     Attributes:
         backend: of the process groups. Gloo makes a reduce-scatter of an all-reduce on a copy.
-        seeks_least: find the least memory in which the allocator serves all requests.
+        limit_bytes: what the allocator may reserve, for whether it then serves all requests; None
+            for no limit.
     """
 
     model: Model
     training: Training
     strategy: Strategy
     backend: Backend = "nccl"
-    seeks_least: bool = False
+    limit_bytes: int | None = None
 
     @property
     def num_microbatches(self) -> int:

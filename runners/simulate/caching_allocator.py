@@ -5,9 +5,9 @@ Out: blocks in segments, and the peaks of *allocated* and of *reserved* bytes. N
 
 The rules are those of `DeviceCachingAllocator` in c10/cuda/CUDACachingAllocator.cpp of torch 2.13;
 each method names the function that it repeats. Left out are private pools (CUDA graphs,
-`torch.cuda.MemPool`), `roundup_power2_divisions`, and callbacks that free memory. Two things are
-assumed: segments get ascending addresses, which the driver decides, because the best fit takes the
-lowest of equals; and the driver refuses a segment only where it exceeds what is left of the device.
+`torch.cuda.MemPool`), callbacks that free memory, and every setting but those of
+`AllocatorSettings`. Segments are assumed to get ascending addresses, which the driver decides,
+because the best fit takes the lowest of equals.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from runners.simulate.memory_blocks import (
     BLOCK_BYTES,
+    LARGE_SEGMENT_BYTES,
     SMALL_BYTES,
     SMALL_SEGMENT_BYTES,
     AllocatorSettings,
@@ -26,28 +27,15 @@ from runners.simulate.memory_blocks import (
     Pool,
     block_bytes,
     rounded,
+    segment_bytes,
 )
 
-_ENDLESS = 1 << 50  # stands for the memory of a device whose capacity is not limited
+# Addresses of an expandable segment: whole pages of either pool, and more than any device has.
+_ENDLESS = 5 << 50
 
 
 class OutOfMemoryError(MemoryError):
-    """The allocator could not serve a request.
-
-    Attributes:
-        requested_bytes: size of the segment that the request needed.
-        allocated_bytes: given out at that moment.
-        reserved_bytes: held at that moment, after all that could be released was.
-    """
-
-    def __init__(self, requested_bytes: int, allocated_bytes: int, reserved_bytes: int) -> None:
-        super().__init__(
-            f"{requested_bytes} bytes do not fit beside {reserved_bytes} reserved bytes, of which "
-            f"{allocated_bytes} are allocated"
-        )
-        self.requested_bytes = requested_bytes
-        self.allocated_bytes = allocated_bytes
-        self.reserved_bytes = reserved_bytes
+    """The allocator could not serve a request, also after unused segments were released."""
 
 
 class CachingAllocator:
@@ -56,17 +44,12 @@ class CachingAllocator:
     Attributes:
         allocated: bytes given out (`memory_allocated`).
         active: bytes given out, and those freed that another stream still uses.
-        requested: what the program asked for, before rounding.
         reserved: bytes of all segments (`memory_reserved`).
-        allocated_at_peak: the most bytes given out while the reserved bytes were at their peak.
-        num_retries: requests for which all unused segments were released.
     """
 
     def __init__(self, settings: AllocatorSettings | None = None) -> None:
         self.settings = settings or AllocatorSettings()
-        self.allocated, self.active, self.requested, self.reserved = (Gauge() for _ in range(4))
-        self.allocated_at_peak = 0
-        self.num_retries = 0
+        self.allocated, self.active, self.reserved = (Gauge() for _ in range(3))
         self._pools = (Pool(is_small=True), Pool(is_small=False))
         self._blocks: set[Block] = set()
         self._events: dict[int, deque[Block]] = {}
@@ -82,20 +65,14 @@ class CachingAllocator:
         self._process_events()
         size = block_bytes(num_bytes)
         pool = self._pools[0] if size <= SMALL_BYTES else self._pools[1]
-        peak = self.reserved.peak
         block = self._free_block(pool, size, stream) or self._block_of_new_segment(
             pool, size, stream
         )
         if self._splits(block, size):
             self._split(block, size)
-        block.allocated, block.requested = True, num_bytes
+        block.allocated = True
         self.allocated.add(block.size)
         self.active.add(block.size)
-        self.requested.add(num_bytes)
-        if self.reserved.peak > peak:
-            self.allocated_at_peak = 0
-        if self.reserved.now == self.reserved.peak:
-            self.allocated_at_peak = max(self.allocated_at_peak, self.allocated.now)
         return block
 
     def free(self, block: Block) -> None:
@@ -150,7 +127,6 @@ class CachingAllocator:
 
     def _free_block(self, pool: Pool, size: int, stream: int) -> Block | None:
         """The best fit: the smallest free block that is large enough (`get_free_block`)."""
-        pool.num_searches += 1
         index = bisect_left(pool.free, (stream, size))
         block = pool.at(index, stream)
         if block is None:
@@ -161,46 +137,28 @@ class CachingAllocator:
             while following is not None and _growable(following) < _growable(block):
                 index, block = index + 1, following
                 following = pool.at(index + 1, stream)
-        settings = self.settings
-        if settings.is_oversize(block.size) and not settings.is_oversize(size):
-            return None
-        if settings.is_oversize(size) and block.size >= size + settings.max_rounding_bytes:
-            return None
         pool.remove(block)
         return block
 
     def _block_of_new_segment(self, pool: Pool, size: int, stream: int) -> Block:
-        """A block of new memory, after releasing what is needed (`malloc`)."""
-        self._collect_garbage()
+        """A block of new memory, after releasing what is unused where it is refused (`malloc`)."""
         block = self._new_memory(pool, size, stream)
-        if block is None and self._release_oversize(pool, size, stream):
-            block = self._new_memory(pool, size, stream)
         if block is None:
             self.empty_cache()
-            self.num_retries += 1
             block = self._new_memory(pool, size, stream)
         if block is None:
-            raise OutOfMemoryError(
-                self.settings.segment_bytes(size), self.allocated.now, self.reserved.now
-            )
+            raise OutOfMemoryError
         return block
 
     def _new_memory(self, pool: Pool, size: int, stream: int) -> Block | None:
         """A segment, or more of an expandable one; None where it is refused (`alloc_block`)."""
-        segment = self.settings.segment_bytes(size)
-        allowed = self.settings.allowed_bytes
+        segment, allowed = segment_bytes(size), self.settings.allowed_bytes
         if allowed is not None and self.reserved.now + segment > allowed:
             return None
         if self.settings.expandable_segments:
             return self._expanded(pool, size, stream)
-        if not self._fits(segment):
-            return None
         self.reserved.add(segment)
         return self._new_block(self._addresses(segment), segment, stream, pool)
-
-    def _fits(self, size: int) -> bool:
-        capacity = self.settings.capacity_bytes
-        return capacity is None or self.reserved.now + size <= capacity
 
     def _addresses(self, size: int) -> int:
         start, self._next_address = self._next_address, self._next_address + size
@@ -225,7 +183,7 @@ class CachingAllocator:
         rest = block.size - size
         if block.pool.is_small or self.settings.expandable_segments:
             return rest >= BLOCK_BYTES
-        return not self.settings.is_oversize(size) and rest > SMALL_BYTES
+        return rest > SMALL_BYTES
 
     def _split(self, block: Block, size: int) -> None:
         """Cut the end off a block; it is free."""
@@ -239,8 +197,6 @@ class CachingAllocator:
     def _give_back(self, block: Block) -> None:
         """Merge a block with free neighbours, and keep it (`free_block`)."""
         self.active.add(-block.size)
-        self.requested.add(-block.requested)
-        block.requested = 0
         self._merge(block)
         block.pool.add(block)
 
@@ -272,61 +228,18 @@ class CachingAllocator:
             elif not block.is_split:
                 self._release(block)
 
-    def _release_oversize(self, pool: Pool, size: int, stream: int) -> bool:
-        """Return one oversize block, or as many as are needed; the largest come first.
-
-        That is `release_available_cached_blocks`. It does nothing unless `max_split_bytes` is set.
-        """
-        least = self.settings.max_split_bytes
-        if least is None:
-            return False
-        needed = max(size, least)
-        index = bisect_left(pool.free, (stream, needed))
-        block = pool.at(index, stream)
-        if block is not None and not block.page:
-            self._release(block)
-            return True
-        num_released = 0
-        while num_released < needed:
-            index -= 1
-            block = pool.at(index, stream)
-            if block is None or block.size < least:
-                return False
-            if not block.page:
-                num_released += block.size
-                self._release(block)
-        return True
-
-    def _collect_garbage(self) -> None:
-        """Release unused segments older than the mean (`garbage_collect_cached_blocks`)."""
-        settings = self.settings
-        if settings.allowed_bytes is None or settings.collection_threshold <= 0:
-            return
-        excess = self.reserved.now - int(settings.collection_threshold * settings.allowed_bytes)
-        pool = self._pools[1]
-        unused = [block for _, _, _, block in pool.free if not block.is_split and not block.page]
-        while excess > 0 and unused:
-            ages = [pool.num_searches - block.age_base for block in unused]
-            mean = sum(ages) / len(ages)
-            old = [block for block, age in zip(unused, ages, strict=True) if age >= mean]
-            for block in old:
-                excess -= block.size
-                self._release(block)
-            unused = [block for block in unused if block not in old]
-
-    def _expanded(self, pool: Pool, size: int, stream: int) -> Block | None:
+    def _expanded(self, pool: Pool, size: int, stream: int) -> Block:
         """A block in an expandable segment, for which it gets more pages.
 
-        That is `try_allocate_expandable_block`. Pages that were mapped before one was refused stay.
+        That is `try_allocate_expandable_block`.
         """
         block = self._expandable(pool, size, stream)
-        if not block.mapped and not self._map(block, min(block.size, size)):
-            return None
+        if not block.mapped:
+            self._map(block, min(block.size, size))
         while block.size < size:
             following = block.next
             assert following is not None  # `_expandable` has looked
-            if not self._map(following, min(size - block.size, following.size)):
-                return None
+            self._map(following, min(size - block.size, following.size))
             block = following  # it has taken the block before it in
         pool.remove(block)
         return block
@@ -344,20 +257,15 @@ class CachingAllocator:
                 block = block.previous
             if _room(block, size) >= size:
                 return block
-        page = SMALL_SEGMENT_BYTES if pool.is_small else self.settings.large_segment_bytes
-        # `ExpandableSegment` reserves an eighth more addresses than the device has memory.
-        length = rounded((self.settings.capacity_bytes or _ENDLESS) * 9 // 8, page)
-        block = self._new_block(
-            self._addresses(length), length, stream, pool, page=page, mapped=False
-        )
+        page = SMALL_SEGMENT_BYTES if pool.is_small else LARGE_SEGMENT_BYTES
+        start = self._addresses(_ENDLESS)
+        block = self._new_block(start, _ENDLESS, stream, pool, page=page, mapped=False)
         pool.add(block)
         return block
 
-    def _map(self, block: Block, size: int) -> bool:
+    def _map(self, block: Block, size: int) -> None:
         """Give pages to the first addresses of a block, which is then free (`map_block`)."""
         size = rounded(size, block.page)
-        if not self._fits(size):
-            return False
         block.pool.remove(block)
         block.mapped = True
         if size < block.size:
@@ -375,7 +283,6 @@ class CachingAllocator:
         self._merge(block)
         block.pool.add(block)
         self.reserved.add(size)
-        return True
 
     def _unmap(self, block: Block) -> None:
         """Return the whole pages of a free block (`unmap_block`, `release_expandable_segment`)."""

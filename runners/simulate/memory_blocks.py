@@ -13,46 +13,32 @@ MIB = 1 << 20
 BLOCK_BYTES = 512  # kMinBlockSize: every size is a multiple of it
 SMALL_BYTES = MIB  # kSmallSize: the largest block of the small pool
 SMALL_SEGMENT_BYTES = 2 * MIB  # kSmallBuffer
+LARGE_SEGMENT_BYTES = 20 * MIB  # kLargeBuffer; the page of an expandable segment of large blocks
 LEAST_LARGE_BYTES = 10 * MIB  # kMinLargeAlloc: from here on a block has a segment of its own
 LARGE_UNIT_BYTES = 2 * MIB  # kRoundLarge: unit of such segments
 
 
 @dataclass(frozen=True)
 class AllocatorSettings:
-    """Settings of the allocator, as `PYTORCH_ALLOC_CONF` has them, and the device's memory.
+    """Settings of the allocator.
 
     Attributes:
-        capacity_bytes: what the driver can give; None for no limit.
-        allowed_bytes: what `set_per_process_memory_fraction` allows; None where it was not called.
-        expandable_segments: one range of addresses for each stream and pool, which grows.
-        max_split_bytes: blocks of at least this size are not split (`max_split_size_mb`).
-        max_rounding_bytes: how much larger than the request an unsplit block of at least
-            `max_split_bytes` may be (`max_non_split_rounding_mb`).
-        collection_threshold: share of `allowed_bytes` above which unused segments are released
-            before a new one is taken (`garbage_collection_threshold`); 0 for never.
-        large_segment_bytes: segment for blocks over 1 MiB and below 10 MiB, and the page of an
-            expandable segment of the large pool (`large_segment_size_mb`).
+        allowed_bytes: what `set_per_process_memory_fraction` allows; None for no limit.
+        expandable_segments: one range of addresses for each stream and pool, which grows
+            (`PYTORCH_ALLOC_CONF`).
     """
 
-    capacity_bytes: int | None = None
     allowed_bytes: int | None = None
     expandable_segments: bool = False
-    max_split_bytes: int | None = None
-    max_rounding_bytes: int = 20 * MIB
-    collection_threshold: float = 0.0
-    large_segment_bytes: int = 20 * MIB
 
-    def segment_bytes(self, size: int) -> int:
-        """Size of a new segment for a block of this rounded size (`get_allocation_size`)."""
-        if size <= SMALL_BYTES:
-            return SMALL_SEGMENT_BYTES
-        if size < LEAST_LARGE_BYTES:
-            return self.large_segment_bytes
-        return rounded(size, LARGE_UNIT_BYTES)
 
-    def is_oversize(self, size: int) -> bool:
-        """True where a block of this size may not be split."""
-        return self.max_split_bytes is not None and size >= self.max_split_bytes
+def segment_bytes(size: int) -> int:
+    """Size of a new segment for a block of this rounded size (`get_allocation_size`)."""
+    if size <= SMALL_BYTES:
+        return SMALL_SEGMENT_BYTES
+    if size < LEAST_LARGE_BYTES:
+        return LARGE_SEGMENT_BYTES
+    return rounded(size, LARGE_UNIT_BYTES)
 
 
 def rounded(size: int, unit: int) -> int:
@@ -87,14 +73,12 @@ class Block:
     stream: int
     pool: Pool
     page: int = 0  # bytes of a page of an expandable segment; 0 in an ordinary segment
-    requested: int = 0
     allocated: bool = False
     mapped: bool = True
     previous: Block | None = None
     next: Block | None = None
     uses: set[int] = field(default_factory=set)  # other streams that used it (`record_stream`)
     num_events: int = 0  # of those streams that have not passed its end yet
-    age_base: int = 0
 
     @property
     def is_split(self) -> bool:
@@ -122,12 +106,10 @@ class Pool:
     is_small: bool
     free: list[tuple[int, int, int, Block]] = field(default_factory=list)
     unmapped: list[tuple[int, int, Block]] = field(default_factory=list)
-    num_searches: int = 0
 
     def add(self, block: Block) -> None:
         """Take a free block in, or one without memory."""
         if block.mapped:
-            block.age_base = self.num_searches
             insort(self.free, (block.stream, block.size, block.address, block))
         else:
             insort(self.unmapped, (block.stream, block.address, block))

@@ -17,6 +17,7 @@ from runners.simulate.allocation_replay import Allocate, Free, Pass, Use, replay
 from runners.simulate.caching_allocator import CachingAllocator, OutOfMemoryError
 from runners.simulate.memory_blocks import (
     BLOCK_BYTES,
+    LARGE_SEGMENT_BYTES,
     LARGE_UNIT_BYTES,
     LEAST_LARGE_BYTES,
     MIB,
@@ -27,7 +28,6 @@ from runners.simulate.memory_blocks import (
 )
 from tests.runners.segments import CachingAllocator as OtherModel
 
-LARGE_SEGMENT_BYTES = 20 * MIB
 EXPANDABLE = AllocatorSettings(expandable_segments=True)
 
 
@@ -58,62 +58,23 @@ def test_a_block_that_another_stream_uses_is_reused_only_after_that_stream():
 
 
 def test_unused_segments_are_released_where_a_new_one_does_not_fit():
-    """`malloc`: `release_cached_blocks`, then another attempt, which counts as a retry."""
-    settings = AllocatorSettings(capacity_bytes=64 * MIB)
+    """`malloc`: `release_cached_blocks`, then another attempt."""
+    settings = AllocatorSettings(allowed_bytes=64 * MIB)
     log = [Allocate(0, 30 * MIB), Allocate(1, 20 * MIB), Free(0), Allocate(2, 40 * MIB)]
     result = replay(log, settings)
-    assert result.refusal is None
-    assert (result.num_retries, result.peak_reserved_bytes) == (1, 60 * MIB)
+    assert (result.is_refused, result.peak_reserved_bytes) == (False, 60 * MIB)
 
 
 def test_split_segments_cannot_be_released_so_a_request_can_fail_beside_free_memory():
     """`release_blocks` frees segments that are one block: 58 MiB are free, 40 do not fit."""
-    settings = AllocatorSettings(capacity_bytes=64 * MIB)
+    settings = AllocatorSettings(allowed_bytes=64 * MIB)
     log = [
         *(event for key in range(3) for event in (Allocate(key, 20 * MIB), Free(key))),
         Allocate(3, 2 * MIB),
         Allocate(4, 40 * MIB),
-        Allocate(5, 30 * MIB),
     ]
-    refusal = replay(log, settings).refusal
-    assert refusal is not None
-    assert (refusal.event, refusal.requested_bytes) == (8, 30 * MIB)
-    assert (refusal.allocated_bytes, refusal.reserved_bytes) == (42 * MIB, 60 * MIB)
-
-
-def test_blocks_over_the_limit_are_not_split_and_one_that_fits_is_released_first():
-    """`get_free_block` refuses them to smaller requests; `release_available_cached_blocks`."""
-    allocator = CachingAllocator(
-        AllocatorSettings(capacity_bytes=200 * MIB, max_split_bytes=100 * MIB)
-    )
-    large, small = allocator.allocate(120 * MIB), allocator.allocate(40 * MIB)
-    allocator.free(large)
-    allocator.free(small)
-    allocator.allocate(50 * MIB)  # 120 MiB are free, and too large for it: they are released
-    assert sizes(allocator) == [[-40 * MIB], [50 * MIB]]
-    assert allocator.num_retries == 0
-
-
-def test_an_oversize_request_takes_a_block_that_is_a_little_larger_whole():
-    """`max_non_split_rounding_size`: less than 20 MiB more than the request."""
-    allocator = CachingAllocator(AllocatorSettings(max_split_bytes=100 * MIB))
-    allocator.free(allocator.allocate(120 * MIB))
-    assert allocator.allocate(100 * MIB).size == 100 * MIB
-    assert allocator.allocate(101 * MIB).size == 120 * MIB
-
-
-def test_old_unused_segments_are_collected_above_the_threshold():
-    """`garbage_collect_cached_blocks`: those that are as old as the mean go, the others stay."""
-    settings = AllocatorSettings(allowed_bytes=100 * MIB, collection_threshold=0.5)
-    allocator = CachingAllocator(settings)
-    first, second = allocator.allocate(30 * MIB), allocator.allocate(28 * MIB)
-    allocator.free(first)
-    for _ in range(4):
-        allocator.allocate(512)
-    allocator.free(second)
-    allocator.allocate(32 * MIB)
-    assert sizes(allocator)[0] == [-28 * MIB]
-    assert allocator.reserved.now == (28 + 2 + 32) * MIB
+    assert not replay(log, settings).is_refused
+    assert replay([*log, Allocate(5, 30 * MIB)], settings).is_refused
 
 
 def test_an_expandable_segment_grows_by_pages_and_leaves_no_slivers():
@@ -122,7 +83,6 @@ def test_an_expandable_segment_grows_by_pages_and_leaves_no_slivers():
     assert replay(log[:2]).peak_reserved_bytes == 32 * MIB
     assert replay(log[:2], EXPANDABLE).peak_reserved_bytes == 40 * MIB
     assert replay(log, EXPANDABLE).peak_reserved_bytes == 40 * MIB
-    assert replay(log, EXPANDABLE).fragmentation == 0
 
 
 def test_free_pages_of_an_expandable_segment_are_released_and_mapped_again():
@@ -199,11 +159,8 @@ steps = st.lists(
 )
 settings = st.builds(
     AllocatorSettings,
-    capacity_bytes=st.sampled_from([None, 128 * MIB]),
     allowed_bytes=st.sampled_from([None, 100 * MIB]),
     expandable_segments=st.booleans(),
-    max_split_bytes=st.sampled_from([None, 20 * MIB]),
-    collection_threshold=st.sampled_from([0.0, 0.5]),
 )
 
 
@@ -243,15 +200,9 @@ def look_whole(allocator):
         assert segment[-1].address + segment[-1].size <= following[0].address
     assert sum(block.size for block in blocks if block.mapped) == allocator.reserved.now
     assert sum(block.size for block in blocks if block.allocated) == allocator.allocated.now
-    assert (
-        allocator.requested.now
-        <= allocator.active.now
-        <= allocator.reserved.now
-        <= allocator.reserved.peak
-    )
+    assert allocator.active.now <= allocator.reserved.now <= allocator.reserved.peak
     assert allocator.allocated.now <= allocator.active.now
-    capacity, allowed = allocator.settings.capacity_bytes, allocator.settings.allowed_bytes
-    assert capacity is None or allocator.reserved.peak <= capacity
+    allowed = allocator.settings.allowed_bytes
     if not allocator.settings.expandable_segments:  # whose pages can exceed the segment asked for
         assert allowed is None or allocator.reserved.peak <= allowed
     free = {id(block) for block in blocks if block.is_available}
@@ -273,7 +224,7 @@ def test_freeing_everything_leaves_one_free_block_in_each_segment_and_then_nothi
     for stream in (0, 1):
         allocator.pass_events(stream)
     allocator._process_events()
-    assert allocator.allocated.now == allocator.active.now == allocator.requested.now == 0
+    assert allocator.allocated.now == allocator.active.now == 0
     assert all(
         len([block for block in segment if block.mapped]) <= 1 or chosen.expandable_segments
         for segment in allocator.segments()

@@ -18,7 +18,7 @@ QUESTION = Question(
     model=Model(name="tiny", architecture=LLAMA),
     training=Training(sequence=32, microbatch=2, global_batch=2, precision="fp32"),
     strategy=strategy_of("single", 1),
-    seeks_least=True,
+    limit_bytes=GIB,
 )
 
 
@@ -56,7 +56,8 @@ def test_a_configuration_that_ran_out_of_memory_has_a_verdict_alone():
     measured = Outcome(
         phase="backward", peak_bytes=1, allocated_bytes=1, reserved_bytes=1, step_seconds=None
     )
-    (verdict,) = lines(simulate_rank(QUESTION, 0), measured, 1)
+    small = QUESTION.model_copy(update={"limit_bytes": 1})
+    (verdict,) = lines(simulate_rank(small, 0), measured, 1)
     assert verdict.endswith("simulated to run out of memory, ran out of memory in backward")
 
 
@@ -70,7 +71,7 @@ def test_the_check_of_the_allocator_frees_what_it_took():
             live.remove(event.key)
     assert len(live) <= allocator_check.MOST_LIVE
     replayed = replay(events)
-    assert replayed.refusal is None
+    assert not replayed.is_refused
     assert replayed.peak_reserved_bytes > replayed.peak_allocated_bytes
 
 
