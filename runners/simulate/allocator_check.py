@@ -13,12 +13,10 @@ import json
 import random
 import subprocess
 import sys
-
-from pydantic import Field
+from typing import NamedTuple
 
 from runners.simulate.allocation_replay import Allocate, Event, Free, replay
 from runners.simulate.memory_blocks import MIB
-from runners.traces.schema import Record
 
 NUM_EVENTS = 2000
 SIZES = (700, 40_000, MIB, 3 * MIB // 2, 9 * MIB, 12 * MIB, 33 * MIB, 70 * MIB)  # at most
@@ -26,28 +24,28 @@ MOST_LIVE = 40
 NO_DEVICE = 3  # exit code
 
 
-class AllocatorCheck(Record):
-    """Peaks of one sequence of allocations and frees."""
+class AllocatorCheck(NamedTuple):
+    """Peaks of one sequence of allocations and frees: allocated and reserved bytes.
 
-    events: int
-    device_allocated_bytes: int
-    device_reserved_bytes: int
-    model_allocated_bytes: int
-    model_reserved_bytes: int = Field(description="by the replay")
+    Attributes:
+        device: as the device counted them.
+        model: as the replay gives them.
+    """
+
+    device: tuple[int, int]
+    model: tuple[int, int]
 
     @property
     def agrees(self) -> bool:
         """Whether the replay gives what the device counted, to the byte."""
-        device = (self.device_allocated_bytes, self.device_reserved_bytes)
-        return device == (self.model_allocated_bytes, self.model_reserved_bytes)
+        return self.device == self.model
 
     def line(self) -> str:
         """As `run` says it."""
-        verdict = "agrees" if self.agrees else "DIFFERS"
         return (
-            f"the allocator's replay {verdict}: reserved {self.model_reserved_bytes} bytes, the "
-            f"device {self.device_reserved_bytes}; allocated {self.model_allocated_bytes}, the "
-            f"device {self.device_allocated_bytes}"
+            f"the allocator's replay {'agrees' if self.agrees else 'DIFFERS'}: reserved "
+            f"{self.model[1]} bytes, the device {self.device[1]}; allocated {self.model[0]}, the "
+            f"device {self.device[0]}"
         )
 
 
@@ -78,14 +76,10 @@ def check() -> AllocatorCheck:
             held[event.key] = torch.empty(event.num_bytes, dtype=torch.uint8, device=device)
         elif isinstance(event, Free):
             del held[event.key]
-    counted = torch.cuda.memory_stats(device)
-    modelled = replay(given)
+    counted, modelled = torch.cuda.memory_stats(device), replay(given)
     return AllocatorCheck(
-        events=len(given),
-        device_allocated_bytes=counted["allocated_bytes.all.peak"],
-        device_reserved_bytes=counted["reserved_bytes.all.peak"],
-        model_allocated_bytes=modelled.peak_allocated_bytes,
-        model_reserved_bytes=modelled.peak_reserved_bytes,
+        (counted["allocated_bytes.all.peak"], counted["reserved_bytes.all.peak"]),
+        (modelled.peak_allocated_bytes, modelled.peak_reserved_bytes),
     )
 
 
@@ -100,7 +94,7 @@ def checked() -> AllocatorCheck | None:
     if done.returncode == NO_DEVICE:
         return None
     done.check_returncode()
-    return AllocatorCheck.model_validate(json.loads(done.stdout))
+    return AllocatorCheck(*map(tuple, json.loads(done.stdout)))
 
 
 if __name__ == "__main__":
@@ -108,4 +102,4 @@ if __name__ == "__main__":
 
     if not torch.cuda.is_available():
         sys.exit(NO_DEVICE)
-    sys.stdout.write(check().model_dump_json())
+    sys.stdout.write(json.dumps(check()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         known = len(compared) - found.num_new
         last = f"{score(compared)}; {known} known before"
-        print("\n".join([*map(_line, compared), last]), flush=True)
+        print("\n".join([*(one.line() for one in compared), last]), flush=True)
     failed = [one for one in found.runs if one.has_failed]
     for one in failed:
         print(f"failed: {one.experiment}.{one.run}: {one.reason}", file=sys.stderr)
@@ -87,6 +87,22 @@ class Compared(NamedTuple):
     flops: int | None
     reason: str | None
 
+    def line(self) -> str:
+        """As a person reads it."""
+        head = f"{f'{self.experiment}.{self.run}':<44}{self.num_ranks:>5}"
+        if self.reason is not None:
+            return f"{head}  not simulated: {self.reason}"
+        peak = _beside(self.peak_bytes, self.recorded_peak_bytes, self.peak_error)
+        payload = _beside(self.payload_bytes, self.recorded_payload_bytes, self.payload_error)
+        return f"{head}  peak {peak}  payload {payload}"
+
+
+def _beside(simulated: int | None, recorded: int | None, error: float | None) -> str:
+    said = f"{(simulated or 0) / 2**20:10.3f} MiB"
+    if recorded is None:
+        return f"{said} (not metered)"
+    return f"{said} (recorded {recorded / 2**20:.3f} MiB, {error or 0.0:+.2%})"
+
 
 def compare(runs: Iterable[SimulatedRun], folder: Path) -> list[Compared]:
     """Simulations beside the traces of a machine's folder; a run without one stands alone."""
@@ -99,21 +115,20 @@ def compare(runs: Iterable[SimulatedRun], folder: Path) -> list[Compared]:
 def _compared(simulated: SimulatedRun, recorded: Run | None) -> Compared:
     metered = [one for one in (recorded.ranks if recorded else ()) if _peak(one)]
     pairs = [(log, one) for one in metered if (log := simulated.of_rank(one.rank)) is not None]
-    num_simulated = len(simulated.ranks) + len(simulated.like_first)
+    logs, num_simulated = simulated.ranks, len(simulated.ranks) + len(simulated.like_first)
+    sums = (sum(c.bytes for c in one.collectives) for one in metered)
     return Compared(
         experiment=simulated.experiment,
         run=simulated.run,
         nature=recorded.nature if recorded else "real",
         num_ranks=recorded.world_size if recorded else num_simulated,
-        peak_bytes=max((log.peak_bytes or 0 for log in simulated.ranks), default=None),
+        peak_bytes=max((log.peak_bytes or 0 for log in logs), default=None),
         recorded_peak_bytes=max(map(_peak, metered), default=None),
         peak_error=_largest((log.peak_bytes or 0) / _peak(one) - 1 for log, one in pairs),
-        payload_bytes=max((sum(r.payload_bytes.values()) for r in simulated.ranks), default=None),
-        recorded_payload_bytes=max(
-            (sum(c.bytes for c in one.collectives) for one in metered), default=None
-        ),
+        payload_bytes=max((sum(log.payload_bytes.values()) for log in logs), default=None),
+        recorded_payload_bytes=max(sums, default=None),
         payload_error=_largest(error for pair in pairs for error in _payload_errors(*pair)),
-        flops=max((sum(log.flops.values()) for log in simulated.ranks), default=None),
+        flops=max((sum(log.flops.values()) for log in logs), default=None),
         reason=simulated.reason,
     )
 
@@ -138,36 +153,14 @@ def _largest(errors: Iterable[float]) -> float | None:
     return max(errors, key=abs, default=None)
 
 
-def score(compared: Iterable[Compared]) -> str:
+def score(compared: Sequence[Compared]) -> str:
     """How near all simulations together come, in words."""
-    taken = list(compared)
-    metered = [one for one in taken if one.peak_error is not None]
+    metered = [one for one in compared if one.peak_error is not None]
     errors = [abs(one.peak_error or 0.0) for one in metered]
     return (
-        f"{sum(one.reason is None for one in taken)} of {len(taken)} runs simulated; of "
+        f"{sum(one.reason is None for one in compared)} of {len(compared)} runs simulated; of "
         f"{len(metered)} that were metered, the peak of "
         f"{sum(error <= NEAR_SHARE for error in errors)} is within {NEAR_SHARE:.0%} "
         f"({errors.count(0)} to the byte), the payload of "
         f"{sum(not one.payload_error for one in metered)} equal"
     )
-
-
-def _line(one: Compared) -> str:
-    head = f"{f'{one.experiment}.{one.run}':<44}{one.num_ranks:>5}"
-    if one.reason is not None:
-        return f"{head}  not simulated: {one.reason}"
-    peak = f"{_mebibytes(one.peak_bytes)}{_beside(one.recorded_peak_bytes, one.peak_error)}"
-    payload = _mebibytes(one.payload_bytes)
-    return f"{head}  peak {peak}  payload {payload}" + _beside(
-        one.recorded_payload_bytes, one.payload_error
-    )
-
-
-def _mebibytes(num_bytes: int | None) -> str:
-    return f"{(num_bytes or 0) / 2**20:10.3f} MiB"
-
-
-def _beside(recorded: int | None, error: float | None) -> str:
-    if recorded is None:
-        return " (not metered)"
-    return f" (recorded {_mebibytes(recorded).strip()}, {error or 0.0:+.2%})"

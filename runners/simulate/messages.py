@@ -40,23 +40,17 @@ class Mailbox:
 
     def stand_ins(self) -> dict[str, Callable[..., Any]]:
         """Each of its methods that stands for a function, by its name."""
-        calls = (
-            self.send_object_list,
-            self.recv_object_list,
-            self.broadcast_object_list,
-            self.all_gather_object,
-            self.gather_object,
-            self.scatter_object_list,
-        )
-        return {call.__name__: call for call in calls}
+        return {
+            "send_object_list": self.send_object_list,
+            "recv_object_list": self.recv_object_list,
+            "broadcast_object_list": self.broadcast_object_list,
+            "all_gather_object": self.all_gather_object,
+        }
 
     def _key(self, source: int, destination: int) -> Key:
         number = self._counts[source, destination]
         self._counts[source, destination] += 1
         return source, destination, number
-
-    def _post(self, destination: int, value: Any) -> None:
-        self.sent[self._key(self.rank, destination)] = value
 
     def _taken(self, source: int, destination: int) -> Any:
         key = self._key(source, destination)
@@ -64,79 +58,30 @@ class Mailbox:
             raise BlockedError(f"rank {self.rank} waits for an object of rank {source}")
         return self.sent[key]
 
-    def send_object_list(
-        self,
-        object_list: list[Any],
-        dst: int | None = None,
-        group: Any = None,
-        *_: Any,
-        group_dst: int | None = None,
-        **__: Any,
-    ) -> None:
+    def send_object_list(self, object_list: list[Any], dst: int | None = None, **how: Any) -> None:
         """As torch names it."""
-        self._post(_global(dst, group_dst, group), list(object_list))
+        destination = _global(dst, how.get("group_dst"), how.get("group"))
+        self.sent[self._key(self.rank, destination)] = list(object_list)
 
-    def recv_object_list(
-        self,
-        object_list: list[Any],
-        src: int | None = None,
-        group: Any = None,
-        *_: Any,
-        group_src: int | None = None,
-        **__: Any,
-    ) -> int:
+    def recv_object_list(self, object_list: list[Any], src: int | None = None, **how: Any) -> int:
         """As torch names it."""
-        source = _global(src, group_src, group)
+        source = _global(src, how.get("group_src"), how.get("group"))
         object_list[:] = self._taken(source, self.rank)
         return source
 
     def broadcast_object_list(
-        self,
-        object_list: list[Any],
-        src: int | None = None,
-        group: Any = None,
-        *_: Any,
-        group_src: int | None = None,
-        **__: Any,
+        self, object_list: list[Any], src: int | None = None, **how: Any
     ) -> None:
         """As torch names it."""
-        object_list[:] = self._shared(list(object_list), _global(src, group_src, group))
+        source = _global(src, how.get("group_src"), how.get("group"))
+        if source == self.rank:
+            self.sent[self._key(source, EVERY)] = list(object_list)
+        else:
+            object_list[:] = self._taken(source, EVERY)
 
     def all_gather_object(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
         """As torch names it."""
         object_list[:] = [obj] * dist.get_world_size(group)
-
-    def gather_object(
-        self,
-        obj: Any,
-        object_gather_list: list[Any] | None = None,
-        *_: Any,
-        group: Any = None,
-        **__: Any,
-    ) -> None:
-        """As torch names it."""
-        if object_gather_list is not None:
-            object_gather_list[:] = [obj] * dist.get_world_size(group)
-
-    def scatter_object_list(
-        self,
-        scatter_object_output_list: list[Any],
-        scatter_object_input_list: list[Any] | None = None,
-        src: int | None = None,
-        group: Any = None,
-        group_src: int | None = None,
-    ) -> None:
-        """As torch names it."""
-        own = list(scatter_object_input_list or ())
-        given = self._shared(own, _global(src, group_src, group)) or [None]
-        scatter_object_output_list[0] = given[dist.get_rank(group) % len(given)]
-
-    def _shared(self, own: list[Any], source: int) -> list[Any]:
-        """What the source sends every rank: its own list."""
-        if source != self.rank:
-            return list(self._taken(source, EVERY))
-        self._post(EVERY, own)
-        return own
 
 
 class HoldingWork:

@@ -8,9 +8,8 @@ order in which their simulations did.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from runners.meters.collectives import OPERATIONS, ends_of, payload_bytes
@@ -97,6 +96,7 @@ class Timeline:
 
 
 SecondsOf = Callable[[Moment], float]
+Name = tuple[object, ...]  # of a collective or a message, as all its ranks call it
 
 
 def replay(ranks: Sequence[Sequence[Moment]], seconds_of: SecondsOf) -> list[float] | None:
@@ -109,93 +109,60 @@ def replay(ranks: Sequence[Sequence[Moment]], seconds_of: SecondsOf) -> list[flo
         ranks: the moments of each rank from 0 on; of ranks that are alike, the first alone will do.
         seconds_of: how long a stretch of computing, a collective or a message lasts.
     """
-    meetings = _Meetings(seconds_of, len(ranks))
-    steps = [_Step(rank, moments, meetings) for rank, moments in enumerate(ranks)]
-    while not all(one.is_over for one in steps):
-        if not sum(one.advances() for one in steps):
+    step, places = _Step(len(ranks), seconds_of), [0] * len(ranks)
+    while True:
+        before = list(places)
+        for rank, moments in enumerate(ranks):
+            while places[rank] < len(moments) and step.passes(rank, moments[places[rank]]):
+                places[rank] += 1
+        if places == [len(moments) for moments in ranks]:
+            return step.now
+        if places == before:
             return None
-    return [one.now for one in steps]
-
-
-@dataclass
-class _Meeting:
-    """A collective or a message: when each of its ranks came, and when it is over."""
-
-    came: dict[int, float] = field(default_factory=dict)
-    over: float | None = None
-
-
-class _Meetings:
-    """Every collective and message of a step, by what all its ranks call it."""
-
-    def __init__(self, seconds_of: SecondsOf, num_ranks: int) -> None:
-        self.seconds_of, self._num_ranks = seconds_of, num_ranks
-        self._known: dict[tuple[object, ...], _Meeting] = {}
-        self._last: dict[tuple[int, ...], float] = {}  # when a group's last collective was over
-
-    def come(self, key: tuple[object, ...], rank: int, moment: Moment, now: float) -> _Meeting:
-        """A rank begins its part."""
-        meeting = self._known.setdefault(key, _Meeting())
-        meeting.came[rank] = now
-        if moment.operation == "send":
-            meeting.over = now + self.seconds_of(moment)
-        elif moment.operation != "recv" and len(meeting.came) == self._num_needed(moment):
-            group = tuple(moment.ranks)
-            begins = max(*meeting.came.values(), self._last.get(group, 0.0))
-            meeting.over = self._last[group] = begins + self.seconds_of(moment)
-        return meeting
-
-    def _num_needed(self, moment: Moment) -> int:
-        return sum(rank < self._num_ranks for rank in moment.ranks)
 
 
 class _Step:
-    """One rank on its way through its step."""
+    """How far each rank is in its step, and which collectives and messages are over."""
 
-    def __init__(self, rank: int, moments: Sequence[Moment], meetings: _Meetings) -> None:
-        self._rank, self._moments, self._meetings = rank, moments, meetings
-        self._place = 0
-        self._counts: Counter[tuple[object, ...]] = Counter()
-        self._begun: dict[int, _Meeting] = {}
-        self.now = 0.0
+    def __init__(self, num_ranks: int, seconds_of: SecondsOf) -> None:
+        self.now = [0.0] * num_ranks
+        self._seconds_of = seconds_of
+        self._came: defaultdict[Name, dict[int, float]] = defaultdict(dict)
+        self._over: dict[Name, float] = {}
+        self._last: defaultdict[Name, float] = defaultdict(float)  # of a group's collectives
+        self._counts: Counter[tuple[int, Name]] = Counter()
+        self._begun: dict[tuple[int, int], Name] = {}  # by rank and call
 
-    @property
-    def is_over(self) -> bool:
-        return self._place == len(self._moments)
-
-    def advances(self) -> int:
-        """Go on as far as possible; how many moments that is."""
-        before = self._place
-        while not self.is_over and self._passes(self._moments[self._place]):
-            self._place += 1
-        return self._place - before
-
-    def _passes(self, moment: Moment) -> bool:
-        """One moment; False where it has to wait for other ranks."""
+    def passes(self, rank: int, moment: Moment) -> bool:
+        """Whether a rank gets past a moment; not where it has to wait for other ranks."""
         if moment.kind == "sleep":
-            self.now += moment.seconds
+            self.now[rank] += moment.seconds
         elif moment.kind == "compute":
-            self.now += self._meetings.seconds_of(moment)
+            self.now[rank] += self._seconds_of(moment)
         elif moment.kind == "begin":
-            self._begin(moment)
-        elif moment.call in self._begun:
-            over = self._begun[moment.call].over
-            if over is None:
+            self._begin(rank, moment)
+        elif (rank, moment.call) in self._begun:
+            name = self._begun[rank, moment.call]
+            if name not in self._over:
                 return False
-            self.now = max(self.now, over)
+            self.now[rank] = max(self.now[rank], self._over[name])
         return True
 
-    def _begin(self, moment: Moment) -> None:
-        key = self._name(moment)
-        self._counts[key] += 1
-        meeting = self._meetings.come((*key, self._counts[key]), self._rank, moment, self.now)
-        if moment.operation != "send":  # what is sent lies in a buffer, and nobody waits for it
-            self._begun[moment.call] = meeting
-
-    def _name(self, moment: Moment) -> tuple[object, ...]:
-        """What all ranks that take part call it."""
+    def _begin(self, rank: int, moment: Moment) -> None:
         if moment.operation == "send":
-            return ("message", self._rank, moment.peer)
-        if moment.operation == "recv":
-            return ("message", moment.peer, self._rank)
-        return ("collective", *moment.ranks)
+            group: Name = ("message", rank, moment.peer)
+        elif moment.operation == "recv":
+            group = ("message", moment.peer, rank)
+        else:
+            group = ("collective", *moment.ranks)
+        self._counts[rank, group] += 1
+        name, now = (*group, self._counts[rank, group]), self.now[rank]
+        if moment.operation == "send":  # what is sent lies in a buffer, and nobody waits for it
+            self._over[name] = now + self._seconds_of(moment)
+            return
+        self._begun[rank, moment.call] = name
+        self._came[name][rank] = now
+        num_needed = sum(one < len(self.now) for one in moment.ranks)
+        if moment.operation != "recv" and len(self._came[name]) == num_needed:
+            begins = max(*self._came[name].values(), self._last[group])
+            self._over[name] = self._last[group] = begins + self._seconds_of(moment)
