@@ -25,7 +25,7 @@ from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
 from runners.simulate.processes import cores
 from runners.traces.device_memory import H100_BYTES
-from runners.traces.files import TraceError
+from runners.traces.files import TraceError, write_rows
 
 LONGEST = 4096  # tokens of a sample where none are named
 
@@ -162,16 +162,10 @@ def _published(asked: argparse.Namespace) -> int:
     has_failed = any(one.has_failed for one in found)
     plans = published.simulated(found, rows)
     if asked.grid and not has_failed:
-        published.write(plans)
+        write_rows(published.PATH, published.file_of(plans))
     written = published.document(plans) if asked.json else published.lines(plans)
     print(json.dumps(written, indent=1) if asked.json else "\n".join(map(str, written)))
     return 1 if has_failed else 0
-
-
-def _grid(asked: argparse.Namespace) -> int:
-    for line in grid.main(asked.preset, confirms=asked.confirm):
-        print(line, flush=True)
-    return 0
 
 
 def _run(asked: argparse.Namespace) -> int:
@@ -180,7 +174,11 @@ def _run(asked: argparse.Namespace) -> int:
         return _outcomes(asked)
     if asked.published:
         return _published(asked)
-    return _grid(asked) if asked.grid else _plan(asked)
+    if not asked.grid:
+        return _plan(asked)
+    for line in grid.main(asked.preset, confirms=asked.confirm):
+        print(line, flush=True)
+    return 0
 
 
 def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from runners.planning.answer import Answer
-from runners.planning.processes import answers
+from runners.planning.processes import answers, answers_anew
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.digest import ROOT
@@ -169,8 +168,7 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     gone = [name for name in names if name not in known]
     if gone:
         raise PlanError(f"the grid of {preset.id} asks for no {gone[0]!r} any more")
-    with TemporaryDirectory() as folder:
-        found = answers([known[name][1] for name in names], 1, folder=Path(folder))
+    found = answers_anew([known[name][1] for name in names])
     failed = [one for one in found if one.reason]
     if failed:
         raise PlanError(f"{failed[0].question.strategy.name}: {failed[0].reason}")
@@ -186,12 +184,7 @@ def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
     """
     for name in [preset] if preset else list(GRIDS):
         grid = (confirm if confirms else make)(name, 1)
-        seconds = sum(one.seconds for one in grid.rows)
-        size = (PLANS / f"{name}.json").stat().st_size
-        yield (
-            f"{name}: {len(grid.rows)} rows, {len(grid.left_out)} left out, {seconds:.0f} s of "
-            f"simulation, {size:,} bytes, code {grid.code}"
-        )
+        yield f"{name}: {len(grid.rows)} rows, {len(grid.left_out)} left out, code {grid.code}"
 
 
 def _preset(name: str) -> ModelPreset:

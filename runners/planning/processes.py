@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from runners.planning import own_code
 from runners.planning.answer import Answer
@@ -40,6 +41,12 @@ def answers(
     """
     jobs = [Job(_key(one), partial(_answered, one)) for one in questions]
     return results(jobs, Answer, num_workers, folder, "strategies simulated")[0]
+
+
+def answers_anew(questions: Sequence[Question]) -> list[Answer]:
+    """Answer questions, whatever is known of them."""
+    with TemporaryDirectory() as folder:
+        return answers(questions, 1, Path(folder))
 
 
 async def _answered(question: Question) -> Answer:

@@ -9,19 +9,16 @@ more with it (`TERMS`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from runners.planning.answer import Answer
-from runners.planning.processes import answers
+from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.table import GIB
 from runners.plans.published import Measurement, PublishedRow, published
 from runners.traces.digest import ROOT
-from runners.traces.files import write_rows
 from runners.traces.plan_grid import made_here
 from runners.traces.published_plans import (
     FILE,
@@ -142,11 +139,6 @@ def _second(row: PublishedRow) -> str:
     return f"{row.id} with its term"
 
 
-def write(plans: list[PublishedPlan], path: Path = PATH) -> None:
-    """Write the file of all rows."""
-    write_rows(path, _file(plans))
-
-
 def again(names: Sequence[str]) -> dict[str, Run]:
     """Rows simulated anew, as runs by their names.
 
@@ -158,12 +150,12 @@ def again(names: Sequence[str]) -> dict[str, Run]:
     if gone:
         raise PlanError(f"no published row is called {gone[0]!r} any more")
     rows = [known[name] for name in names]
-    with TemporaryDirectory() as folder:
-        found = answers(questions(rows), 1, folder=Path(folder))
-    return as_trace(_file(simulated(found, rows))).runs
+    found = answers_anew(questions(rows))
+    return as_trace(file_of(simulated(found, rows))).runs
 
 
-def _file(plans: list[PublishedPlan]) -> PublishedPlans:
+def file_of(plans: list[PublishedPlan]) -> PublishedPlans:
+    """The file of all rows."""
     return PublishedPlans(**made_here(plans, code_digest()), most_error=MOST_ERROR)
 
 
@@ -180,13 +172,11 @@ def simulated(found: Sequence[Answer], rows: Sequence[PublishedRow]) -> list[Pub
 
 def _plan(row: PublishedRow, answer: Answer, second: Answer | None) -> PublishedPlan:
     source = row.source
-    assert source.repository is not None
-    assert source.commit is not None
     return PublishedPlan(
         id=row.id,
         case=row.case,
-        repository=source.repository,
-        commit=source.commit,
+        repository=source.repository or "",
+        commit=source.commit or "",
         path=row.path,
         settings=_settings(row),
         workspace_bytes=_workspace_bytes(row),
@@ -230,15 +220,7 @@ def _workspace_bytes(row: PublishedRow) -> int:
 def document(plans: Sequence[PublishedPlan]) -> list[dict[str, object]]:
     """Each peak, for JSON."""
     return [
-        {
-            "row": row.id,
-            "kind": one.kind,
-            "measured": one.measured_bytes,
-            "simulated": one.simulated_bytes,
-            "with_term": one.with_term_bytes,
-            "reason": row.reason,
-            "error": one.error,
-        }
+        {**one.model_dump(mode="json"), "row": row.id, "error": one.error, "reason": row.reason}
         for row in plans
         for one in row.peaks
     ]
@@ -247,36 +229,26 @@ def document(plans: Sequence[PublishedPlan]) -> list[dict[str, object]]:
 def lines(plans: Sequence[PublishedPlan]) -> list[str]:
     """A table, and the median error of each kind."""
     rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
+    errors: dict[str, list[float]] = {"allocated and active": [], "reserved": []}
     for plan in plans:
         for one in plan.peaks:
-            rows += _rows(plan, one)
-    for kinds in (("allocated", "active"), ("reserved",)):
-        errors = [
-            abs(one.error)
-            for plan in plans
-            for one in plan.peaks
-            if one.kind in kinds and one.error is not None
-        ]
-        if errors:
-            worst = sum(error > MOST_ERROR for error in errors)
-            rows.append(
-                f"{' and '.join(kinds)}: median error {median(errors):.1%} over {len(errors)} "
-                f"numbers; {worst} of them miss by more than 15 %"
-            )
-    return rows
-
-
-def _rows(plan: PublishedPlan, one: PublishedPeak) -> Iterator[str]:
-    head = f"{plan.id:<44}{one.kind:<10}{one.measured_bytes / GIB:10.3f}"
-    if one.simulated_bytes is None:
-        yield f"{head}  not simulated: {plan.reason}"
-        return
-    yield f"{head}{one.simulated_bytes / GIB:11.3f}{one.error or 0.0:+9.1%}"
-    if one.explained:
-        yield f"    {one.explained}"
-    if one.with_term_bytes is not None:
-        error = one.with_term_bytes / one.measured_bytes - 1
-        yield f"{'    with it':<64}{one.with_term_bytes / GIB:11.3f}{error:+9.1%}"
+            head = f"{plan.id:<44}{one.kind:<10}{one.measured_bytes / GIB:10.3f}"
+            if one.simulated_bytes is None or one.error is None:
+                rows.append(f"{head}  not simulated: {plan.reason}")
+                continue
+            rows.append(f"{head}{one.simulated_bytes / GIB:11.3f}{one.error:+9.1%}")
+            rows += [f"    {one.explained}"] if one.explained else []
+            if one.with_term_bytes is not None:
+                error = one.with_term_bytes / one.measured_bytes - 1
+                rows.append(f"{'    with it':<64}{one.with_term_bytes / GIB:11.3f}{error:+9.1%}")
+            kind = "reserved" if one.kind == "reserved" else "allocated and active"
+            errors[kind].append(abs(one.error))
+    return rows + [
+        f"{kind}: median error {median(found):.1%} over {len(found)} numbers; "
+        f"{sum(error > MOST_ERROR for error in found)} of them miss by more than 15 %"
+        for kind, found in errors.items()
+        if found
+    ]
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:
