@@ -93,9 +93,6 @@ def _executed(name: str, words: Sequence[str]) -> int:
         if name not in ONLY_READ:
             stack.enter_context(Scratch())  # torch's compiler keeps its files there
         module = importlib.import_module(COMMANDS[name])
-        if name == "plan":  # reads its words by itself
-            planned: int = module.main(words)
-            return planned
         description = (module.__doc__ or "").partition("\n")[0]
         parser = argparse.ArgumentParser(prog=f"python -m runners {name}", description=description)
         module.add_arguments(parser)

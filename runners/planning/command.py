@@ -1,20 +1,14 @@
 """`python -m runners plan`: which strategies fit a model on so many devices, by simulation.
 
 In: the words of the command line. Out: a table or JSON on standard output, progress on standard
-error. What cannot be planned is one line, and exit code 2.
+error.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
 from math import inf, isfinite, nan
-from pathlib import Path
-from typing import NoReturn
-
-from pydantic import ValidationError
 
 from runners.planning import grid, published
 from runners.planning.answer import Answer
@@ -25,51 +19,21 @@ from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
 from runners.simulate.processes import cores
 from runners.traces.device_memory import H100_BYTES
-from runners.traces.files import TraceError, write_rows
+from runners.traces.files import write_rows
 
 LONGEST = 4096  # tokens of a sample where none are named
 
 
-def main(words: Sequence[str]) -> int:
-    """Execute the command; the exit code."""
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return _run(_parser().parse_args(words))
-    except (PlanError, TraceError, ValidationError) as error:
-        sys.stderr.write(f"python -m runners plan: {_in_one_line(error)}\n")
-        return 2
-
-
-def _in_one_line(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """What is wrong with the words."""
-        raise PlanError(message)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m runners plan",
-        description="Which strategies fit a model on so many devices, by simulation.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
     parser.add_argument("preset", nargs="?", help=f"one of {', '.join(model_presets())}")
-    own = parser.add_argument_group("a model of your own")
-    own.add_argument("--model", metavar="MODULE:FUNCTION", help="builds an nn.Module")
+    own = parser.add_argument_group("a model of your own, by functions as MODULE:FUNCTION")
+    own.add_argument("--model", metavar="BUILD", help="builds an nn.Module")
     own.add_argument(
-        "--batch",
-        metavar="MODULE:FUNCTION",
-        help="(microbatch, sequence) → its arguments; a dictionary names them",
+        "--batch", metavar="BATCH", help="(microbatch, sequence) → its arguments, or a dictionary"
     )
-    own.add_argument("--stages", metavar="MODULE:FUNCTION", help="(number) → its pipeline stages")
-    own.add_argument("--tensor-plan", metavar="MODULE:FUNCTION", help="for parallelize_module")
+    own.add_argument("--stages", metavar="STAGES", help="(number) → its pipeline stages")
+    own.add_argument("--tensor-plan", metavar="PLAN", help="for parallelize_module")
     own.add_argument(
         "--assume",
         metavar="FILE:LINE=VALUE",
@@ -85,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_size,
         default=H100_BYTES / GIB,
         metavar="GIB",
-        help="of a device, as nvidia-smi reports it; default: an H100's",
+        help="of a device; default: an H100's",
     )
     add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
@@ -102,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--grid", action="store_true", help="make the committed plans of a preset, or of all")
     add("--confirm", action="store_true", help="with --grid: that today's code gives the same rows")
     add("--json", action="store_true", help="every value, as JSON")
-    return parser
 
 
 def _positive(text: str) -> int:
@@ -133,6 +96,23 @@ def _size(text: str) -> float:
     return number
 
 
+def main(asked: argparse.Namespace) -> int:
+    """What the command's words ask for; without any of these, a plan.
+
+    Raises:
+        PlanError, TraceError: it cannot be done.
+    """
+    if asked.outcomes:
+        return _outcomes(asked)
+    if asked.published:
+        return _published(asked)
+    if not asked.grid:
+        return _plan(asked)
+    for line in grid.main(asked.preset, confirms=asked.confirm):
+        print(line, flush=True)
+    return 0
+
+
 def _outcomes(asked: argparse.Namespace) -> int:
     """The plan of one device, and what that device then needs."""
     import torch
@@ -152,7 +132,7 @@ def _outcomes(asked: argparse.Namespace) -> int:
         raise PlanError(answer.reason or "there is nothing to compare")
     measured = outcomes.outcome(question, limit, torch.device("cuda", 0))
     found = outcomes.lines(answer.busiest, measured, limit)
-    sys.stdout.write("".join(f"{line}\n" for line in [_title(model, training, asked), *found]))
+    print("\n".join([_title(model, training, asked), *found]))
     return 0
 
 
@@ -166,19 +146,6 @@ def _published(asked: argparse.Namespace) -> int:
     written = published.document(plans) if asked.json else published.lines(plans)
     print(json.dumps(written, indent=1) if asked.json else "\n".join(map(str, written)))
     return 1 if has_failed else 0
-
-
-def _run(asked: argparse.Namespace) -> int:
-    """What the command's words ask for; without any of these, a plan."""
-    if asked.outcomes:
-        return _outcomes(asked)
-    if asked.published:
-        return _published(asked)
-    if not asked.grid:
-        return _plan(asked)
-    for line in grid.main(asked.preset, confirms=asked.confirm):
-        print(line, flush=True)
-    return 0
 
 
 def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
@@ -202,10 +169,6 @@ def _plan(asked: argparse.Namespace) -> int:
     questions, refused = _questions(model, training, asked)
     answered = answers(questions, cores())
     found = [*answered, *refused]
-    failed = [one for one in answered if one.has_failed]
-    if failed and all(one.reason for one in found):
-        print(f"{failed[0].question.strategy.name}: {failed[0].reason}")
-        return 1
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
     unused = set(model.stated) - {line for one in found for line in one.used}
@@ -218,8 +181,8 @@ def _plan(asked: argparse.Namespace) -> int:
         assumed = [f"assumed: {line} reads {value:g}" for line, value in model.stated.items()]
         rows = lines(found, memory, rates)
         written = "\n".join([_title(model, training, asked), *assumed, *rows])
-    sys.stdout.write(f"{written}\n")
-    return 1 if failed else 0
+    print(written)
+    return 1 if any(one.has_failed for one in answered) else 0
 
 
 def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:

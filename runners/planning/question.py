@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from runners.plans.architecture import Architecture
 from runners.plans.closed_forms import layers_of_stages
 from runners.plans.settings import Count, FactorOrZero
+from runners.system.errors import FixableError
 from runners.traces.schema import Record
 
 Precision = Literal["fp32", "autocast", "bf16-mixed"]
@@ -22,7 +23,7 @@ Schedule = Literal["none", "gpipe", "1f1b", "interleaved", "zbv"]
 Backend = Literal["nccl", "gloo"]
 
 
-class PlanError(ValueError):
+class PlanError(FixableError):
     """What is asked cannot be planned; the message is one line."""
 
 

@@ -62,22 +62,10 @@ class LogitsAndAuxiliary(Plain):
         return hidden, hidden.pow(2).mean()
 
 
-class LossFirst(Plain):
-    def forward(self, x):
-        hidden = self.hidden(x)
-        return hidden.mean(), hidden
-
-
 class HasLoss(Plain):
     def forward(self, x):
         hidden = self.hidden(x)
         return SimpleNamespace(loss=hidden.mean(), logits=hidden)
-
-
-class LossOfEachSample(Plain):
-    def forward(self, x):
-        hidden = self.hidden(x)
-        return {"loss": hidden.pow(2).mean(-1), "logits": hidden}
 
 
 @dataclass
@@ -151,15 +139,6 @@ class Recurrent(nn.Module):
         return self.head(hidden)
 
 
-class Embedded(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.head = nn.Embedding(VOCABULARY, 32), nn.Linear(32, VOCABULARY)
-
-    def forward(self, x):
-        return self.head(self.embed(x))
-
-
 class Buffered(Plain):
     def __init__(self):
         super().__init__()
@@ -171,24 +150,9 @@ class Buffered(Plain):
         return self.hidden(x) @ self.mask
 
 
-class InPlace(Plain):
-    def forward(self, x):
-        return self.narrow(self.wide(x).mul_(2).relu_())
-
-
 class Checkpointed(Plain):
     def forward(self, x):
         return checkpoint(self.hidden, x, use_reentrant=False)
-
-
-class Frozen(Plain):
-    def __init__(self):
-        super().__init__()
-        self.requires_grad_(False)
-        self.head = nn.Linear(16, 2)
-
-    def forward(self, x):
-        return self.head(self.hidden(x))
 
 
 class Raises(Plain):
@@ -204,11 +168,6 @@ class ReturnsNothing(Plain):
 class ChangesWhatIsNeeded(Plain):
     def forward(self, x):
         return self.wide(x).relu_().mul_(2)
-
-
-class OnDevice(Plain):
-    def forward(self, x):
-        return self.hidden(x.cuda())
 
 
 class LooksAtMemory(Plain):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runners.planning import command
+from runners.__main__ import main
 from runners.planning.one_rank import simulate_rank
 from runners.planning.outcomes import Outcome, lines, outcome
 from runners.planning.question import Model, Question, Training, strategy_of
@@ -24,7 +24,7 @@ QUESTION = Question(
 
 def test_without_an_accelerator_there_are_no_outcomes(capsys, monkeypatch):
     monkeypatch.setenv("PROOFBOOK_DEVICE", "cpu")
-    assert command.main(["gpt2-124m", "--outcomes"]) == 2
+    assert main(["plan", "gpt2-124m", "--outcomes"]) == 2
     assert "need an accelerator" in capsys.readouterr().err
 
 

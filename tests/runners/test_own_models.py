@@ -10,7 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from runners.planning.command import main
+from runners.__main__ import main
 from runners.planning.one_rank import simulate_rank
 from runners.planning.own_model import loss_of
 from runners.planning.question import Model, Question, Training, strategy_of
@@ -23,22 +23,17 @@ MICROBATCH, SEQUENCE = 4, 8
 PLANNED = [
     ("NestedDictionary", "floats"),
     ("LogitsAndAuxiliary", "floats"),
-    ("LossFirst", "floats"),
     ("HasLoss", "floats"),
-    ("LossOfEachSample", "floats"),
     ("ReturnsData", "floats"),
     ("Language", "keywords"),
     ("Convolutions", "images"),
     ("Recurrent", "samples"),
-    ("Embedded", "tokens"),
     ("Buffered", "floats"),
-    ("InPlace", "floats"),
     ("Checkpointed", "floats"),
 ]
 REFUSED = [
     ("Raises", "floats", "Raises.forward", "ValueError: (4, 16) is too small"),
     ("ReturnsNothing", "floats", "ReturnsNothing.forward", "returns NoneType, of which nothing"),
-    ("OnDevice", "floats", "OnDevice.forward", "cuda"),
     ("LooksAtMemory", "floats", "LooksAtMemory.forward", "looks at the memory of a tensor"),
     ("Packs", "samples", "Packs.forward", "follows from values"),
     ("builds_a_number", "floats", "builds_a_number", "builds no nn.Module; it returns int"),
@@ -108,7 +103,7 @@ def said(capsys, tmp_path, monkeypatch):
     def say(module, batch, *words):
         size = ["--devices", "2", "--microbatch", str(MICROBATCH), "--sequence", str(SEQUENCE)]
         asked = ["--model", module, "--batch", batch, "--precision", "fp32", *size, *words]
-        code = main(asked if "--strategies" in words else [*asked, "--strategies", "single"])
+        code = main(["plan", *asked, "--strategies", "single"])
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 
@@ -118,10 +113,8 @@ def said(capsys, tmp_path, monkeypatch):
 def refusal(answer):
     """The one line of a command that refuses."""
     code, out, err = answer
-    *progress, line = err.splitlines()
     assert (code, out) == (2, "")
-    assert all("strategies simulated" in one for one in progress)
-    return line.removeprefix("python -m runners plan: ").strip()
+    return err.splitlines()[-1].removeprefix("python -m runners: ").strip()
 
 
 @pytest.mark.parametrize(("name", "batch", "where", "why"), REFUSED)
@@ -147,9 +140,7 @@ def test_of_a_backward_pass_that_fails_the_model_is_named(said):
     [
         (None, "own:build: No module named 'own'"),
         ("def build(:\n", "own.py:1: SyntaxError: invalid syntax"),
-        ("import os\nimport nowhere\n", "own.py:2: ModuleNotFoundError: No module named 'nowhere'"),
         ("import sys\nsys.exit('usage: own')\n", "own.py:2: SystemExit: usage: own"),
-        ("half = 1 / 0\n", "own.py:1: ZeroDivisionError: division by zero"),
         ("build = 3\n", "own:build: the module own has no function build"),
     ],
 )
@@ -195,16 +186,10 @@ RANDOM = "torch.ones(microbatch, 16)"
 READS = {
     "a comparison": "x = x.repeat(8, 1) if x.norm() > 1 else x",
     "an integer": "x = x.repeat(int(x.max()), 1)",
-    "a list": "x = x * len([v for v in x[0].tolist() if v > 0])",
-    "a loop": "x = x + sum(float(v) for v in x[0])",
     "an array": "x = x + float(x.numpy().sum())",
-    "an array of numpy": "import numpy; x = x + float(numpy.asarray(x).sum())",
-    "an index": "x = x[: x.sum().long()]",
     "equality": "x = x if torch.equal(x, x + 0) else -x",
-    "text": "f'{x.sum():.2f}'",
     "a mask": "x = x[x.sum(-1) > 0]",
     "a selection": "x = x.masked_select(x > 0).view(-1, 16)",
-    "places": "x = x[(x.sum(-1) > 0).nonzero().squeeze(-1)]",
     "a read that is caught": "exec('try:\\n bool(x.any())\\nexcept Exception: pass')",
 }
 
@@ -215,20 +200,6 @@ def test_a_value_that_is_read_is_refused_with_the_line(read, said, own):
     line = refusal(said("own:Reads", "own:batch"))
     assert line.startswith("own.py:10: reads values of a tensor, and a plan has none; state ")
     assert line.endswith("--assume own.py:10=VALUE")
-
-
-def test_what_a_layer_of_torch_reads_is_refused_where_the_user_has_no_line(said, own):
-    own(
-        "own.py",
-        "import torch\nfrom torch import nn\n"
-        "def build():\n"
-        "    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)\n"
-        "    return nn.TransformerEncoder(layer, 2)\n"
-        "batch = lambda microbatch, length: {\n"
-        "    'src': torch.ones(microbatch, length, 16), 'mask': torch.ones(length, length)\n"
-        "}\n",
-    )
-    assert "/torch/nn/modules/transformer.py:" in refusal(said("own:build", "own:batch"))
 
 
 @pytest.mark.parametrize(

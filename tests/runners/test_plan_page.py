@@ -8,7 +8,7 @@ import shlex
 import pytest
 import yaml
 
-from runners.planning.command import main
+from runners.__main__ import main
 from tests.conftest import ROOT
 
 
@@ -26,7 +26,7 @@ def words():
 
 def test_the_example_of_the_page_plans_a_model_of_your_own(words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert main(words) == 0
+    assert main(["plan", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = {line.split()[0]: line.split()[1] for line in lines[3:] if line.strip()}
     assert rows == {"single": "marginal", "ddp": "no", "fsdp": "fits"}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.planning.command import main
+from runners.__main__ import main
 from runners.simulate import processes
 from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
 
@@ -29,7 +29,7 @@ PARTS = ["--stages", f"{OWN}:stages", "--tensor-plan", f"{OWN}:tensor_plan"]
 
 def planned(capsys, words):
     """The command's answers by strategy."""
-    assert main([*words, "--json"]) == 0
+    assert main(["plan", *words, "--json"]) == 0
     return {one["question"]["strategy"]["name"]: one for one in json.loads(capsys.readouterr().out)}
 
 
@@ -93,6 +93,6 @@ def test_without_a_tensor_plan_or_stages_the_row_says_which(capsys):
 
 def test_what_a_function_of_the_model_raises_is_one_line(capsys):
     words = [*MODEL, *PARTS, "--devices", str(2 * DEPTH), "--strategies", "gpipe"]
-    assert main(words) == 2
+    assert main(["plan", *words]) == 2
     *_, said = capsys.readouterr().err.splitlines()  # below how many are simulated
     assert f"{2 * DEPTH} stages do not divide {DEPTH} blocks" in said
