@@ -63,31 +63,26 @@ class Difference:
 
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
+        unequal = [one.line for one in sorted(self.unequal, key=lambda one: (-one.share, one.line))]
         rounded = sorted(one for one in self.may_differ if math.isfinite(one.share))
         num = f"{len(rounded)} field{'s' if len(rounded) > 1 else ''}, most of all "
-        parts = (
-            ("measured under other circumstances", self.circumstances),
-            ("ended otherwise", self.outcomes),
-            ("should be equal, and is not", [one.line for one in _largest_first(self.unequal)]),
-            ("may differ from machine to machine", [num + one.line for one in rounded[-1:]]),
-            ("took another time, beyond its spread", self.times),
-            ("not compared", self.left_out),
-        )
-        said = [text for head, rows in parts if rows for text in (f"{head}:", *_indented(rows))]
-        stayed = (
+        parts = {
+            "measured under other circumstances": self.circumstances,
+            "ended otherwise": self.outcomes,
+            "should be equal, and is not": unequal,
+            "may differ from machine to machine": [num + one.line for one in rounded[-1:]],
+            "took another time, beyond its spread": self.times,
+            "not compared": self.left_out,
+        }
+        said = []
+        for head, rows in parts.items():
+            said += [f"{head}:", *(f"  {row}" for row in rows)] if rows else []
+        said.append(
             f"stayed: {self.num_equal} outcomes and fields are equal, "
             f"{self.num_overlapping} times within their spread; "
             f"{self.num_too_few} times have too few samples to tell"
         )
-        return [*said, stayed]
-
-
-def _largest_first(fields: list[Apart]) -> list[Apart]:
-    return sorted(fields, key=lambda one: (-one.share, one.line))
-
-
-def _indented(rows: list[str]) -> list[str]:
-    return [f"  {row}" for row in rows]
+        return said
 
 
 def traces_in(folder: Path, traces: Path | None = None) -> dict[str, Trace]:
@@ -179,21 +174,19 @@ def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
 
 def _leaves(run: Run) -> Iterator[tuple[Steps, object]]:
     """Every value that a rerun must reproduce, with its path."""
-    for name, value in run.model_dump(mode="json").items():
-        if name not in NOT_COMPARED:
-            yield from _below((name,), value)
-
-
-def _below(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name != "failure":  # its words are the allocator's, the kernel's, the peer's
-                yield from _below((*steps, name), inner)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _below((*steps, index), inner)
-    else:
-        yield steps, value
+    waiting: list[tuple[Steps, object]] = [
+        ((name,), value)
+        for name, value in run.model_dump(mode="json").items()
+        if name not in NOT_COMPARED
+    ]
+    while waiting:
+        steps, value = waiting.pop()
+        if isinstance(value, dict):  # words of a failure are the allocator's or the kernel's
+            waiting += [((*steps, k), one) for k, one in value.items() if k != "failure"]
+        elif isinstance(value, list):
+            waiting += [((*steps, k), one) for k, one in enumerate(value)]
+        else:
+            yield steps, value
 
 
 def _apart(path: str, pairs: list[tuple[object, object]]) -> Apart:
@@ -209,8 +202,7 @@ def _share(one: object, other: object) -> float:
     """How far apart two values are, as a share of the larger; infinite where one is no number."""
     if not (is_number(one) and is_number(other)):
         return math.inf
-    largest = max(abs(one), abs(other))
-    return float(abs(one - other) / largest) if largest else 0.0
+    return float(abs(one - other) / (max(abs(one), abs(other)) or 1))
 
 
 def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:

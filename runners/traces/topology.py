@@ -18,10 +18,8 @@ from runners.traces.machine_records import AcceleratorLink, Cache, NumaNode, Top
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 CacheKind = Literal["data", "instruction", "unified"]
 _KINDS: dict[str, CacheKind] = {
-    "Data": "data",
-    "Instruction": "instruction",
-    "Unified": "unified",
-}
+    "Data": "data", "Instruction": "instruction", "Unified": "unified",
+}  # fmt: skip
 
 
 def topology(root: Path = Path("/sys/devices/system"), links: str | None = None) -> Topology:
@@ -41,7 +39,7 @@ def topology(root: Path = Path("/sys/devices/system"), links: str | None = None)
         threads_per_core=len(known) // physical if physical else None,
         caches=_caches(cores),
         numa_nodes=_numa_nodes(root / "node"),
-        links=_links(_printed_links() if links is None else links),
+        links=_links(_nvidia_smi("topo", "-m") if links is None else links),
     )
 
 
@@ -98,12 +96,8 @@ def _numa_nodes(folder: Path) -> list[NumaNode]:
     for path in sorted(folder.glob("node[0-9]*"), key=lambda p: int(p.name[4:])):
         cores, memory = _read(path / "cpulist"), _read(path / "meminfo")
         total = re.search(r"MemTotal:\s*(\d+ kB)", memory or "")
-        nodes.append(
-            NumaNode(
-                num_cores=len(_listed(cores or "")),
-                memory_bytes=_bytes(total.group(1)) if total else None,
-            )
-        )
+        size = _bytes(total.group(1)) if total else None
+        nodes.append(NumaNode(num_cores=len(_listed(cores or "")), memory_bytes=size))
     return nodes
 
 
@@ -113,19 +107,10 @@ def num_installed_cores(root: Path = Path("/sys/devices/system")) -> int | None:
     return len(_listed(present)) if present else None
 
 
-def installed_accelerators(names: str | None = None) -> list[str]:
-    """The name of each NVIDIA device of this machine, whether or not torch may use it.
-
-    Args:
-        names: what `nvidia-smi` prints of them; asked of it where None.
-    """
-    if names is None:
-        names = _nvidia_smi("--query-gpu=name", "--format=csv,noheader")
+def installed_accelerators() -> list[str]:
+    """The name of each NVIDIA device of this machine, whether or not torch may use it."""
+    names = _nvidia_smi("--query-gpu=name", "--format=csv,noheader")
     return [line.strip() for line in names.splitlines() if line.strip()]
-
-
-def _printed_links() -> str:
-    return _nvidia_smi("topo", "-m")
 
 
 def _nvidia_smi(*arguments: str) -> str:
@@ -167,18 +152,7 @@ def libraries() -> dict[str, str]:
         "onednn": onednn.group(1) if onednn else None,
         "gloo": f"of torch {torch.__version__}" if dist.is_gloo_available() else None,
         "cuda": torch.version.cuda,
-        "nccl": _nccl(),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if dist.is_nccl_available() else None,
         libc or "libc": version or None,
     }
     return {name: str(v) for name, v in found.items() if v}
-
-
-def _nccl() -> str | None:
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    try:
-        return ".".join(map(str, torch.cuda.nccl.version()))
-    except (AttributeError, RuntimeError):
-        return None
