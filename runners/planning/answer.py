@@ -6,8 +6,6 @@ allocator would hold for the same allocations.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from runners.planning.question import Question
 from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
 from runners.simulate.log import Result
@@ -17,12 +15,8 @@ from runners.traces.plan_grid import GridCall, GridRank
 class RankPlan(GridRank):
     """One simulated rank."""
 
-    active_bytes: int | None = Field(
-        default=None, description="allocated bytes with blocks that another stream still used"
-    )
-    fits_limit: bool = Field(
-        default=True, description="the allocator serves all requests within the question's limit"
-    )
+    active_bytes: int | None = None  # allocated bytes with blocks that another stream still used
+    fits_limit: bool = True  # the allocator serves all requests within the question's limit
 
 
 class Answer(Result):
@@ -30,14 +24,10 @@ class Answer(Result):
 
     question: Question
     ranks: list[RankPlan] = []
-    used: list[str] = Field(
-        default=[], description="lines at which a value that the user states was read"
-    )
-    seconds: float = Field(description="of the simulation")
-    host_bytes: int = Field(description="the most that the simulating process held")
-    has_failed: bool = Field(
-        default=False, description="by an error, and not since this model or mesh does not allow it"
-    )
+    used: list[str] = []  # lines at which a value that the user states was read
+    seconds: float  # of the simulation
+    host_bytes: int  # the most that the simulating process held
+    has_failed: bool = False  # by an error, and not since this model or mesh does not allow it
 
     def is_kept(self) -> bool:
         """Whether it is known from then on: the files of a user's model may change."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pydantic import Field
-
 from runners.simulate.caching_allocator import CachingAllocator, OutOfMemoryError
 from runners.simulate.memory_blocks import AllocatorSettings, Block
 from runners.traces.schema import Record
@@ -50,10 +48,10 @@ Event = Allocate | Free | Use | Pass
 class Replay(Record):
     """What the allocator did with a log."""
 
-    peak_allocated_bytes: int = Field(description="of blocks that were given out")
-    peak_active_bytes: int = Field(description="and of those that another stream still used")
-    peak_reserved_bytes: int = Field(description="of all segments")
-    is_refused: bool = Field(description="the log could not be replayed to its end")
+    peak_allocated_bytes: int  # of blocks that were given out
+    peak_active_bytes: int  # and of those that another stream still used
+    peak_reserved_bytes: int  # of all segments
+    is_refused: bool  # the log could not be replayed to its end
 
 
 def replay(events: Iterable[Event], settings: AllocatorSettings | None = None) -> Replay:

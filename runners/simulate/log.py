@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
-
 from runners.traces.measured import Collective, Memory
 from runners.traces.schema import Record
 
@@ -37,25 +35,25 @@ class Call(Record):
     """All calls of one collective in one group of ranks during the counted step."""
 
     operation: str
-    axis: str = Field(description="of a named mesh; `all` for every rank, else `group`")
-    num_ranks: int = Field(description="of the group")
+    axis: str  # of a named mesh; `all` for every rank, else `group`
+    num_ranks: int  # of the group
     phase: str
     count: int
-    bytes: int = Field(description="payload, summed over the calls")
+    bytes: int  # payload, summed over the calls
 
 
 class Moment(Record):
     """What a rank does from one point of its step to the next; fields of other kinds are empty."""
 
     kind: Literal["compute", "begin", "wait", "sleep"]
-    phase: str = Field(default="", description="of a stretch of computing")
-    flops: int = Field(default=0, description="of the same")
-    call: int = Field(default=0, description="which communication begins, or is waited for")
+    phase: str = ""  # of a stretch of computing
+    flops: int = 0  # of the same
+    call: int = 0  # which communication begins, or is waited for
     operation: str = ""
-    ranks: list[int] = Field(default=[], description="that take part")
-    peer: int | None = Field(default=None, description="of a message: its other end")
-    bytes: int = Field(default=0, description="payload")
-    seconds: float = Field(default=0.0, description="slept")
+    ranks: list[int] = []  # that take part
+    peer: int | None = None  # of a message: its other end
+    bytes: int = 0  # payload
+    seconds: float = 0.0  # slept
 
 
 class RankLog(Record):
@@ -66,9 +64,7 @@ class RankLog(Record):
     num_parameters: int | None
     collectives: list[Collective]
     calls: list[Call]
-    flops: dict[str, int] = Field(
-        description="by phase: matrix products and attention, by torch's own formulas"
-    )
+    flops: dict[str, int]  # by phase: matrix products and attention, by torch's own formulas
     timeline: list[Moment] = []
 
     @property

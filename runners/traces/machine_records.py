@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from runners.traces.schema import Record
 
 
@@ -21,9 +19,9 @@ class Cache(Record):
 
     level: int
     kind: Literal["data", "instruction", "unified"]
-    bytes: int = Field(description="of one of them")
+    bytes: int  # of one of them
     num_caches: int
-    num_sharing: int = Field(description="processors that share one of them")
+    num_sharing: int  # processors that share one of them
 
 
 class NumaNode(Record):
@@ -38,7 +36,7 @@ class AcceleratorLink(Record):
 
     first: int
     second: int
-    kind: str = Field(description="as nvidia-smi names it: NV4 is four NVLinks, SYS the whole way")
+    kind: str  # as nvidia-smi names it: NV4 is four NVLinks, SYS the whole way
 
 
 class Topology(Record):
@@ -60,16 +58,12 @@ class Machine(Record):
     fingerprint: str
     is_reference: bool
     cpu: str
-    num_cores: int = Field(description="that ranks may use")
-    num_installed_cores: int | None = Field(
-        default=None, description="whether or not ranks may use them; null: not recorded"
-    )
+    num_cores: int  # that ranks may use
+    num_installed_cores: int | None = None  # whether or not ranks may use them; null: not recorded
     memory_bytes: int
     system: str
     python: str
     torch: str
     accelerators: list[Accelerator]
-    topology: Topology | None = Field(default=None, description="null: described before it was")
-    libraries: dict[str, str] = Field(
-        default={}, description="versions of what torch computes and communicates with"
-    )
+    topology: Topology | None = None  # null: described before it was
+    libraries: dict[str, str] = {}  # versions of what torch computes and communicates with

@@ -16,8 +16,6 @@ from __future__ import annotations
 import statistics
 from typing import Literal
 
-from pydantic import Field
-
 from runners.traces.schema import Activity, Record
 
 
@@ -28,23 +26,17 @@ class MemoryClasses(Record):
     gradients_bytes: int
     optimizer_bytes: int
     activations_bytes: int
-    buckets_bytes: int = Field(description="what a wrapper (DDP, FSDP) keeps to communicate")
-    buffers_bytes: int = Field(description="module buffers and input samples")
+    buckets_bytes: int  # what a wrapper (DDP, FSDP) keeps to communicate
+    buffers_bytes: int  # module buffers and input samples
 
 
 class AllocatorMemory(Record):
     """What the allocator of an accelerator counted on one rank, above its start."""
 
-    peak_bytes: int = Field(
-        description="allocator bytes: the most it had given out, each block rounded up"
-    )
-    workspace_bytes: int = Field(description="allocator bytes of cuBLAS, in no tensor")
-    rounding_bytes: int = Field(
-        description="allocator bytes that rounding may have added to the peak"
-    )
-    host_peak_bytes: int | None = Field(
-        default=None, description="tensor bytes in main memory, by the meter"
-    )
+    peak_bytes: int  # allocator bytes: the most it had given out, each block rounded up
+    workspace_bytes: int  # allocator bytes of cuBLAS, in no tensor
+    rounding_bytes: int  # allocator bytes that rounding may have added to the peak
+    host_peak_bytes: int | None = None  # tensor bytes in main memory, by the meter
 
 
 class Memory(Record):
@@ -57,22 +49,14 @@ class Memory(Record):
     against.
     """
 
-    peak_bytes: int | None = Field(default=None, description="tensor bytes: the most held at once")
-    peak_phase: str | None = Field(default=None, description="the phase of that moment")
-    at_peak: MemoryClasses | None = Field(
-        default=None, description="tensor bytes of each class at that moment"
-    )
-    largest: MemoryClasses | None = Field(
-        default=None, description="tensor bytes: the most that each class ever held"
-    )
-    phases: dict[str, int] = Field(default={}, description="tensor bytes: the peak of each phase")
-    kernel_peak_bytes: int | None = Field(
-        default=None,
-        description="process bytes: growth of the kernel's high-water mark of resident pages",
-    )
-    allocator: AllocatorMemory | None = Field(
-        default=None, description="allocator bytes, of an accelerator"
-    )
+    peak_bytes: int | None = None  # tensor bytes: the most held at once
+    peak_phase: str | None = None  # the phase of that moment
+    at_peak: MemoryClasses | None = None  # tensor bytes of each class at that moment
+    largest: MemoryClasses | None = None  # tensor bytes: the most that each class ever held
+    phases: dict[str, int] = {}  # tensor bytes: the peak of each phase
+    # Process bytes: growth of the kernel's high-water mark of resident pages.
+    kernel_peak_bytes: int | None = None
+    allocator: AllocatorMemory | None = None  # allocator bytes, of an accelerator
 
 
 class Transfer(Record):
@@ -81,14 +65,11 @@ class Transfer(Record):
     Ranks are global: the number in the whole run, also where the operation ran in a subgroup.
     """
 
-    source: int | None = Field(
-        description="null: every rank of the group (gather, reduce), or any rank that sent (recv)"
-    )
-    destination: int | None = Field(
-        description="null: every rank of the group (broadcast, scatter)"
-    )
+    # Null: every rank of the group (gather, reduce), or any rank that sent (recv).
+    source: int | None
+    destination: int | None  # null: every rank of the group (broadcast, scatter)
     count: int
-    bytes: int = Field(description="payload as this rank sees it, summed over the calls")
+    bytes: int  # payload as this rank sees it, summed over the calls
 
 
 class Collective(Record):
@@ -96,12 +77,10 @@ class Collective(Record):
 
     operation: str
     count: int
-    bytes: int = Field(description="payload passed to the operation, summed over the calls")
-    transfers: list[Transfer] = Field(
-        default=[],
-        description="the same calls by source and destination, where the operation has a root or "
-        "a peer: send, recv, broadcast, scatter, gather, reduce",
-    )
+    bytes: int  # payload passed to the operation, summed over the calls
+    # The same calls by source and destination, where the operation has a root or a peer: send,
+    # recv, broadcast, scatter, gather, reduce.
+    transfers: list[Transfer] = []
 
 
 class SampledSeconds(Record):
@@ -156,7 +135,7 @@ class RankTime(Record):
     compute_seconds: float
     communication_seconds: float
     waiting_seconds: float
-    waiting_share: float = Field(description="of the whole step, 0 to 1")
+    waiting_share: float  # of the whole step, 0 to 1
 
 
 class RankClock(Record):
@@ -167,28 +146,22 @@ class RankClock(Record):
     """
 
     rank: int
-    offset_seconds: float = Field(description="this rank's clock minus that of rank 0")
-    error_seconds: float = Field(
-        description="bound of the offset's error: half of the shortest round trip with rank 0"
-    )
+    offset_seconds: float  # this rank's clock minus that of rank 0
+    error_seconds: float  # bound of the offset's error: half of the shortest round trip with rank 0
 
 
 class Timing(Record):
     """Every measured time of a run."""
 
-    wall_seconds: float = Field(description="the run with all its passes")
-    oversubscribed: bool = Field(
-        default=False,
-        description="more ranks than cores, or than accelerators: not for fits of speed",
-    )
+    wall_seconds: float  # the run with all its passes
+    # More ranks than cores, or than accelerators: not for fits of speed.
+    oversubscribed: bool = False
     step: SampledSeconds | None = None
-    stages: dict[str, float] = Field(default={}, description="seconds by stage")
-    prediction: dict[str, float] = Field(default={}, description="seconds by prediction step")
+    stages: dict[str, float] = {}  # seconds by stage
+    prediction: dict[str, float] = {}  # seconds by prediction step
     timeline: list[Span] = []
     ranks: list[RankTime] = []
-    clocks: list[RankClock] = Field(
-        default=[], description="of the timeline's ranks, one each; empty: one rank, or no timeline"
-    )
-    measures: dict[str, SampledSeconds] = Field(
-        default={}, description="times that the experiment itself took, beside those of steps"
-    )
+    # Of the timeline's ranks, one each; empty: one rank, or no timeline.
+    clocks: list[RankClock] = []
+    # Times that the experiment itself took, beside those of steps.
+    measures: dict[str, SampledSeconds] = {}

@@ -42,9 +42,9 @@ class GridCall(Record):
 
     operation: str
     axis: str
-    num_ranks: int = Field(description="of the group")
+    num_ranks: int  # of the group
     count: int
-    bytes: int = Field(description="payload, summed over the calls")
+    bytes: int  # payload, summed over the calls
 
 
 class GridRank(Record):
@@ -55,11 +55,11 @@ class GridRank(Record):
     peak_phase: str | None
     at_peak: MemoryClasses
     between_steps_bytes: int
-    allocated_bytes: int = Field(description="the peak with each block rounded up to 512 bytes")
-    reserved_bytes: int = Field(description="what CUDA's caching allocator would hold")
+    allocated_bytes: int  # the peak with each block rounded up to 512 bytes
+    reserved_bytes: int  # what CUDA's caching allocator would hold
     num_parameters: int
-    flops: int = Field(description="of one step")
-    sent_bytes: int = Field(description="at least, by the ring algorithms' closed forms")
+    flops: int  # of one step
+    sent_bytes: int  # at least, by the ring algorithms' closed forms
     calls: list[GridCall]
 
 
@@ -81,7 +81,7 @@ class GridRow(Record):
     global_batch: int
     num_microbatches: int
     ranks: Annotated[list[GridRank], Field(min_length=1)]
-    seconds: float = Field(description="that the simulation took")
+    seconds: float  # that the simulation took
 
 
 class LeftOut(Record):

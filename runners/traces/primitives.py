@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from runners.traces.measured import SampledSeconds
 from runners.traces.schema import Record
 
@@ -15,7 +13,6 @@ class Primitives(Record):
 
     schema_version: Literal[1]
     machine: str
-    recorded_at: str = Field(description="UTC, ISO 8601, seconds")
-    primitives: dict[str, SampledSeconds | float] = Field(
-        description="by name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`"
-    )
+    recorded_at: str  # UTC, ISO 8601, seconds
+    # By name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`.
+    primitives: dict[str, SampledSeconds | float]

@@ -35,12 +35,11 @@ class Canary(Record):
 class Quiet(Record):
     """What else the machine did around an experiment; of sessions, one that was not quiet."""
 
-    load_before_share: float | None = Field(
-        description="of the cores, used by other processes; null: the platform does not tell"
-    )
+    # Of the cores, used by other processes; null: the platform does not tell.
+    load_before_share: float | None
     load_after_share: float | None
-    canaries: dict[str, Canary] = Field(description="by name")
-    largest_ratio: float | None = Field(default=None, description="no longer recorded")
+    canaries: dict[str, Canary]  # by name
+    largest_ratio: float | None = None  # no longer recorded
 
     @property
     def disturbances(self) -> list[str]:

@@ -38,46 +38,27 @@ class Circumstances(Record):
 
     python: str
     torch: str
-    affinity: str | None = Field(
-        description="cores that ranks might use, as the kernel lists them: 0-3,8; null: not known"
-    )
-    visible_devices: str | None = Field(description="CUDA_VISIBLE_DEVICES; null: not set")
-    huge_pages: str | None = Field(
-        description="transparent huge pages: always, madvise or never; null: not known"
-    )
+    # Cores that ranks might use, as the kernel lists them: 0-3,8; null: not known.
+    affinity: str | None
+    visible_devices: str | None  # CUDA_VISIBLE_DEVICES; null: not set
+    huge_pages: str | None  # transparent huge pages: always, madvise or never; null: not known
 
 
 class Failure(Record):
     """Why a rank or a run ended otherwise than by completing."""
 
-    kind: str = Field(
-        description=(
-            "out_of_memory, peer_lost, hang, stopped, timed_out, signal, exception, diverged"
-        )
-    )
-    message: str = Field(description="the first line of what was raised, as it was raised")
-    requested_bytes: int | None = Field(
-        default=None, description="bytes that the refused allocation requested"
-    )
-    held_bytes: int | None = Field(
-        default=None,
-        description=(
-            "of out_of_memory: bytes held when the allocator refused, as the budget counts them: "
-            "on CPU the growth of the process's data segment since the budget was set, on an "
-            "accelerator the growth of what its allocator gave out; null: not known"
-        ),
-    )
-    rank: int | None = Field(
-        default=None, description="null: ranks hang, and none is behind the others"
-    )
-    phase: str = Field(description="build, wrap, forward, backward, optimizer, …")
-    step: int | None = Field(
-        default=None, description="training step of the failure, from 0; null before it"
-    )
-    signal: str | None = Field(default=None, description="that ended the process, such as SIGABRT")
-    exit_code: int | None = Field(
-        default=None, description="of a process that left without a record"
-    )
+    kind: str  # out_of_memory, peer_lost, hang, stopped, timed_out, signal, exception, diverged
+    message: str  # the first line of what was raised, as it was raised
+    requested_bytes: int | None = None  # bytes that the refused allocation requested
+    # Of out_of_memory: bytes held when the allocator refused, as the budget counts them: on CPU the
+    # growth of the process's data segment since the budget was set, on an accelerator the growth of
+    # what its allocator gave out; null: not known.
+    held_bytes: int | None = None
+    rank: int | None = None  # null: ranks hang, and none is behind the others
+    phase: str  # build, wrap, forward, backward, optimizer, …
+    step: int | None = None  # training step of the failure, from 0; null before it
+    signal: str | None = None  # that ended the process, such as SIGABRT
+    exit_code: int | None = None  # of a process that left without a record
 
 
 class Death(Record):
@@ -85,8 +66,8 @@ class Death(Record):
 
     rank: int
     phase: str
-    signal: str | None = Field(default=None, description="such as SIGABRT; null: it exits")
-    exit_code: int | None = Field(default=None, description="null: a signal ends it")
+    signal: str | None = None  # such as SIGABRT; null: it exits
+    exit_code: int | None = None  # null: a signal ends it
 
     @model_validator(mode="after")
     def _ends_one_way(self) -> Death:
@@ -109,8 +90,8 @@ class Layer(Record):
     weight_shape: Shape
     num_parameters: int
     bytes: int
-    ranks: list[int] = Field(description="the ranks that hold it, whole or as shards")
-    is_sharded: bool = Field(description="each of these ranks holds a part of it, not the whole")
+    ranks: list[int]  # the ranks that hold it, whole or as shards
+    is_sharded: bool  # each of these ranks holds a part of it, not the whole
 
 
 class Model(Record):
@@ -120,7 +101,7 @@ class Model(Record):
     bytes: int
     dtype: str
     layers: list[Layer]
-    value_bytes: int = Field(default=0, description="of one parameter; it follows from both")
+    value_bytes: int = 0  # of one parameter; it follows from both
 
     @model_validator(mode="before")
     @classmethod
@@ -138,18 +119,16 @@ class Held(Record):
     rank: int
     shape_in: Shape
     shape_out: Shape
-    bytes: int = Field(description="bytes of what came out")
+    bytes: int  # bytes of what came out
 
 
 class Move(Record):
     """One operation between ranks in a stage, as a metered pass saw it pass by."""
 
     operation: str
-    source: int | None = Field(default=None, description="global rank; null: every rank sends")
-    destination: int | None = Field(
-        default=None, description="global rank; null: every rank receives"
-    )
-    bytes: int = Field(description="payload as the rank with the largest payload sees it")
+    source: int | None = None  # global rank; null: every rank sends
+    destination: int | None = None  # global rank; null: every rank receives
+    bytes: int  # payload as the rank with the largest payload sees it
 
 
 class Stage(Record):
@@ -160,15 +139,15 @@ class Stage(Record):
     """
 
     name: str
-    rank: int | None = Field(description="null: the same on every rank")
+    rank: int | None  # null: the same on every rank
     operation: str
     shape_in: Shape
     shape_out: Shape
     dtype: str
-    bytes: int = Field(description="bytes of what came out")
-    values: list[float] = Field(description="the first values of what came out")
-    ranks: list[Held] = Field(default=[], description="where ranks differ, each that passed it")
-    moves: list[Move] = Field(default=[], description="what travelled; of a run with a timeline")
+    bytes: int  # bytes of what came out
+    values: list[float]  # the first values of what came out
+    ranks: list[Held] = []  # where ranks differ, each that passed it
+    moves: list[Move] = []  # what travelled; of a run with a timeline
 
 
 class RankEpoch(Record):
@@ -183,7 +162,7 @@ class Epoch(Record):
     """Training and validation after one pass over the samples; epochs count from 1."""
 
     epoch: int
-    loss: Loss = Field(description="mean over the epoch's samples, all ranks")
+    loss: Loss  # mean over the epoch's samples, all ranks
     accuracy: float | None
     validation_loss: Loss
     validation_accuracy: float | None
@@ -208,7 +187,7 @@ class PredictionStep(Record):
     shape_in: Shape
     shape_out: Shape
     values: list[float]
-    facts: dict[str, Setting] = Field(description="what else the step shows: loss, digest, class …")
+    facts: dict[str, Setting]  # what else the step shows: loss, digest, class …
 
 
 class RankRecord(Record):
@@ -217,18 +196,14 @@ class RankRecord(Record):
     rank: int
     status: Status
     failure: Failure | None = None
-    num_parameters: int | None = Field(default=None, description="parameters this rank holds")
-    num_samples: int | None = Field(default=None, description="training samples this rank saw")
-    first_parameter_digest: str | None = Field(
-        default=None, description="before any wrapper touched them"
-    )
-    start_parameter_digest: str | None = Field(default=None, description="when training started")
-    parameter_digest: str | None = Field(default=None, description="when training ended")
+    num_parameters: int | None = None  # parameters this rank holds
+    num_samples: int | None = None  # training samples this rank saw
+    first_parameter_digest: str | None = None  # before any wrapper touched them
+    start_parameter_digest: str | None = None  # when training started
+    parameter_digest: str | None = None  # when training ended
     memory: Memory | None = None
-    collectives: list[Collective] = Field(default=[], description="of one metered step")
-    measures: dict[str, Setting] = Field(
-        default={}, description="what the experiment itself counted or compared on this rank"
-    )
+    collectives: list[Collective] = []  # of one metered step
+    measures: dict[str, Setting] = {}  # what the experiment itself counted or compared on this rank
 
 
 class NonFinite(Record):
@@ -251,42 +226,24 @@ class Run(Record):
     expected_status: Status
     status: Status
     timing: Timing
-    budget_bytes: int | None = Field(
-        default=None, description="what each rank was allowed; null: no limit"
-    )
-    reason: str | None = Field(default=None, description="why it was skipped")
-    error: Failure | None = Field(
-        default=None, description="the root cause among the ranks' failures"
-    )
-    passes: list[str] = Field(
-        default=[], description="metered, timed, budgeted: the passes that ran"
-    )
-    allocator: dict[str, str] = Field(default={}, description="environment of the ranks, by pass")
+    budget_bytes: int | None = None  # what each rank was allowed; null: no limit
+    reason: str | None = None  # why it was skipped
+    error: Failure | None = None  # the root cause among the ranks' failures
+    passes: list[str] = []  # metered, timed, budgeted: the passes that ran
+    allocator: dict[str, str] = {}  # environment of the ranks, by pass
     model: Model | None = None
     stages: list[Stage] = []
     epochs: list[Epoch] = []
-    step_losses: list[Loss] = Field(
-        default=[], description="the loss of each step, for the runs that keep it"
-    )
+    step_losses: list[Loss] = []  # the loss of each step, for the runs that keep it
     validation: Validation | None = None
     prediction: list[PredictionStep] = []
     ranks: list[RankRecord] = []
-    printed: list[str] = Field(default=[], description="what rank 0 printed")
+    printed: list[str] = []  # what rank 0 printed
     non_finite: list[NonFinite] = []
-    nature: Nature = Field(
-        default="real",
-        description="paced: stages last as long as they were told; simulated: fake tensors",
-    )
-    expected_death: Death | None = Field(
-        default=None, description="of a run that is meant to die; null: none was declared"
-    )
-    circumstances: Circumstances | None = Field(
-        default=None, description="where they are not those of the whole trace"
-    )
-    label: str = Field(
-        default="",
-        description="the key of readers' words for the strategy; empty: the strategy",
-    )
+    nature: Nature = "real"  # paced: stages last as long as they were told; simulated: fake tensors
+    expected_death: Death | None = None  # of a run that is meant to die; null: none was declared
+    circumstances: Circumstances | None = None  # where they are not those of the whole trace
+    label: str = ""  # the key of readers' words for the strategy; empty: the strategy
 
     @property
     def why_skipped(self) -> str:
@@ -306,12 +263,10 @@ class Trace(Record):
 
     schema_version: Literal[2]
     experiment: str
-    question: str = Field(description="what the experiment asks, in one sentence")
-    recorded_at: str = Field(description="when the first of its runs began: UTC, ISO 8601, seconds")
+    question: str  # what the experiment asks, in one sentence
+    recorded_at: str  # when the first of its runs began: UTC, ISO 8601, seconds
     machine: str
     code: Code
-    circumstances: Circumstances = Field(description="under which its runs were measured")
-    quiet: Quiet | None = Field(
-        default=None, description="what else the machine did meanwhile; null: not recorded"
-    )
+    circumstances: Circumstances  # under which its runs were measured
+    quiet: Quiet | None = None  # what else the machine did meanwhile; null: not recorded
     runs: Annotated[dict[str, Run], Field(min_length=1)]
