@@ -33,6 +33,7 @@ from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, search_rank
+from generator.pages.shown import Shown
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     calculator_form,
@@ -352,7 +353,7 @@ def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, An
     }
 
 
-def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[ways.Way]:
+def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[Shown]:
     """The modes of a topic with the minutes that each takes."""
     places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.items_by_mode}
     read: dict[str, int] = {mode: minutes[path] for mode, path in places.items() if path in minutes}

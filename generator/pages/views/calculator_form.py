@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-
-from markupsafe import Markup
 
 from generator.content.claim import Tolerance
 from generator.content.modes.cost import Calculator, CalculatorInput, CalculatorOutput, Quantity
@@ -16,6 +12,7 @@ from generator.evidence.calculator import Checked
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.found_by import heading
 from generator.evidence.value import Value, numeric
+from generator.pages.shown import Shown
 
 _BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
@@ -31,79 +28,16 @@ MAX_DIGITS = 6  # of a start value that is no whole number
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
 
 
-@dataclass(frozen=True)
-class Field:
-    """A number to set.
+def calculator(written: Calculator, folio: Folio) -> Shown:
+    """The calculator of a lesson, compared with this book's runs.
 
-    Attributes:
-        name: what formulas call it.
-        unit: what one of the field is, in words; empty for a plain number.
-        size: how much one of the field is, in what formulas calculate with.
-        start, low, high: as the field holds them.
-        step: what the slider moves by: `whole` numbers, `powers`, both, or as it comes.
-        is_whole: whether only whole numbers of it exist.
-        most: what the other fields allow, as the script reads formulas; or empty.
-        covered: the least and the most in the runs that formulas were compared with, as printed.
-        range: the same two, as the script reads them.
+    Without fields, this machine has no numbers to start from.
     """
-
-    name: str
-    label: Markup
-    unit: str
-    size: str
-    start: str
-    low: str
-    high: str
-    step: str
-    is_whole: bool
-    most: str
-    covered: tuple[Markup, Markup] | None
-    range: str
-
-
-@dataclass(frozen=True)
-class OutputOnPage:
-    """A number that the calculator works out.
-
-    Attributes:
-        formula: as the author wrote it, laws written out, in printed signs.
-        postfix: the formula as the script reads it.
-        at_start: its value before anyone has changed an input.
-        checks: on every run that it was compared with; `worst` is the one furthest off.
-        within: how far off the build lets it be, where the book was written.
-    """
-
-    name: str
-    label: Markup
-    quantity: Quantity
-    formula: Markup
-    postfix: str
-    at_start: Markup
-    checks: Sequence[Checked]
-    worst: Checked | None
-    within: str
-
-
-@dataclass(frozen=True)
-class CalculatorOnPage:
-    """Fields and outputs; without fields, this machine has no numbers to start from.
-
-    Attributes:
-        heading: what the numbers of all checks are called.
-    """
-
-    fields: list[Field]
-    outputs: list[OutputOnPage]
-    heading: str
-
-
-def calculator(written: Calculator, folio: Folio) -> CalculatorOnPage:
-    """The calculator of a lesson, compared with this book's runs."""
     inputs = calculators.start(written, folio.evidence)
     fields = [_field(one, inputs.get(one.name), written, folio) for one in written.inputs]
     checked = [calculators.checks(one, written, folio.evidence) for one in written.outputs]
     measured = (check.measured for found in checked for check in found)
-    return CalculatorOnPage(
+    return Shown(
         fields=[field for field in fields if field] if all(fields) else [],
         outputs=[
             _output(one, found, written, inputs, folio)
@@ -115,25 +49,27 @@ def calculator(written: Calculator, folio: Folio) -> CalculatorOnPage:
 
 def _field(
     one: CalculatorInput, start: Value | None, written: Calculator, folio: Folio
-) -> Field | None:
+) -> Shown | None:
     low, high = (calculators.bound(end, folio.evidence) for end in (one.low, one.high))
     if start is None or low is None or high is None:
         return None
     unit, size = _unit(one.quantity, float(numeric(start)))
     ends = float(numeric(low)), float(numeric(high))
     covered = calculators.covered(written, one.name, folio.evidence)
-    return Field(
+    return Shown(
         name=one.name,
         label=folio.line(one.label),
         unit=" ".join(filter(None, (unit, one.unit))),
-        size=_typed(size),
+        size=_typed(size),  # of one of the field, in what formulas calculate with
         start=_typed(float(numeric(start)) / size),
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
         step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
         is_whole=one.quantity == "count" and one.unit not in PER_PARAMETER,
+        # What the other fields allow, as the script reads formulas.
         most=calculators.parsed(one.at_most).postfix if one.at_most else "",
         covered=(folio.show(covered[0]), folio.show(covered[1])) if covered else None,
+        # The same two, as the script reads them.
         range=" ".join(str(float(numeric(end))) for end in covered or ()),
     )
 
@@ -159,21 +95,23 @@ def _typed(number: float) -> str:
 def _output(
     one: CalculatorOutput, found: list[Checked], written: Calculator,
     inputs: dict[str, Value], folio: Folio,
-) -> OutputOnPage:  # fmt: skip
+) -> Shown:  # fmt: skip
     start = calculators.at_start(one, inputs)
     for check in calculators.checks_of(one, written, folio.evidence):
         folio.run(check.run)
-    return OutputOnPage(
+    return Shown(
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
         formula=folio.line(
             f"`{_with_signs(calculators.parsed(one.formula).readable(one.formula))}`"
         ),
+        # As the script reads formulas.
         postfix=calculators.parsed(one.formula).postfix,
         at_start=ABSENT if start is None else folio.show(start),
         checks=found,
         worst=calculators.worst(found),
+        # How far off the build lets it be, where the book was written.
         within=_within(one.within, one.quantity),
     )
 

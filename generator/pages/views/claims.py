@@ -14,6 +14,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.law_sides import in_one_form
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome, sides
+from generator.pages.shown import Shown
 
 MAX_DIGITS = 12
 _TOLD = Markup("")  # in place of a number that stands in the same section already
@@ -30,29 +31,7 @@ RELATIONS = {
 }
 
 
-@dataclass(frozen=True)
-class VerdictRow:
-    """A claim on this machine; `is_told` where the section has just shown it, with its numbers."""
-
-    claim: Claim
-    outcome: Outcome
-    says: Markup
-    predicted: Markup
-    observed: Markup
-    words: str
-    css: str
-    verdict: str
-    runs: tuple[str, ...]
-    explanation: Markup
-    tolerance: str
-    domain: Markup
-    formula: Markup | None
-    source: str | None
-    is_told: bool
-    regime: Markup
-
-
-def verdict_row(name: str, folio: Folio) -> VerdictRow:
+def verdict_row(name: str, folio: Folio) -> Shown:
     """One claim, judged on the runs this book shows."""
     claim, outcome = folio.book.claims[name], folio.outcome(name)
     folio.runs.update(outcome.runs)
@@ -61,7 +40,7 @@ def verdict_row(name: str, folio: Folio) -> VerdictRow:
     relation = RELATIONS[claim.relation] if not _is_of_digests(outcome) else ""
     predicted, observed = readable(outcome, folio)
     stated = Markup("{}{}").format(relation, side(predicted, folio, name)) if not is_told else _TOLD
-    return VerdictRow(
+    return Shown(
         claim=claim,
         outcome=outcome,
         says=folio.line(claim.says),
@@ -116,7 +95,7 @@ def css_of(outcome: Outcome) -> str:
     return f"pb-{outcome.verdict.replace('_', '-')}"
 
 
-def verdict_rows(names: Sequence[str], folio: Folio) -> list[VerdictRow]:
+def verdict_rows(names: Sequence[str], folio: Folio) -> list[Shown]:
     """Several claims, in the order in which they are named, as the table that ends a section."""
     rows = [verdict_row(name, folio) for name in names]
     folio.text.shown_claims.clear()

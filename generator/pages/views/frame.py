@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -14,6 +13,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.provenance import REFERENCE
 from generator.evidence.regime import CROWDED, is_replayed
 from generator.evidence.reproduce_command import command
+from generator.pages.shown import Shown
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
@@ -52,31 +52,6 @@ _NOT_READ = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Origin:
-    """One experiment that a page draws on."""
-
-    experiment: str
-    machine: str
-    is_reference: bool
-    recorded_at: str
-    torch: str
-    runs: tuple[str, ...]
-    raw: str
-    again: str  # the command that measures it again
-    is_stale: bool
-    is_new: bool  # the reference machine has measured none of the runs
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Something a reader must know of what stands above."""
-
-    css: str
-    lead: str
-    text: str | Markup
-
-
 def minutes(body: str, num_items: int) -> int:
     """Minutes to read a page: its words, and a moment for each question."""
     text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body.replace("<wbr>", "")))
@@ -98,13 +73,13 @@ def styles(body: str) -> list[str]:
     return [name for name, marks in STYLES.items() if any(mark in body for mark in marks)]
 
 
-def machines(found: Sequence[Origin], book: Book) -> list[tuple[str, bool]]:
+def machines(found: Sequence[Shown], book: Book) -> list[tuple[str, bool]]:
     """The machines behind a page, the one shown first, and whether each is the reference's."""
     named = {(origin.machine, origin.is_reference) for origin in found if origin.machine}
     return sorted(named, key=lambda one: (one[0] != book.machine.name, one))
 
 
-def origins(folio: Folio, depth: int) -> list[Origin]:
+def origins(folio: Folio, depth: int) -> list[Shown]:
     """The experiments behind a page, with the runs it used on each machine."""
     return [
         _origin(shown, names, book, depth)
@@ -130,9 +105,9 @@ def _by_trace(paths: Iterable[str], book: Book) -> Iterator[tuple[TraceOnPage, l
     yield from found.values()
 
 
-def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) -> Origin:
+def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) -> Shown:
     experiment = shown.trace.experiment
-    return Origin(
+    return Shown(
         experiment=experiment,
         machine="" if shown.is_plan else shown.machine.name,
         is_reference=shown.machine.name == book.reference.name,
@@ -146,9 +121,14 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
     )
 
 
-def notices(folio: Folio, found: Sequence[Origin], body: str) -> list[Notice]:
+def _notice(lead: str, text: str | Markup, css: str = "") -> Shown:
+    """Something a reader must know of what stands above."""
+    return Shown(css=css, lead=lead, text=text)
+
+
+def notices(folio: Folio, found: Sequence[Shown], body: str) -> list[Shown]:
     """Stale traces, surprises and broken laws among what a page names, for its end."""
-    rows: list[Notice] = []
+    rows: list[Shown] = []
     stale: dict[str, list[str]] = {}
     for origin in found:
         if origin.is_stale:
@@ -158,12 +138,12 @@ def notices(folio: Folio, found: Sequence[Origin], body: str) -> list[Notice]:
             Markup("<code>{}</code>").format(one) for one in dict.fromkeys(experiments)
         )
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
-        rows.append(Notice("", "", Markup(folio.ui["notice"]["stale"]).format(**named)))
+        rows.append(_notice("", Markup(folio.ui["notice"]["stale"]).format(**named)))
     rows += _new_runs(folio, found)
     return [*rows, *_natures(folio, body), *_surprises(folio), *_broken_laws(folio)]
 
 
-def _new_runs(folio: Folio, found: Sequence[Origin]) -> Iterator[Notice]:
+def _new_runs(folio: Folio, found: Sequence[Shown]) -> Iterator[Shown]:
     """The runs that the reference machine has not measured, with the machine that has."""
     words = folio.ui["notice"]
     for origin in found:
@@ -173,10 +153,10 @@ def _new_runs(folio: Folio, found: Sequence[Origin]) -> Iterator[Notice]:
             )
             named = {"runs": names, "machine": Markup("<code>{}</code>").format(origin.machine)}
             text = Markup(words["measured_by"]).format(**named)
-            yield Notice("", words["not_on_reference"], text)
+            yield _notice(words["not_on_reference"], text)
 
 
-def _natures(folio: Folio, body: str) -> list[Notice]:
+def _natures(folio: Folio, body: str) -> list[Shown]:
     """What the words behind numbers mean, where the page has such a number, or one that waits."""
     runs = [run for book, paths in _used(folio) for run in map(book.run, paths) if run]
     used = {(run.nature, is_replayed(run)) for run in runs if run.nature != "real"}
@@ -184,13 +164,13 @@ def _natures(folio: Folio, body: str) -> list[Notice]:
     found += [(REFERENCE, False)] if folio.text.marks_reference else []
     words = folio.ui["notice"]
     return [
-        Notice("", f"{word.capitalize()}.", words["replayed" if replayed else word])
+        _notice(f"{word.capitalize()}.", words["replayed" if replayed else word])
         for word, replayed in found
         if re.search(rf'class="pb-nature">[^<]*\b{word}\b', body)
     ]
 
 
-def _surprises(folio: Folio) -> Iterator[Notice]:
+def _surprises(folio: Folio) -> Iterator[Shown]:
     """The runs that did not end as declared here, also where the reference machine is shown."""
     words, statuses = folio.ui["notice"], folio.ui["statuses"]
     for path in sorted(folio.runs):
@@ -203,19 +183,13 @@ def _surprises(folio: Folio) -> Iterator[Notice]:
                 words["ended"],
                 statuses[run.status],
             )
-            yield Notice("pb-surprise", words["surprise"], said)
+            yield _notice(words["surprise"], said, "pb-surprise")
 
 
-def _broken_laws(folio: Folio) -> list[Notice]:
-    rows, words, outcomes = [], folio.ui["notice"], folio.outcomes
-    broken = folio.evidence.once(
-        "broken laws",
-        outcomes,
-        lambda: {n: one for n, one in outcomes.items() if one.is_broken_law},
-    )
-    for name, outcome in broken.items():
-        if set(outcome.runs) & folio.runs:
+def _broken_laws(folio: Folio) -> Iterator[Shown]:
+    for name, outcome in folio.outcomes.items():
+        if outcome.is_broken_law and set(outcome.runs) & folio.runs:
             text = folio.line(folio.book.claims[name].says)
             verdict = verdicts.WORDS[outcome.verdict].capitalize()
-            rows.append(Notice("pb-surprise", words["law"], Markup("{} {}.").format(text, verdict)))
-    return rows
+            said = Markup("{} {}.").format(text, verdict)
+            yield _notice(folio.ui["notice"]["law"], said, "pb-surprise")

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from generator.content.glossary import Term
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
+from generator.pages.shown import Shown
 
 MOST_SHOWN = 2  # lessons that are named beside the run of a term
 
@@ -40,14 +41,6 @@ class Use(NamedTuple):
         return cls(path, is_linked or any(one and one[1:3] == (experiment, run) for one in leaves))
 
 
-class Lesson(NamedTuple):
-    """A link to a lesson: the title of its topic, and what its kind is called."""
-
-    href: str
-    topic: Markup
-    mode: str
-
-
 class Entry(NamedTuple):
     """A term as its page shows it.
 
@@ -57,8 +50,8 @@ class Entry(NamedTuple):
     """
 
     term: Term
-    shown_in: list[Lesson]
-    lessons: list[Lesson]
+    shown_in: list[Shown]
+    lessons: list[Shown]
 
     @property
     def letter(self) -> str:
@@ -66,7 +59,7 @@ class Entry(NamedTuple):
         return self.term.term[0].upper()
 
     @property
-    def by_topic(self) -> list[tuple[Markup, list[Lesson]]]:
+    def by_topic(self) -> list[tuple[Markup, list[Shown]]]:
         """The lessons under the title of their topic."""
         grouped = groupby(self.lessons, key=lambda one: one.topic)
         return [(title, list(lessons)) for title, lessons in grouped]
@@ -85,11 +78,11 @@ def entries(used_in: Mapping[str, tuple[Use, ...]], folio: Folio) -> Iterator[En
         yield Entry(term, list(_lessons(showing, folio)), list(_lessons(uses, folio)))
 
 
-def _lessons(uses: Iterable[Use], folio: Folio) -> Iterator[Lesson]:
+def _lessons(uses: Iterable[Use], folio: Folio) -> Iterator[Shown]:
     """Links to lessons, in the order of the topics."""
     for topic in folio.book.topics:
         for address in (one.path.removesuffix(".md") for one in uses):
             _, folder, mode = address.split("/")
             if folder == topic.id:
                 title = folio.line(topic.file.title)
-                yield Lesson(f"{address}.html", title, str(folio.ui["modes"][mode]))
+                yield Shown(href=f"{address}.html", topic=title, mode=str(folio.ui["modes"][mode]))

@@ -6,10 +6,11 @@ from generator.content.book import Topic
 from generator.evidence.folio import Folio
 from generator.figures import figures
 from generator.figures.figures import FigureOnPage
-from generator.pages.views.question import Question, question
+from generator.pages.shown import Shown
+from generator.pages.views.question import question
 
 
-def home(folio: Folio) -> tuple[Topic, Question, FigureOnPage]:
+def home(folio: Folio) -> tuple[Topic, Shown, FigureOnPage]:
     """What the home page asks: the topic of its item, the question, the runs that answer it."""
     written = folio.book.home
     topic = next(one for one in folio.book.topics if one.id == written.topic)

@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from markupsafe import Markup
-
 from generator.content.exhibit import Listing
 from generator.content.listed_code import listed
 from generator.evidence.folio import Folio
+from generator.pages.shown import Shown
 from generator.pages.views.highlighting import highlighted
 from runners.traces.records import Failure
 
 KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
 
 
-@dataclass(frozen=True)
-class PrintedOnPage:
-    """What a run printed, on rank 0, and how it ended.
-
-    Attributes:
-        run: `experiment.run`, or None.
-        status: how it ended, in words.
-        message: what was raised, as it was raised; of ranks that hang together, that they do.
-    """
-
-    run: str | None
-    status: str
-    message: str
-    printed: str
-
-
-@dataclass(frozen=True)
-class ListingOnPage(PrintedOnPage):
-    """A listing as its template wants it, with what its run printed.
-
-    Attributes:
-        title: the author's line over it.
-        path: the file, from the project's root.
-        code: highlighted HTML.
-    """
-
-    title: Markup
-    path: str
-    code: Markup
-
-
-def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> ListingOnPage:
+def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> Shown:
     """Read a listing from its file and its run; what it printed only where that is shown."""
     code = highlighted(listed(folio.book.root, written.path, written.object))
     said = vars(printed(written.run, folio)) | ({} if with_output else {"printed": ""})
-    return ListingOnPage(title=folio.line(written.title), path=written.path, code=code, **said)
+    return Shown(title=folio.line(written.title), path=written.path, code=code, **said)
 
 
-def printed(path: str | None, folio: Folio) -> PrintedOnPage:
+def printed(path: str | None, folio: Folio) -> Shown:
     """The output of a run, without the code behind it."""
     run = folio.run(path) if path else None
-    return PrintedOnPage(
+    return Shown(
         run=path,
         status=folio.ui["statuses"][run.status if run else "skipped"],
         message=_failed(run.error, folio) if run and run.error else "",

@@ -16,6 +16,7 @@ from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
+from generator.pages.shown import Shown
 from generator.pages.views.other_machines import said_on
 from generator.pages.views.proof import measured_by, names_of, repeated
 from runners.traces.machine_records import Machine
@@ -31,7 +32,7 @@ PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
 )
 
 
-def experiments(measured: Measured) -> list[dict[str, Any]]:
+def experiments(measured: Measured) -> list[Shown]:
     """What a machine has measured, by experiment; `reasons` are those of skipped runs.
 
     Where runs were skipped because they are heavier, the row gives no reason.
@@ -41,16 +42,16 @@ def experiments(measured: Measured) -> list[dict[str, Any]]:
         skipped = [run.reason or "" for run in trace.runs.values() if run.status == "skipped"]
         reasons = sorted({one for one in skipped if not is_heavier(one)})
         rows.append(
-            {
-                "name": name,
-                "recorded_at": trace.recorded_at,
-                "num_runs": len(trace.runs) - len(skipped),
-                "surprises": [one for one, run in trace.runs.items() if run.is_surprise],
-                "num_skipped": len(skipped),
-                "reasons": reasons,
-                "skipped_only_heavier": bool(skipped) and not reasons,
-                "is_stale": name in measured.stale,
-            }
+            Shown(
+                name=name,
+                recorded_at=trace.recorded_at,
+                num_runs=len(trace.runs) - len(skipped),
+                surprises=[one for one, run in trace.runs.items() if run.is_surprise],
+                num_skipped=len(skipped),
+                reasons=reasons,
+                skipped_only_heavier=bool(skipped) and not reasons,
+                is_stale=name in measured.stale,
+            )
         )
     return rows
 
@@ -154,7 +155,7 @@ def judged_on(name: str, folio: Folio) -> dict[str, Outcome]:
     }
 
 
-def beside(name: str, folio: Folio) -> list[dict[str, Any]]:
+def beside(name: str, folio: Folio) -> list[Shown]:
     """A machine beside every other one: claims whose verdict is another there.
 
     Both machines decide the `contrary` ones, otherwise. Those `beyond` apply to one of the two
@@ -177,34 +178,34 @@ def beside(name: str, folio: Folio) -> list[dict[str, Any]]:
                 for of_both in (parts, applies_to_one)
             )
             found.append(
-                {
-                    "machine": other,
-                    "num_shared": len(shared),
-                    "contrary": contrary,
-                    "beyond": beyond,
-                }
+                Shown(
+                    machine=other,
+                    num_shared=len(shared),
+                    contrary=contrary,
+                    beyond=beyond,
+                )
             )
     return found
 
 
-def _by_runs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _by_runs(rows: list[Shown]) -> list[Shown]:
     """The rows, with their runs where several have the same words."""
-    said = repeated(row["says"] for row in rows)
-    return [row if plain(row["says"]) in said else {**row, "runs": ()} for row in rows]
+    said = repeated(row.says for row in rows)
+    return [row if plain(row.says) in said else row.but(runs=()) for row in rows]
 
 
 def _other_verdict(
     on_one: tuple[str, Outcome], on_other: tuple[str, Outcome], folio: Folio
-) -> dict[str, Any]:
+) -> Shown:
     """A claim on which two machines come to another verdict."""
     here, there = on_one[1], on_other[1]
     told = there if there.verdict != "holds" else here
-    return {
-        "claim": here.claim.id,
-        "kind": here.claim.kind,
-        "says": folio.line(here.claim.says),
-        "runs": names_of(here),
-        "here": said_on(*on_one, folio),
-        "there": said_on(*on_other, folio),
-        "why": folio.line(told.explanation),
-    }
+    return Shown(
+        claim=here.claim.id,
+        kind=here.claim.kind,
+        says=folio.line(here.claim.says),
+        runs=names_of(here),
+        here=said_on(*on_one, folio),
+        there=said_on(*on_other, folio),
+        why=folio.line(told.explanation),
+    )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from generator.evidence.folio import Folio
 from generator.evidence.other_machines import differs
 from generator.evidence.verdicts import Outcome
+from generator.pages.shown import Shown
 from generator.pages.views.claims import beside_predicted, css_of, readable, side
 from generator.pages.views.proof import measured_by
 
 
-def compared(folio: Folio) -> list[dict[str, Any]]:
+def compared(folio: Folio) -> list[Shown]:
     """The claims that this page names and that come out otherwise on another machine."""
     named = [name for name in folio.book.claims if name in folio.text.claims]
-    return [one for one in (_compared(name, folio) for name in named) if len(one["said"]) > 1]
+    return [one for one in (_compared(name, folio) for name in named) if len(one.said) > 1]
 
 
-def _compared(name: str, folio: Folio) -> dict[str, Any]:
+def _compared(name: str, folio: Folio) -> Shown:
     page = folio.evidence
     here = page.outcome(name)
     others = [(one.outcomes.get(name), one.evidence) for one in folio.other_outcomes.values()]
@@ -32,16 +31,16 @@ def _compared(name: str, folio: Folio) -> dict[str, Any]:
     }
     said = [said_on(measured_by(here, folio), here, folio)] if there else []
     said += [said_on(machine, outcome, folio) for machine, outcome in there.items()]
-    return {"id": name, "says": folio.line(folio.book.claims[name].says), "said": said}
+    return Shown(id=name, says=folio.line(folio.book.claims[name].says), said=said)
 
 
-def said_on(machine: str, outcome: Outcome, folio: Folio) -> dict[str, Any]:
+def said_on(machine: str, outcome: Outcome, folio: Folio) -> Shown:
     """What a machine observed of a claim, what that is compared with, and its verdict."""
     _, observed = readable(outcome, folio)
-    return {
-        "machine": machine,
-        "observed": side(observed, folio, outcome.claim.id),
-        "beside": beside_predicted(outcome, folio),
-        "words": folio.ui["verdicts"][outcome.verdict],
-        "css": css_of(outcome),
-    }
+    return Shown(
+        machine=machine,
+        observed=side(observed, folio, outcome.claim.id),
+        beside=beside_predicted(outcome, folio),
+        words=folio.ui["verdicts"][outcome.verdict],
+        css=css_of(outcome),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -22,6 +22,7 @@ from generator.evidence.law_sides import off_by
 from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import UNDECIDED, Outcome, sentence
+from generator.pages.shown import Shown
 from generator.pages.views.claims import (
     css_of,
     domain_of,
@@ -41,74 +42,14 @@ APART = "apart"
 APART_SAYS = "observed − predicted"
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """A claim on one machine.
-
-    Attributes:
-        machine: its name.
-        relation: how observed should lie to predicted.
-        off: how far it lies off, or None where the two are words.
-        says: for an observation what this machine showed; else why the claim does not hold.
-        differs: whether the machine shown first says otherwise.
-        why: the reason, where its runs do not decide the claim; else empty.
-    """
-
-    machine: str
-    predicted: Markup
-    observed: Markup
-    off: Markup | None
-    words: str
-    css: str
-    says: Markup
-    differs: bool
-    why: Markup
-
-
-@dataclass(frozen=True)
-class Proof:
-    """A claim with all that is known of it."""
-
-    claim: Claim
-    says: Markup
-    formula: Markup | None
-    domain: Markup
-    tolerance: str
-    regime: Markup
-    lessons: tuple[Lesson, ...]
-    judged: tuple[Judgement, ...]
-    runs: tuple[str, ...]  # that tell it from another claim of the page with the same words
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What the claims of an experiment, or of the book, come to on the machine shown."""
-
-    num_laws: int
-    num_holding: int
-    num_beyond: int  # laws that do not apply here, or have no evidence here
-    num_observations: int
-    furthest: Furthest | None
-
-
-@dataclass(frozen=True)
-class Furthest:
-    """The law of one experiment whose observation lies furthest off what it predicts."""
-
-    claim: str
-    place: str
-    says: Markup
-    off: Markup
-
-
 def proofs_of(
     experiment: str, lessons: Mapping[str, tuple[Lesson, ...]], folio: Folio
-) -> list[Proof]:
+) -> list[Shown]:
     """The claims that rest on an experiment first of all."""
     names = [name for name in folio.outcomes if folio.experiment_of(name) == experiment]
     found = [_proof(name, lessons.get(name, ()), folio) for name in names]
     said = repeated(one.says for one in found)
-    return [one if plain(one.says) in said else replace(one, runs=()) for one in found]
+    return [one if plain(one.says) in said else one.but(runs=()) for one in found]
 
 
 def repeated(sentences: Iterable[Markup]) -> set[str]:
@@ -116,10 +57,10 @@ def repeated(sentences: Iterable[Markup]) -> set[str]:
     return {says for says, num in Counter(map(plain, sentences)).items() if num > 1}
 
 
-def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Proof:
+def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Shown:
     claim, here = folio.book.claims[name], folio.outcomes[name]
     folio.runs.update(here.runs)
-    return Proof(
+    return Shown(
         claim=claim,
         says=folio.line(claim.says),
         formula=formula_of(claim, folio),
@@ -164,14 +105,14 @@ def measured_by(outcome: Outcome, folio: Folio) -> str:
 
 def _judgement(
     outcome: Outcome, machine: str, evidence: Evidence, folio: Folio, differs: bool
-) -> Judgement:
+) -> Shown:
     claim = outcome.claim
     predicted, observed = told_apart(outcome)
     is_told = claim.kind == "observation" or outcome.verdict != "holds"
     text = sentence(claim, outcome) if claim.kind == "observation" else outcome.explanation
     relation = folio.ui["relations"][claim.relation]
     is_open = outcome.verdict in UNDECIDED
-    return Judgement(
+    return Shown(
         machine=machine,
         predicted=Markup("{}{}").format(relation, side(predicted, folio, claim.id)),
         observed=observed_of(outcome, observed, folio),
@@ -196,13 +137,13 @@ def _off(claim: Claim, value: Value | None, folio: Folio) -> Markup | None:
     )
 
 
-def tally(claims: Sequence[str], folio: Folio) -> Tally:
+def tally(claims: Sequence[str], folio: Folio) -> Shown:
     """What these claims come to."""
     outcomes = [folio.outcomes[name] for name in claims]
     laws = [one for one in outcomes if one.claim.kind == "law"]
     beyond = [one for one in laws if one.verdict in ("does_not_apply", "no_evidence")]
     found = furthest(claims, folio, 1)
-    return Tally(
+    return Shown(
         num_laws=len(laws),
         num_holding=sum(one.verdict == "holds" for one in laws),
         num_beyond=len(beyond),
@@ -211,7 +152,7 @@ def tally(claims: Sequence[str], folio: Folio) -> Tally:
     )
 
 
-def furthest(claims: Sequence[str], folio: Folio, num: int) -> list[Furthest]:
+def furthest(claims: Sequence[str], folio: Folio, num: int) -> list[Shown]:
     """The laws among these that predict a number, those furthest off first, if off at all."""
     found = []
     for name in claims:
@@ -221,11 +162,11 @@ def furthest(claims: Sequence[str], folio: Folio, num: int) -> list[Furthest]:
             if off is not None and off.form.way == "percent" and numeric(off):
                 found.append((abs(float(numeric(off))), name, off))
     return [
-        Furthest(
-            name,
-            folio.claim_place(name),
-            folio.line(folio.book.claims[name].says),
-            folio.text.shown_alike(off, OFF, OFF_SAYS),
+        Shown(
+            claim=name,
+            place=folio.claim_place(name),
+            says=folio.line(folio.book.claims[name].says),
+            off=folio.text.shown_alike(off, OFF, OFF_SAYS),
         )
         for _, name, off in sorted(found, key=lambda one: -one[0])[:num]
     ]

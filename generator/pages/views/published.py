@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from markupsafe import Markup
 
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, computed, numeric
+from generator.pages.shown import Shown
 from generator.pages.table import Column, Row, counted, table
 from runners.traces.published_plans import (
     EXPERIMENT,
@@ -32,37 +32,7 @@ SIZED = re.compile(r"^(\w+) of (\d+) ([MB])$")
 AXES = ("data", "tensor", "pipeline", "context")
 
 
-@dataclass(frozen=True)
-class PublishedRow:
-    """One published number.
-
-    Attributes:
-        variant: what tells it apart from other rows of the same model and strategy.
-        is_first: of its configuration, which then stands before it.
-        is_same_note: whether the row above has the same explanation.
-        misses: whether it is further off than a row may be without an explanation.
-        with_term: simulated once more with what explains the miss, and how far that is off.
-    """
-
-    run: str
-    case: str
-    url: str
-    source: str
-    model: str
-    mesh: str
-    variant: Markup | None
-    kind: str
-    published: Markup
-    simulated: Markup
-    error: Markup
-    misses: bool
-    note: Markup | None
-    with_term: tuple[Markup, Markup] | None
-    is_first: bool
-    is_same_note: bool
-
-
-def published(folio: Folio) -> tuple[Markup, list[PublishedRow]]:
+def published(folio: Folio) -> tuple[Markup, list[Shown]]:
     """The scores of the book's published measurements, and every row of them."""
     shown = folio.book.traces[EXPERIMENT].published
     assert shown is not None
@@ -82,7 +52,7 @@ def _scores(plans: PublishedPlans, folio: Folio) -> Markup:
     return table([*columns, Column(misses)], rows)
 
 
-def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
+def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[Shown]:
     assert folio.book.plan is not None
     assert folio.book.plan.published is not None
     variants, notes = folio.book.plan.published.variants, folio.book.plan.published.notes
@@ -93,7 +63,7 @@ def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[PublishedRow]:
             misses = off is None or abs(numeric(off)) > plans.most_error
             note = _note(row, peak.explained, notes, folio) if misses else None
             folio.run(f"{EXPERIMENT}.{run_of(row.id)}")
-            yield PublishedRow(
+            yield Shown(
                 run=run_of(row.id),
                 case=row.case,
                 url=folio.book.references[reference_of(row.id, peak.kind)].url,

@@ -7,7 +7,6 @@ where a number comes from would tell. The key below it opens everything; see `an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -17,62 +16,19 @@ from generator.content.quiz import FaultyLine, Item, Predict
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.items import worked
-from generator.items.answers import Answer, Backing, claim_behind, told_once
+from generator.items.answers import claim_behind, told_once
 from generator.items.cases import answerable
 from generator.items.kinds import Asked, Form, Kind, Rows, digest_of, kind_of, whole
+from generator.pages.shown import Shown
 from generator.pages.views.highlighting import highlighted_lines
-from generator.pages.views.listing import ListingOnPage, listing
+from generator.pages.views.listing import listing
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
 _IN_SHORT = 80  # characters
 
 
-@dataclass(frozen=True)
-class Question:
-    """One question.
-
-    Attributes:
-        id: the item's own.
-        kind: one of `quiz.KINDS`.
-        asked_as: commit, before, question, challenge, recall: the word above it.
-        num_attempts: how often a reader may try before everything is explained.
-        digest: tells which question an answer belongs to.
-        anchor: the id on this page; an item may stand on a page more than once.
-        variant: which variant of the item this is, counted from 1; 0 for the item itself.
-        is_open: this machine's runs leave it open.
-        asks_how_sure: a commitment and a repetition do; elsewhere the answer alone counts.
-        stem: the question, as a legend may hold it; `more` is what follows as blocks.
-        code: the code it is about; for a faulty line, the run that printed.
-        form: what a reader operates.
-        about: the columns and the rows of the table that the question is about.
-        answers: every answer, explained; `explains` is the mechanism, `backing` the evidence that
-            does not stand with a single answer.
-        corrected: faulty line: the program that works.
-    """
-
-    id: str
-    kind: str
-    asked_as: str
-    num_attempts: int
-    digest: str
-    anchor: str
-    variant: int
-    is_open: bool
-    asks_how_sure: bool
-    stem: Markup
-    more: Markup
-    code: ListingOnPage | None
-    form: Form
-    about: tuple[tuple[Markup, ...], Rows]
-    answers: tuple[Answer, ...]
-    explains: Markup
-    backing: tuple[Backing, ...]
-    corrected: ListingOnPage | None
-    hints: tuple[Markup, ...]
-
-
-def question(item: Item, folio: Folio, asked_as: str) -> Question:
+def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     """Judge an item on this book's runs and render it."""
     kind = kind_of(item, folio.evidence)
     folio.items.append(item.id)
@@ -86,39 +42,36 @@ def question(item: Item, folio: Folio, asked_as: str) -> Question:
         corrected = listing(item.right, folio, with_output=False)
     worked_steps = worked.steps(item, kind.key, folio.evidence, folio.ui["item"])
     told = item.reveal if isinstance(item, Predict) else item.explains
-    return Question(
+    return Shown(
         id=item.id,
         kind=item.kind,
-        asked_as=asked_as,
+        asked_as=asked_as,  # the word above it
         num_attempts=_num_attempts(kind, asked_as),
-        digest=digest_of(item, folio.evidence),
+        digest=digest_of(item, folio.evidence),  # which question an answer belongs to
         anchor=item.id if again == 1 else f"{item.id}-{again}",
-        variant=0,
+        variant=0,  # which variant of the item this is, counted from 1
         is_open=kind.key.is_open,
         asks_how_sure=kind.is_graded and not (asked_as in _TWICE or kind.key.is_open),
         stem=stem,
-        more=more,
+        more=more,  # what follows the question, as blocks
         code=listing(code, folio) if code else None,
         form=form,
         about=_about(item, folio),
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
-        backing=backing,
-        corrected=corrected,
+        backing=backing,  # the evidence that does not stand with a single answer
+        corrected=corrected,  # of a faulty line: the program that works
         hints=tuple(folio.line(hint) for hint in (*item.hints, *worked_steps)),
     )
 
 
-def variants(item: Item, folio: Folio, asked_as: str) -> list[Question]:
+def variants(item: Item, folio: Folio, asked_as: str) -> list[Shown]:
     """The item on other runs, wherever these have one answer; readers' answers are the item's."""
     found = []
     for number, one in answerable(item, folio.evidence):
-        found.append(
-            replace(
-                question(one, folio, asked_as),
-                id=item.id, digest=digest_of(item, folio.evidence), variant=number,
-            )
-        )  # fmt: skip
+        digest = digest_of(item, folio.evidence)
+        asked = question(one, folio, asked_as)
+        found.append(asked.but(id=item.id, digest=digest, variant=number))
         folio.items.remove(one.id)  # one question to a reader
     return found
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-from markupsafe import Markup
 
 from generator.checks import statement_checks
 from generator.content import listed_code
@@ -15,62 +12,11 @@ from generator.content.claim import Reference, Retraction
 from generator.evidence.folio import Folio
 from generator.evidence.reproduce_command import command
 from generator.pages import sifting
-from generator.pages.views.claims import Standing, VerdictRow, standing, verdict_row
+from generator.pages.shown import Shown
+from generator.pages.views.claims import Standing, standing, verdict_row
 from generator.pages.views.highlighting import highlighted
 from generator.pages.views.listing import raised
 from generator.pages.views.proof import measured_by
-
-
-@dataclass(frozen=True)
-class OnMachines:
-    """How a sentence stands on the machines that agree about it.
-
-    Attributes:
-        machines: their names.
-        places: their marks among the choices of the filters.
-        standing: how it stands there.
-        differs: whether the machine of the sentence's runs says otherwise.
-    """
-
-    machines: tuple[str, ...]
-    places: tuple[str, ...]
-    standing: Standing
-    differs: bool
-
-
-@dataclass(frozen=True)
-class ProgramOnPage:
-    """The program that repeats what refutes or confirms a sentence.
-
-    Attributes:
-        file: to download, under the site's root; it is saved under `name`.
-        here: the command beside the downloaded file; `command` is that of the project's folder.
-        uses: the model and the data of the program.
-        first: the sentence beside which the same program stands already.
-    """
-
-    file: str
-    name: str
-    here: str
-    command: str
-    code: Markup
-    run: str
-    status: str
-    printed: str
-    machine: str
-    uses: Markup
-    first: str | None
-
-
-@dataclass(frozen=True)
-class RetractionOnPage:
-    """What is known of a sentence; `again` measures the runs of its claim again."""
-
-    claim: VerdictRow
-    again: str
-    marks: str
-    standings: tuple[OnMachines, ...]
-    program: ProgramOnPage | None
 
 
 def shared_sources(book: Book) -> list[tuple[Reference, int]]:
@@ -79,15 +25,13 @@ def shared_sources(book: Book) -> list[tuple[Reference, int]]:
     return [(book.references[name], num) for name, num in named.most_common() if num > 1]
 
 
-def retraction(
-    one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Folio
-) -> RetractionOnPage:
+def retraction(one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Folio) -> Shown:
     """A sentence of the book, judged on its runs."""
     standings = _standings(one, folio)
     judged = [(place, on.standing.word) for on in standings for place in on.places]
     kind = folio.book.claims[one.claim].kind
     row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
-    return RetractionOnPage(
+    return Shown(
         claim=row,
         again=command(row.runs, machine, folio.book.reference.name),
         marks=sifting.marks(
@@ -98,7 +42,7 @@ def retraction(
     )
 
 
-def _standings(one: Retraction, folio: Folio) -> tuple[OnMachines, ...]:
+def _standings(one: Retraction, folio: Folio) -> tuple[Shown, ...]:
     """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
 
     A machine on which it is untested says nothing beside one on which it is.
@@ -118,10 +62,10 @@ def _standings(one: Retraction, folio: Folio) -> tuple[OnMachines, ...]:
         if stands == first or stands.word != "untested":
             by_standing.setdefault(stands, []).append(machine)
     return tuple(
-        OnMachines(
-            tuple(machines),
-            tuple(sifting.machine_mark(places.get(machine, 0)) for machine in machines),
-            stands,
+        Shown(
+            machines=tuple(machines),
+            places=tuple(sifting.machine_mark(places.get(machine, 0)) for machine in machines),
+            standing=stands,
             differs=_parts(first, stands),
         )
         for stands, machines in by_standing.items()
@@ -132,7 +76,7 @@ def _parts(first: Standing, other: Standing) -> bool:
     return first.word != other.word and "untested" not in (first.word, other.word)
 
 
-def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
+def _program(one: Retraction, name: str, folio: Folio) -> Shown:
     path = statement_checks.path_of(name)
     sharing = [other for other in folio.book.retractions.values() if other.program == name]
     first, *_ = sharing
@@ -145,7 +89,7 @@ def _program(one: Retraction, name: str, folio: Folio) -> ProgramOnPage:
     file = statement_checks.file_of(name)
     saved = file.rpartition("/")[2]
     start = f"torchrun --nproc-per-node {run.world_size}"
-    return ProgramOnPage(
+    return Shown(
         file=file,
         name=saved,
         here=f"{start} {saved}",

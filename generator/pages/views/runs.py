@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -14,62 +13,14 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.regime import is_crowded, num_ranks
 from generator.evidence.trace_events import has_order, worst_clock
 from generator.evidence.value import Kind, Origin, Value, computed
+from generator.pages.shown import Shown
 from generator.pages.views import shown_values
-from generator.pages.views.shown_values import ShownOnPages, ShownValues
+from generator.pages.views.shown_values import ShownOnPages
 from runners.traces.records import Run, Trace
 from runners.traces.skips import is_heavier
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """One run on one machine."""
-
-    name: str
-    id: str
-    short_id: str  # where values of the run lead
-    strategy: str
-    nature: str
-    ranks: Markup
-    expected: str
-    ended: str
-    is_surprise: bool
-    measured: Mapping[str, Markup]  # its peak, its payload and its times, by their words
-    shown: Sequence[ShownValues]  # what pages print of it
-    timeline: str | None  # its timeline for Perfetto, under the site's root
-    clock_error: Markup | None  # of that timeline
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """The runs that a machine skipped for one reason."""
-
-    reason: str
-    rows: tuple[RunRow, ...]
-
-
-@dataclass(frozen=True)
-class RunsOnMachine:
-    """An experiment on one machine: the runs that it measured, and those that it skipped."""
-
-    machine: str
-    is_reference: bool
-    is_shown: bool
-    is_stale: bool
-    recorded_at: str
-    torch: str
-    digest: str
-    backends: tuple[str, ...]  # over which runs communicate, where there are several
-    measures: tuple[str, ...]  # the words of what any of its runs has measured
-    rows: tuple[RunRow, ...]
-    skipped: tuple[Skipped, ...]
-
-    @property
-    def num_skipped(self) -> int:
-        """How many runs were skipped, for whatever reason."""
-        return sum(len(one.rows) for one in self.skipped)
-
-
-def by_machine(experiment: str, values: Sequence[Value], folio: Folio) -> list[RunsOnMachine]:
+def by_machine(experiment: str, values: Sequence[Value], folio: Folio) -> list[Shown]:
     """Every machine's runs of an experiment, with these values; those that pages show first.
 
     A machine that skipped all of them comes last.
@@ -83,12 +34,13 @@ def by_machine(experiment: str, values: Sequence[Value], folio: Folio) -> list[R
 
 def _on_machine(
     experiment: str, name: str, is_shown: bool, on_pages: ShownOnPages, folio: Folio
-) -> RunsOnMachine:
+) -> Shown:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
     by_name = {row.name: row for row in _rows(trace, name, is_shown, on_pages, folio)}
     rows = tuple(row for name, row in by_name.items() if trace.runs[name].status != "skipped")
-    return RunsOnMachine(
+    skipped = list(_skipped(trace, by_name, folio.ui))
+    return Shown(
         machine=name,
         is_reference=name == folio.book.reference.name,
         is_shown=is_shown,
@@ -96,28 +48,30 @@ def _on_machine(
         recorded_at=trace.recorded_at,
         torch=trace.circumstances.torch,
         digest=trace.code.digest,
-        backends=_backends(trace),
+        backends=_backends(trace),  # over which runs communicate, where there are several
+        # The words of what any of its runs has measured.
         measures=tuple(
             word
             for word in (rows[0].measured if rows else ())
             if any(row.measured[word] != ABSENT for row in rows)
         ),
         rows=rows,
-        skipped=tuple(_skipped(trace, by_name, folio.ui)),
+        skipped=skipped,
+        num_skipped=sum(len(one.rows) for one in skipped),
     )
 
 
 def _skipped(
-    trace: Trace, by_name: Mapping[str, RunRow], words: Mapping[str, Any]
-) -> Iterator[Skipped]:
+    trace: Trace, by_name: Mapping[str, Shown], words: Mapping[str, Any]
+) -> Iterator[Shown]:
     """What a machine skipped, by the reason; the one of most runs first."""
-    by_reason: dict[str, list[RunRow]] = {}
+    by_reason: dict[str, list[Shown]] = {}
     for name, row in by_name.items():
         if trace.runs[name].status == "skipped":
             reason = _reason(trace.runs[name], trace.experiment, words)
             by_reason.setdefault(reason, []).append(row)
     for reason, rows in sorted(by_reason.items(), key=lambda one: -len(one[1])):
-        yield Skipped(reason, tuple(rows))
+        yield Shown(reason=reason, rows=tuple(rows))
 
 
 def _backends(trace: Trace) -> tuple[str, ...]:
@@ -132,7 +86,7 @@ def _backends(trace: Trace) -> tuple[str, ...]:
 
 def _rows(
     trace: Trace, folder: str, is_shown: bool, on_pages: ShownOnPages, folio: Folio
-) -> Iterator[RunRow]:
+) -> Iterator[Shown]:
     words = folio.ui
     for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
@@ -143,9 +97,10 @@ def _rows(
         payload = shown_values.largest_payload(run, of_ranks)
         num = num_ranks(run)
         field = "world_size" if num == run.world_size else "settings.num_ranks"
-        yield RunRow(
+        yield Shown(
             name=name,
             id=place if is_shown else f"{place}-on-{trace.machine}",
+            # Where values of the run lead.
             short_id=name if is_shown else f"{name}-on-{trace.machine}",
             strategy=folio.strategy(run),
             nature=run.nature,
@@ -161,6 +116,7 @@ def _rows(
                 ),
                 words["runs"]["whole"]: _whole(trace, name, folio),
             },
+            # What pages print of it.
             shown=on_pages.of_run(run, origin, of_ranks),
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
             if has_order(run)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from generator.content.claim import Claim
@@ -18,6 +17,7 @@ from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.found_by import found_by
 from generator.evidence.value import Kind, Origin, Value, computed
+from generator.pages.shown import Shown
 from runners.traces.records import Run
 
 LONGEST = 200  # letters of a formula that a line may show; its inputs are listed in any case
@@ -32,14 +32,6 @@ _EACH = re.compile(r"([\w.]+)\[\d+\]([\w.]+)(?:, \1\[\d+\]\2)+")  # one field of
 _SIGNS = {" * ": " × ", " - ": " − "}
 Positions = tuple[int, ...]
 Place = tuple[str, str | None, str | None]  # machine, experiment, run
-
-
-@dataclass(frozen=True)
-class ShownValues:
-    """The values that were found in one way: a line for each, its name and how it is printed."""
-
-    found_by: str
-    lines: tuple[str, ...]
 
 
 def payloads(run: Run, origin: Origin, kind: Kind) -> list[Value]:
@@ -94,7 +86,7 @@ class ShownOnPages:
             if value.leads_to is not None:
                 self._by_run.setdefault(value.leads_to[:3], []).append(value)
 
-    def of_run(self, run: Run, origin: Origin, more: Iterable[Value]) -> list[ShownValues]:
+    def of_run(self, run: Run, origin: Origin, more: Iterable[Value]) -> list[Shown]:
         """The values of one run on one machine, and how found; none where pages print none.
 
         Args:
@@ -113,7 +105,7 @@ class ShownOnPages:
         rows["computed"] = self._by_claim(computed_ones)
         rows["formula"] = self._by_formula(computed_ones, origin)
         listed = ((words[way], tuple(found)) for way, found in rows.items())
-        return [ShownValues(way, found) for way, found in listed if found]
+        return [Shown(found_by=way, lines=found) for way, found in listed if found]
 
     def _by_claim(self, values: Iterable[Value]) -> Iterator[str]:
         """A line for each side of a claim that gives a value; both sides are neighbours."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -17,35 +17,15 @@ from generator.content.modes.trace import DataFlow, FlowStage
 from generator.content.typesetting import plain
 from generator.evidence.folio import ABSENT, Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes
+from generator.pages.shown import Shown
 from generator.pages.views import tables
-from generator.pages.views.tables import StageRow
 from runners.traces.records import Held, Run, Stage
 
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ranks their layers
 
 
-@dataclass(frozen=True)
-class Travelled:
-    """One operation between ranks, in words."""
-
-    operation: str
-    num_bytes: Markup
-    between: str
-
-
-@dataclass(frozen=True)
-class StageOnPage:
-    """A stage as its template wants it; `held` has a row a rank where ranks differ."""
-
-    anchor: str
-    row: StageRow
-    drawing: Markup
-    travelled: list[Travelled]
-    held: list[tuple[str, Markup, Markup, Markup]]
-
-
-def stages(flow: DataFlow, folio: Folio) -> list[StageOnPage]:
+def stages(flow: DataFlow, folio: Folio) -> list[Shown]:
     """The stages of a run, each with its drawing."""
     run = folio.run(flow.run)
     recorded = {stage.name: stage for stage in run.stages} if run else {}
@@ -58,14 +38,14 @@ def stages(flow: DataFlow, folio: Folio) -> list[StageOnPage]:
 def _stage(
     flow: DataFlow,
     written: FlowStage,
-    row: StageRow,
+    row: Shown,
     found: Stage | None,
     run: Run | None,
     folio: Folio,
-) -> StageOnPage:
+) -> Shown:
     anchor = f"stage-{written.stage.replace('_', '-')}"
     if found is None or run is None:
-        return StageOnPage(anchor, row, Markup(""), [], [])
+        return Shown(anchor=anchor, row=row, drawing=Markup(""), travelled=[], held=[])
     base = f"{flow.run}.stages['{found.name}']"
     travels = _travels(flow.run, base, written, found, run, folio)
     drawn = [one for one, _ in travels]
@@ -79,7 +59,9 @@ def _stage(
         "pb-lanes",
     )
     told = _told([told for _, told in travels])
-    return StageOnPage(anchor, row, drawing, told, _held(base, found, folio))
+    return Shown(
+        anchor=anchor, row=row, drawing=drawing, travelled=told, held=_held(base, found, folio)
+    )
 
 
 def _comes_before_layers(flow: DataFlow, written: FlowStage) -> bool:
@@ -125,7 +107,7 @@ def _layers(rank: int, run: Run, folio: Folio) -> str:
 
 def _travels(
     path: str, base: str, written: FlowStage, found: Stage, run: Run, folio: Folio
-) -> list[tuple[Travel, Travelled]]:
+) -> list[tuple[Travel, Shown]]:
     """What travelled, the heaviest first, as it is drawn and as it is told."""
     moves = [
         (one.operation, one.source, one.destination, one.bytes, f"{base}.moves[{position}].bytes")
@@ -145,18 +127,18 @@ def _travels(
             continue
         drawn = Travel(f"{operation} {value}", source, destination)
         between = _between(operation, source, destination, folio)
-        told = Travelled(operation, folio.show(value), between)
+        told = Shown(operation=operation, num_bytes=folio.show(value), between=between)
         found_here.append((drawn, told))
     return found_here
 
 
-def _told(travelled: Sequence[Travelled]) -> list[Travelled]:
+def _told(travelled: Sequence[Shown]) -> list[Shown]:
     """The same operation with the same payload, between several ranks, in one line."""
-    found: dict[tuple[str, str], Travelled] = {}
+    found: dict[tuple[str, str], Shown] = {}
     for one in travelled:
         key = (one.operation, plain(one.num_bytes))
         known = found.get(key)
-        found[key] = replace(known, between=f"{known.between}, {one.between}") if known else one
+        found[key] = known.but(between=f"{known.between}, {one.between}") if known else one
     return list(found.values())
 
 
@@ -187,7 +169,7 @@ def _held(base: str, found: Stage, folio: Folio) -> list[tuple[str, Markup, Mark
     return rows  # type: ignore[return-value]
 
 
-def _described(rows: Sequence[Lane], travelled: Sequence[Travelled], folio: Folio) -> str:
+def _described(rows: Sequence[Lane], travelled: Sequence[Shown], folio: Folio) -> str:
     idle = folio.ui["trace"]["idle"]
     told = [
         f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows

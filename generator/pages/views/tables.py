@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from generator.content.modes.trace import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import Observation, observe
+from generator.pages.shown import Shown
 from generator.pages.table import Cell, Column, Marked, Row, table
 from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
@@ -22,23 +22,7 @@ _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 
 
-@dataclass(frozen=True)
-class StageRow:
-    """One row of a data-flow or prediction table."""
-
-    title: Markup
-    note: Markup
-    operation: str
-    shape_in: Markup
-    shape_out: Markup
-    num_bytes: Markup | None
-    rank: str
-    values: Markup
-    facts: list[tuple[str, Markup]]
-    by_rank: ByRank  # facts of every rank: the columns, and a row a rank
-
-
-def data_flow(flow: DataFlow, folio: Folio) -> list[StageRow]:
+def data_flow(flow: DataFlow, folio: Folio) -> list[Shown]:
     """The stages of a run as the recorder read them off the tensors."""
     run = folio.run(flow.run)
     rows = []
@@ -49,7 +33,7 @@ def data_flow(flow: DataFlow, folio: Folio) -> list[StageRow]:
     return rows
 
 
-def prediction(written: Prediction, folio: Folio) -> list[StageRow]:
+def prediction(written: Prediction, folio: Folio) -> list[Shown]:
     """One real batch through the model, step by step."""
     run = folio.run(written.run)
     rows = []
@@ -66,14 +50,14 @@ def _row(
     title: str,
     note: str,
     folio: Folio,
-) -> StageRow:
+) -> Shown:
     words = folio.ui["table"]
     rank = ""
     if found is not None:
         rank = (
             words["every_rank"] if found.rank is None else f"{words['on_rank']} rank {found.rank}"
         )
-    return StageRow(
+    return Shown(
         title=folio.line(title),
         note=folio.line(note),
         operation=found.operation if found else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from generator.content import tries
 from generator.content.modes.trials import Trial, TryFile
@@ -12,30 +12,12 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.paths import unit_of
 from generator.evidence.value import Value
+from generator.pages.shown import Shown
 from runners.traces.records import Run, Trace
 from runners.traces.summary import summary_lines
 
 COMMAND = ".venv/bin/python -m runners try"
 MAX_TRIES = 8  # the newest ones
-
-
-@dataclass(frozen=True)
-class Changed:
-    """A setting that a reader changed: its name, its value in the book's run, and the reader's."""
-
-    name: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True)
-class TryOnPage:
-    """A reader's own run: what was changed, the outcome, on which machine and when."""
-
-    changed: list[Changed]
-    value: str
-    machine: str
-    when: str
 
 
 def command(run: str, changed: Mapping[str, object] | None = None) -> str:
@@ -53,18 +35,18 @@ def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
     return "\n".join(summary_lines(run)) if run and is_last else ""
 
 
-def own(written: Trial, folio: Folio) -> list[TryOnPage]:
+def own(written: Trial, folio: Folio) -> list[Shown]:
     """The reader's own runs; only while serving."""
     found = tries.of_run(folio.book.tries, written.run)[-MAX_TRIES:]
     return [_try(written, one, folio) for one in found]
 
 
-def _try(written: Trial, own: Trace, folio: Folio) -> TryOnPage:
+def _try(written: Trial, own: Trace, folio: Folio) -> Shown:
     name = written.run.partition(".")[2]
     books = folio.book.run(written.run)
     differences = changed(books, own.runs[name]) if books else []
     suggested = {setting for one in written.suggestions for setting in one.set}
-    return TryOnPage(  # what follows from a setting comes after it
+    return Shown(  # what follows from a setting comes after it
         changed=sorted(differences, key=lambda one: one.name not in suggested),
         value=_value(written, own, folio),
         machine=own.machine,
@@ -84,12 +66,16 @@ def _value(written: Trial, own: Trace, folio: Folio) -> str:
     return f"{folio.ui['statuses'][status]}; {folio.ui['try']['lacks']}"
 
 
-def changed(books: Run, readers: Run) -> list[Changed]:
+def changed(books: Run, readers: Run) -> list[Shown]:
     """What a reader set otherwise than the book, in the order of the book's settings."""
     before = {**books.settings, "world_size": books.world_size}
     after = {**readers.settings, "world_size": readers.world_size}
     return [
-        Changed(name, _printed(name, before.get(name)), _printed(name, after.get(name)))
+        Shown(
+            name=name,
+            before=_printed(name, before.get(name)),
+            after=_printed(name, after.get(name)),
+        )
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]

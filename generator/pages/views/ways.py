@@ -7,9 +7,6 @@ what a browser has kept how far a reader is; without it they are links.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
 
 from generator.content.book import Topic
 from generator.content.lesson import MODES, Mode
@@ -17,26 +14,15 @@ from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.items.kinds import digest_of
-
-
-@dataclass(frozen=True)
-class Way:
-    """One mode of a topic, as a link; `minutes` is None where they are not known yet."""
-
-    mode: Mode
-    word: str
-    question: Markup
-    is_here: bool
-    items: str
-    minutes: int | None
+from generator.pages.shown import Shown
 
 
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
-) -> list[Way]:
+) -> list[Shown]:
     """The modes that this topic has, in the order in which they are suggested."""
     return [
-        Way(
+        Shown(
             mode=mode,
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
