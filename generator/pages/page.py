@@ -33,7 +33,6 @@ from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, search_rank
-from generator.pages.shown import Shown
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     calculator_form,
@@ -63,6 +62,10 @@ from generator.pages.views import (
     ways,
 )
 
+VIEWS = (  # whose functions templates call
+    calculator_form, claim_index, claims, costs, glossary, guide, home, listing, machines, plans,
+    proof, published, retractions, runs, sift, stages, summary, tables, trials, walkthrough, ways,
+)  # fmt: skip
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 VARIANTS = "assets/variants"
@@ -101,6 +104,7 @@ def environment() -> Environment:
     made.filters["coded"] = coded
     made.filters["kept_at"] = kept_at
     made.globals["ui"] = interface_words()
+    made.globals["views"] = {module.__name__.rpartition(".")[2]: module for module in VIEWS}
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return made
 
@@ -218,16 +222,12 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         other_outcomes=judged.other_outcomes, path=sheet.path,
     )  # fmt: skip
     topic = sheet.topic
-    lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
-    context: dict[str, Any] = {
-        "folio": folio, "book": book, "topic": topic, "root": "../" * depth, "mode": sheet.mode,
-        "lesson": lesson, "source": sheet.source, "written": lambda: _markdown(sheet, folio),
-        **_tools(folio, topic, lesson, gathered.minutes), **_of_the_book(folio, sheet, gathered),
+    context = _context(sheet, folio, gathered) | {
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": lambda written: links.read(folio.line(written)),
         "linked": links.linked,
-    }  # fmt: skip
+    }
     body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
     # A summary is made for paper, and ticks off nothing.
     row = ways.ways(topic, sheet.mode, folio) if topic and sheet.template != SUMMARY else []
@@ -268,13 +268,20 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     return Printed(content.encode(), minutes, terms, loaded, values)
 
 
-def _tools(
-    folio: Folio, topic: Topic | None, lesson: object, minutes: Mapping[str, int]
-) -> dict[str, Any]:
-    """What templates call: each takes what an author wrote and gives what a macro prints."""
+def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
+    """What templates read and call, beside `views`."""
+    topic, depth = sheet.topic, sheet.path.count("/")
+    lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
     items = topic.items if topic else {}
     return {
+        "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
+        "mode": sheet.mode, "lesson": lesson, "source": sheet.source, "gathered": gathered,
+        "experiment": sheet.experiment,
+        "measured": folio.book.machines.get(sheet.machine or ""),
+        "written": lambda: _markdown(sheet, folio),
+        "cell": folio.cell,
+        "shown_value": lambda value: ABSENT if value is None else folio.show(value),
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
@@ -283,81 +290,10 @@ def _tools(
         "question": lambda name, kind: question.question(items[name], folio, kind),
         "kept_apart": lambda html: _kept_apart(html, folio),
         "listing": lambda written: listing.listing(written, folio),
-        "stages": lambda flow: stages.stages(flow, folio),
-        "prediction": lambda written: tables.prediction(written, folio),
-        "epochs": lambda training: tables.epochs(training, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
-        "failing": lambda paths: tables.failing(paths, folio.for_runs(paths)),
-        "program": lambda written: listing.listing(written, folio),
-        "notes": lambda program, written: walkthrough.notes(program, written, folio),
-        "verdict": lambda name: claims.verdict_row(name, folio),
-        "try_command": trials.command,
-        "try_output": lambda written, whole: trials.output(written, whole, folio),
-        "tries_of": lambda written: trials.own(written, folio),
-        "shown_value": lambda value: ABSENT if value is None else folio.show(value),
-        "output": lambda path: listing.printed(path, folio),
-        "cost_of": lambda written, link: costs.cost_table(written, folio, link),
-        "calculator": lambda written: calculator_form.calculator(written, folio),
-        "again": folio.evidence.again,
-        "cell": folio.cell,
-        "strategy": folio.strategy,
-        "ways_into": lambda one: _ways_into(one, minutes, folio),
-        "recalled_in": lambda one: ways.marks(one.items_by_mode["recall"], one, folio.evidence),
-        "led_to": ways.led_to,
-        "items_of": lambda names, one: ways.marks(names, one, folio.evidence),
-        "takeaways_of": summary.takeaways,
-        "figure_of": summary.figure,
-        "marks_of": lambda one: ways.marks(ways.asked_anywhere(one), one, folio.evidence),
-    }
-
-
-def _of_the_book(folio: Folio, sheet: Sheet, gathered: Gathered) -> dict[str, Any]:
-    """What the templates of the book's own pages call: proof, runs, machines, sentences."""
-    book, topics = folio.book, gathered.claim_topics
-    groups = tuple(gathered.claim_groups.items())
-    experiment = sheet.experiment or ""
-    resting = gathered.claim_groups.get(experiment, ())
-    lessons = {one: gathered.claim_lessons[one] for one in resting if one in gathered.claim_lessons}
-    values = gathered.values.get(experiment, ())
-    measured = folio.book.machines.get(sheet.machine or "")
-    return {
-        "home": lambda: home.home(folio),
-        "start": lambda: home.start(folio),
-        "measured": measured,
-        "experiment": sheet.experiment,
-        "choices": lambda words, things="": sift.choices(words, topics, folio, things),
-        "tallies": lambda: [(name, proof.tally(of, folio)) for name, of in groups],
-        "claim_index": lambda: claim_index.index(groups, topics, folio),
-        "tally_of_all": lambda: proof.tally(list(folio.book.claims), folio),
-        "furthest": lambda: proof.furthest(list(folio.book.claims), folio, proof.NUM_FURTHEST),
-        "shared_sources": lambda: retractions.shared_sources(folio.book),
-        "retraction": lambda one: retractions.retraction(one, topics, folio),
-        "run_anchor": folio.place_of,
-        "runs_by_machine": lambda: runs.by_machine(experiment, values, folio),
-        "proofs_of": lambda: proof.proofs_of(experiment, lessons, folio),
+        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", gathered.claim_lessons, folio),
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
-        "claim_place": folio.claim_place,
-        "planned": lambda: plans.planned(experiment, folio),
-        "left_out": lambda grid: plans.left_out(grid, folio),
-        "models": lambda line: plans.models(folio, line),
-        "published": lambda: published.published(folio),
-        "terms": lambda: glossary.entries(gathered.used_in, folio),
-        "helps_with": lambda technique: guide.helps_with(technique, folio),
-        "lesson_behind": lambda one: guide.lesson_behind(one, gathered.anchors, folio),
-        "runs_behind": lambda claim: guide.runs_behind(claim, folio),
-        "symptom_titles": {one.id: one.title for _, one in book.guide.symptoms}
-        if book.guide
-        else {},
-        "machines": machines,
-        "folio": folio,
-    }
-
-
-def _ways_into(topic: Topic, minutes: Mapping[str, int], folio: Folio) -> list[Shown]:
-    """The modes of a topic with the minutes that each takes."""
-    places = {mode: f"topics/{topic.id}/{mode}.md" for mode in topic.items_by_mode}
-    read: dict[str, int] = {mode: minutes[path] for mode, path in places.items() if path in minutes}
-    return ways.ways(topic, None, folio, read)
+    }  # fmt: skip
 
 
 def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:

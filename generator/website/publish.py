@@ -23,8 +23,8 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.once import once
 from generator.evidence import trace_events
 from generator.evidence.folio import interface_words
-from generator.pages import sifting
 from generator.pages.press import EVERYTHING, TAKEN, Press
+from generator.pages.views import sift
 from generator.pages.views.claims import STANDINGS
 from generator.pages.views.frame import JOINT, SIFT
 from runners.traces.records import Trace
@@ -126,7 +126,7 @@ def _assets(book: Book) -> dict[str, bytes]:
     files[STYLE] = style()
     files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
     topics = [topic.id for topic in book.topics]
-    files[SIFT] += sifting.css(topics, len(book.machines), list(STANDINGS)).encode()
+    files[SIFT] += sift.css(topics, len(book.machines), list(STANDINGS)).encode()
     words = interface_words()
     for script, (name, key) in SPOKEN.items():
         files[script] = words_for_scripts(name, words[key]) + files[script]

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from markupsafe import Markup
-
 from generator.content.glossary import Term
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
@@ -41,32 +39,8 @@ class Use(NamedTuple):
         return cls(path, is_linked or any(one and one[1:3] == (experiment, run) for one in leaves))
 
 
-class Entry(NamedTuple):
-    """A term as its page shows it.
-
-    Attributes:
-        shown_in: the first lessons that link the run of the term.
-        lessons: all that use it, topic by topic.
-    """
-
-    term: Term
-    shown_in: list[Shown]
-    lessons: list[Shown]
-
-    @property
-    def letter(self) -> str:
-        """What the page lists the term under."""
-        return self.term.term[0].upper()
-
-    @property
-    def by_topic(self) -> list[tuple[Markup, list[Shown]]]:
-        """The lessons under the title of their topic."""
-        grouped = groupby(self.lessons, key=lambda one: one.topic)
-        return [(title, list(lessons)) for title, lessons in grouped]
-
-
-def entries(used_in: Mapping[str, tuple[Use, ...]], folio: Folio) -> Iterator[Entry]:
-    """The terms of the book with the lessons that use each.
+def entries(used_in: Mapping[str, tuple[Use, ...]], folio: Folio) -> Iterator[Shown]:
+    """The terms of the book with the lessons that use each, topic by topic.
 
     Args:
         used_in: the lessons by the term's id.
@@ -74,8 +48,15 @@ def entries(used_in: Mapping[str, tuple[Use, ...]], folio: Folio) -> Iterator[En
     """
     for term in folio.book.terms:
         uses = used_in.get(term.id, ())
+        lessons = list(_lessons(uses, folio))
         showing = [one for one in uses if one.shows][:MOST_SHOWN]
-        yield Entry(term, list(_lessons(showing, folio)), list(_lessons(uses, folio)))
+        yield Shown(
+            term=term,
+            letter=term.term[0].upper(),
+            shown_in=list(_lessons(showing, folio)),
+            num_lessons=len(lessons),
+            by_topic=[(title, list(of)) for title, of in groupby(lessons, lambda one: one.topic)],
+        )
 
 
 def _lessons(uses: Iterable[Use], folio: Folio) -> Iterator[Shown]:
@@ -85,4 +66,4 @@ def _lessons(uses: Iterable[Use], folio: Folio) -> Iterator[Shown]:
             _, folder, mode = address.split("/")
             if folder == topic.id:
                 title = folio.line(topic.file.title)
-                yield Shown(href=f"{address}.html", topic=title, mode=str(folio.ui["modes"][mode]))
+                yield Shown(href=f"{address}.html", topic=title, mode=folio.ui["modes"][mode])

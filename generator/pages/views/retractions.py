@@ -11,8 +11,8 @@ from generator.content.book import Book
 from generator.content.claim import Reference, Retraction
 from generator.evidence.folio import Folio
 from generator.evidence.reproduce_command import command
-from generator.pages import sifting
 from generator.pages.shown import Shown
+from generator.pages.views import sift
 from generator.pages.views.claims import Standing, standing, verdict_row
 from generator.pages.views.highlighting import highlighted
 from generator.pages.views.listing import raised
@@ -34,7 +34,7 @@ def retraction(one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Fo
     return Shown(
         claim=row,
         again=command(row.runs, machine, folio.book.reference.name),
-        marks=sifting.marks(
+        marks=sift.marks(
             topics.get(one.claim, ()), kind, judged, differs=any(s.differs for s in standings)
         ),
         standings=standings,
@@ -64,7 +64,7 @@ def _standings(one: Retraction, folio: Folio) -> tuple[Shown, ...]:
     return tuple(
         Shown(
             machines=tuple(machines),
-            places=tuple(sifting.machine_mark(places.get(machine, 0)) for machine in machines),
+            places=tuple(sift.machine_mark(places.get(machine, 0)) for machine in machines),
             standing=stands,
             differs=_parts(first, stands),
         )

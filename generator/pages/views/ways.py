@@ -20,7 +20,14 @@ from generator.pages.shown import Shown
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
 ) -> list[Shown]:
-    """The modes that this topic has, in the order in which they are suggested."""
+    """The modes that this topic has, in the order in which they are suggested.
+
+    Args:
+        topic: the topic.
+        here: the mode of the page.
+        folio: the page.
+        minutes: that pages take, by path.
+    """
     return [
         Shown(
             mode=mode,
@@ -28,7 +35,7 @@ def ways(
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
             items=marks(topic.items_by_mode[mode], topic, folio.evidence),
-            minutes=(minutes or {}).get(mode),
+            minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md"),
         )
         for mode in MODES
         if mode in topic.items_by_mode
