@@ -34,9 +34,9 @@ from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile,
 from generator.content.errors import ContentErrors, nearest
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
-from generator.content.lesson import MODES, HomeFile, TopicFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
+from generator.content.topic import MODES, HomeFile, TopicFile
 from generator.content.words import Written
 from generator.evidence import comparison, verdicts
 from generator.evidence.claim_topics import topics_by_claim

@@ -7,152 +7,63 @@ says how far off it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from generator.content.claim import Tolerance
+from generator.content.cost import CalculatorInput, CalculatorOutput, CostFile, Quantity
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
-from generator.content.modes.cost import (
-    Calculator,
-    CalculatorInput,
-    CalculatorOutput,
-    CostFile,
-    FormulaCheck,
-    Quantity,
-)
 from generator.content.yaml_source import Path
-from generator.evidence.calculator import (
-    NAMED,
-    UNITS,
-    Checked,
-    CheckOnRun,
-    bound,
-    checked,
-    on_run,
-    parsed,
-)
+from generator.evidence.calculator import UNITS, CheckOnRun, bound, checked, on_run, parsed
 from generator.evidence.value import ExpressionError, Value, numeric
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def mistakes(evidence: Evidence, document: Document[CostFile]) -> Iterator[ContentError]:
     """What is wrong with the calculator of a lesson on cost, each error at its place."""
-    if not isinstance(document.model, CostFile):
-        return
     calculator = document.model.calculator
-    yield from _repeated(document, calculator)
-    used: set[str] = set()
+    inputs = {one.name: one for one in calculator.inputs}
+    for position, one in enumerate(calculator.inputs):
+        at: Path = ("calculator", "inputs", position)
+        yield from _of_input(evidence, document, at, one)
+        if one.at_most is not None:
+            others = inputs.keys() - {one.name}
+            yield from _unknown(document, (*at, "at_most"), one.at_most, others)
     for position, output in enumerate(calculator.outputs):
-        path = ("calculator", "outputs", position)
-        known = {one.name: one for one in calculator.inputs}
-        try:
-            names = parsed(output.formula).names
-        except ExpressionError as error:
-            yield document.error((*path, "formula"), str(error), offset=error.offset or 0)
+        at = ("calculator", "outputs", position)
+        lost = list(_unknown(document, (*at, "formula"), output.formula, inputs))
+        yield from lost
+        if lost:
             continue
-        used.update(names)
-        lost = [name for name in names if name not in known]
-        for name in lost:
+        for number, written in enumerate(output.checked_on):
+            if written.law is None or written.law in evidence.book.claims:
+                check = on_run(written, output, calculator, evidence)
+                place = (*at, "checked_on", number)
+                faults = list(_of_check(evidence, document, place, output, check, inputs))
+                yield from faults or _too_far(evidence, document, place, output, check)
+
+
+def _unknown(
+    document: Document[Any], path: Path, formula: str, known: Collection[str]
+) -> Iterator[ContentError]:
+    """A formula that cannot be read, or names that are no inputs."""
+    try:
+        names = parsed(formula).names
+    except ExpressionError as error:
+        yield document.error(path, str(error), offset=error.offset or 0)
+        return
+    for name in names:
+        if name not in known:
             message = f"no input is named {name!r}{nearest(name, known)}"
-            offset = output.formula.find(name)
-            yield document.error((*path, "formula"), message, offset=offset)
-        if not lost:
-            yield from _of_output(evidence, document, path, output, calculator)
-    yield from _limits(evidence, document, calculator)
-    yield from _unreadable(evidence, document, calculator)
-    for position, one in enumerate(calculator.inputs):
-        yield from _of_input(evidence, document, ("calculator", "inputs", position), one)
-        if one.name not in used and len(used) > 0:
-            message = f"no formula uses the input {one.name!r}"
-            yield document.error(("calculator", "inputs", position, "name"), message)
-
-
-def _limits(
-    evidence: Evidence, document: Document[Any], calculator: Calculator
-) -> Iterator[ContentError]:
-    """Limits that are no formulas, that name what is no other input, or that a start exceeds."""
-    starts = _starts(calculator, evidence)
-    for position, one in enumerate(calculator.inputs):
-        if one.at_most is None:
-            continue
-        path = ("calculator", "inputs", position, "at_most")
-        try:
-            limit = parsed(one.at_most)
-        except ExpressionError as error:
-            yield document.error(path, str(error), offset=error.offset or 0)
-            continue
-        others = {other.name for other in calculator.inputs} - {one.name}
-        lost = [name for name in limit.names if name not in others]
-        for name in lost:
-            message = f"no other input is named {name!r}{nearest(name, others)}"
-            yield document.error(path, message)
-        if not lost and {one.name, *limit.names} <= starts.keys():
-            most = limit.value(starts)
-            if most is not None and starts[one.name] > most:
-                message = f"above at_most:, which gives {most:,g} at the starts of the others"
-                yield document.error((*path[:-1], "start"), message)
-
-
-def _starts(calculator: Calculator, evidence: Evidence) -> dict[str, float]:
-    """The numbers at which inputs start; those that have none are said where they are written."""
-    found = {one.name: evidence.evaluate(one.start).result for one in calculator.inputs}
-    return {
-        name: float(numeric(value))
-        for name, value in found.items()
-        if isinstance(value, Value) and not value.absent and not isinstance(value.number, str)
-    }
-
-
-def _unreadable(
-    evidence: Evidence, document: Document[Any], calculator: Calculator
-) -> Iterator[ContentError]:
-    """Inputs that `on_run` does not find on a run, each told for the first such run."""
-    told: set[str] = set()
-    positions = {one.name: position for position, one in enumerate(calculator.inputs)}
-    for output, check in _sound(calculator, evidence):
-        for one in calculator.inputs:
-            if one.on_run is None or one.name in told or one.name in check.given:
-                continue
-            found = on_run(check, output, calculator, evidence)
-            read = found.given.get(one.name)
-            problem = evidence.unprintable(evidence.evaluate(read)) if isinstance(read, str) else ""
-            if problem:
-                told.add(one.name)
-                path = ("calculator", "inputs", positions[one.name], "on_run")
-                yield document.error(path, f"for {found.run}: {problem}")
-
-
-def _sound(
-    calculator: Calculator, evidence: Evidence
-) -> Iterator[tuple[CalculatorOutput, FormulaCheck]]:
-    """Checks of formulas that can be read, against laws that there are."""
-    for output in calculator.outputs:
-        try:
-            parsed(output.formula)
-        except ExpressionError:
-            continue
-        for check in output.checked_on:
-            if check.law is None or check.law in evidence.book.claims:
-                yield output, check
-
-
-def _repeated(document: Document[Any], calculator: Calculator) -> Iterator[ContentError]:
-    seen: set[str] = set()
-    for key in ("inputs", "outputs"):
-        for position, one in enumerate(getattr(calculator, key)):
-            if one.name in seen or one.name in NAMED:
-                why = "is a function" if one.name in NAMED else "stands above already"
-                yield document.error(("calculator", key, position, "name"), f"{one.name!r} {why}")
-            seen.add(one.name)
+            yield document.error(path, message, offset=formula.find(name))
 
 
 def _of_input(
     evidence: Evidence, document: Document[Any], path: Path, one: CalculatorInput
 ) -> Iterator[ContentError]:
-    found: dict[str, Value] = {}
+    found: list[Value] = []
     for field, written in (("low", one.low), ("start", one.start), ("high", one.high)):
         problem = _ill_fitting(written, one.quantity, evidence)
         if problem:
@@ -160,9 +71,9 @@ def _of_input(
         elif isinstance(written, str) and evidence.evaluate(written).error:
             continue  # said where it is written
         elif value := bound(written, evidence):
-            found[field] = value
+            found.append(value)
     if len(found) == 3:
-        low, middle, high = (numeric(found[field]) for field in ("low", "start", "high"))
+        low, middle, high = map(numeric, found)
         if not (low < high and low <= middle <= high):
             message = "low must be below high, and start lie between them"
             yield document.error((*path, "low"), message)
@@ -183,67 +94,45 @@ def _ill_fitting(written: float | str, quantity: Quantity, evidence: Evidence) -
     return None if alike else f"{written} is {value.unit}, not {quantity.replace('_', ' ')}"
 
 
-def _of_output(
-    evidence: Evidence,
-    document: Document[Any],
-    path: Path,
-    output: CalculatorOutput,
-    calculator: Calculator,
-) -> Iterator[ContentError]:
-    """What is wrong with the runs that a formula is compared with, and whether it holds there."""
-    known = {one.name: one for one in calculator.inputs}
-    if (output.within.relative is None) == (output.within.absolute is None):
-        message = "give relative or absolute, one of the two"
-        yield document.error((*path, "within"), message)
-    for position, written in enumerate(output.checked_on):
-        if written.law is not None and written.law not in evidence.book.claims:
-            continue  # said where it is named
-        check = on_run(written, output, calculator, evidence)
-        place = (*path, "checked_on", position)
-        faults = list(_of_check(evidence, document, place, output, check, known))
-        yield from faults
-        if not faults:
-            yield from _too_far(evidence, document, (*place, "measured"), output, check)
-
-
 def _of_check(
     evidence: Evidence,
     document: Document[Any],
     path: Path,
     output: CalculatorOutput,
     check: CheckOnRun,
-    known: Mapping[str, CalculatorInput],
+    inputs: Mapping[str, CalculatorInput],
 ) -> Iterator[ContentError]:
+    """What is wrong with a run that a formula is compared with, and not computed from."""
+    measured = evidence.evaluate(check.measured)
+    if measured.error is None and measured.absent is None and not measured.measured:
+        message = f"{check.measured} is nothing that a run measured"
+        yield document.error((*path, "measured"), message)
+    if problem := _ill_fitting(check.measured, output.quantity, evidence):
+        yield document.error((*path, "measured"), problem)
     names = parsed(output.formula).names
     for name in names:
         if name not in check.given:
             yield document.error((*path, "given"), f"the formula needs {name!r} on this run")
     for name, written in check.given.items():
-        if name not in names:
-            message = f"the formula does not use {name!r}{nearest(name, names)}"
-            yield document.error((*path, "given", name), message)
-        elif problem := _ill_fitting(written, known[name].quantity, evidence):
+        problem = f"the formula does not use {name!r}{nearest(name, names)}"
+        if name in names:
+            fields = measured.measured
+            problem = _ungiven(evidence, written, inputs[name].quantity, fields) or ""
+        if problem:
             yield document.error((*path, "given", name), problem)
-    if problem := _ill_fitting(check.measured, output.quantity, evidence):
-        yield document.error((*path, "measured"), problem)
-    yield from _worked_out(evidence, document, path, check)
 
 
-def _worked_out(
-    evidence: Evidence, document: Document[Any], path: Path, check: CheckOnRun
-) -> Iterator[ContentError]:
-    """A formula is compared with what a run measured, and not computed from it."""
-    measured = evidence.evaluate(check.measured)
-    if measured.error is None and measured.absent is None and not measured.measured:
-        message = f"{check.measured} is nothing that a run measured"
-        yield document.error((*path, "measured"), message)
-    for name, written in check.given.items():
-        if not isinstance(written, str):
-            continue
-        shared = sorted(set(evidence.evaluate(written).measured) & set(measured.measured))
-        if shared:
-            message = f"reads {shared[0]}, the very field that the formula is compared with"
-            yield document.error((*path, "given", name), message)
+def _ungiven(
+    evidence: Evidence, written: float | str, quantity: Quantity, measured: Collection[str]
+) -> str | None:
+    """Why an input cannot be this expression on a run, or None."""
+    if isinstance(written, int | float):
+        return None
+    found = evidence.evaluate(written)
+    shared = sorted(set(found.measured) & set(measured))
+    if shared:
+        return f"reads {shared[0]}, the very field that the formula is compared with"
+    return evidence.unprintable(found) or _ill_fitting(written, quantity, evidence)
 
 
 def _too_far(
@@ -254,30 +143,19 @@ def _too_far(
     check: CheckOnRun,
 ) -> Iterator[ContentError]:
     """Whether the formula is further off than allowed; judged where the book was written."""
-    texts = [text for text in (check.measured, *check.given.values()) if isinstance(text, str)]
-    if any(evidence.unprintable(evidence.evaluate(text)) for text in texts):
+    if evidence.unprintable(evidence.evaluate(check.measured)):
         return  # said where it is written
     try:
         found = checked(output, check, evidence)
     except ExpressionError as error:
-        yield document.error(path, str(error))
+        yield document.error((*path, "measured"), str(error))
         return
-    if found is None or not _is_reference(evidence, check.run):
-        return
-    if found.distance > _allowed(output.within, found):
+    shown = evidence.book.holder(check.run)
+    is_reference = shown and shown.machine.name == evidence.book.reference.name
+    if found and is_reference and found.distance > output.within.slack(numeric(found.measured)):
         off = found.off if found.off is not None else found.by_formula - found.measured
         message = (
             f"{output.name} is off by {off} on {check.run}: {found.by_formula} by the formula, "
             f"{found.measured} measured; within allows less"
         )
-        yield document.error(path, message)
-
-
-def _allowed(within: Tolerance, found: Checked) -> float:
-    share = (within.relative or 0) * abs(numeric(found.measured))
-    return float(share + (within.absolute or 0))
-
-
-def _is_reference(evidence: Evidence, run: str) -> bool:
-    shown = evidence.book.holder(run)
-    return shown is not None and shown.machine.name == evidence.book.reference.name
+        yield document.error((*path, "measured"), message)

@@ -1,9 +1,9 @@
 """Claims checked against the runs: whether they can be judged, and what they may rest on.
 
 In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. A law
-rests on no typed number and no measured time; its tolerance of rounding follows the dtype, and a
-large one has a reason. A claim knows its dtype, and what is fixed where ranks differ. What is wrong
-on several runs of a claim is told once.
+rests on no typed number and no measured time, and a large tolerance has a reason. A
+claim knows its dtype, and what is fixed where ranks differ. What is wrong on several runs of a
+claim is told once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError
 from generator.content.laws import short_names
-from generator.evidence import units
 from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, Showed
 from generator.evidence.regime import dtype_of
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 DECLARED = re.compile(r"\bexpected_(?:status|death)\b")
-ROUNDING = 1e-4  # a tolerance this small is one of rounding
 LARGE = 0.1  # a tolerance beyond which a law says why
 STRUCTURAL = (0, 1)  # no such thing, and the same thing
 
@@ -119,7 +117,7 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
     if written.kind == "law" and wide and (wide.share or 0) > LARGE and wide.because is None:
         yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
     for claim in judged:
-        found = _timed(evidence, claim) or _rounded(evidence, claim)
+        found = _timed(evidence, claim)
         if found:
             yield found
             return
@@ -174,23 +172,6 @@ def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
             run = evidence.book.run(f"{experiment}.{name}")
             if path.startswith("timing.") and run is not None and run.nature != "simulated":
                 return at, f"a law reads the measured time {field}; make it an observation"
-    return None
-
-
-def _rounded(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
-    """Why a tolerance does not fit the arithmetic that it is about, or None."""
-    outcome, tolerance = evidence.outcome(claim.id), claim.tolerance
-    if tolerance is None or outcome.observed is None or outcome.observed.unit == units.BYTES:
-        return None
-    typed = tolerance.relative if tolerance.relative is not None else tolerance.absolute
-    if claim.kind == "law" and typed is not None and typed <= ROUNDING:
-        said = "a tolerance of rounding follows the dtype: {epsilons: 128, dtype: float32}"
-        return "tolerance", said
-    runs = [run for name in outcome.runs if (run := evidence.book.run(name))]
-    recorded = {dtype for run in runs if (dtype := dtype_of(run))}
-    if tolerance.dtype and recorded and tolerance.dtype not in recorded:
-        said = f"epsilons of {tolerance.dtype}, and the runs calculate in {', '.join(recorded)}"
-        return "tolerance", said
     return None
 
 

@@ -20,15 +20,17 @@ from generator.checks import (
 from generator.content import glossary, listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, RetractionFile
+from generator.content.cost import CostFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
-from generator.content.lesson import MODES, HomeFile
+from generator.content.lesson import LessonFile
 from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
+from generator.content.topic import HomeFile
 from generator.content.yaml_source import Path
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.filters import Label, Showed
@@ -46,7 +48,7 @@ _KNOWN: dict[str, tuple[str, Callable[[Book], Collection[str]]]] = {
 _KNOWN |= {"sources": _KNOWN["source"], "misconceptions": _KNOWN["misconception"]}
 _HOLDS = re.compile(r"\bholds\(\s*['\"]([^'\"]+)['\"]\s*\)")
 _RUN_KEYS = frozenset(
-    {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference"}
+    {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference", "planned"}
 )
 
 
@@ -143,7 +145,7 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """What is particular to one kind of file."""
     model = document.model
-    if isinstance(model, (QuizFile, *MODES.values())):
+    if isinstance(model, (QuizFile, LessonFile)):
         yield from _listings(evidence.book, document)
     for kind, check in _BY_FILE:
         if isinstance(model, kind):
@@ -185,11 +187,6 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for path, message in lesson_checks.mistakes(evidence, document):
         yield document.error(path, message)
-    yield from calculator_checks.mistakes(evidence, document)
-
-
-def _terms(_: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    yield from glossary.mistakes(document)
 
 
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
@@ -232,13 +229,14 @@ def _at(model: object, path: tuple[str | int, ...]) -> object:
 
 
 _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
-_BY_FILE: tuple[tuple[type[Any] | tuple[type[Any], ...], _Check], ...] = (
+_BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (QuizFile, key_checks.mistakes),
     (RetractionFile, statement_checks.mistakes),
     (HomeFile, _home),
-    (GlossaryFile, _terms),
+    (GlossaryFile, lambda _, document: glossary.mistakes(document)),
     (GuideFile, guide_checks.mistakes),
-    (tuple(MODES.values()), _lesson),
+    (LessonFile, _lesson),
+    (CostFile, calculator_checks.mistakes),
 )

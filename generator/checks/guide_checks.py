@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
-from generator.content.guide import GuideFile, edges_below
-from generator.content.shelf import missing_run
+from generator.content.guide import GuideFile
 from generator.items import evidence_checks
 
 if TYPE_CHECKING:
@@ -26,12 +25,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     yield from _backing(evidence, document)
     yield from _as_facts(evidence, document)
     yield from _ways(document)
-    yield from _rings(document)
     lessons = {f"{topic.id}/{mode}" for topic in evidence.book.topics for mode in topic.lessons}
-    for position, one in enumerate(guide.techniques):
-        problem = missing_run(evidence.book.traces, one.planned) if one.planned else None
-        if problem:
-            yield document.error(("techniques", position, "planned"), problem)
     for at, edge in guide.edges:
         if edge.lesson.page not in lessons:
             message = f"no lesson {edge.lesson.page!r}{nearest(edge.lesson.page, lessons)}"
@@ -110,27 +104,3 @@ def _ways(document: Document[GuideFile]) -> Iterator[ContentError]:
         if one.id not in used:
             message = f"no edge leads to {one.id!r}; name it under use:, or delete it"
             yield document.error(("techniques", position, "id"), message)
-
-
-def _rings(document: Document[GuideFile]) -> Iterator[ContentError]:
-    """Symptoms from which a reader could come back to where the way began."""
-    leads: dict[str, set[str]] = {}
-    for at, symptom in document.model.symptoms:
-        below = (edge.continue_at for _, edge in edges_below(at, symptom.edges))
-        leads[symptom.id] = {name for name in below if name}
-    for at, edge in document.model.edges:
-        start = document.model.groups[int(at[1])].symptoms[int(at[3])].id
-        if edge.continue_at and start in _reached(edge.continue_at, leads):
-            message = f"{edge.continue_at!r} leads back to {start!r}; a way must end at a technique"
-            yield document.error((*at, "continue_at"), message)
-
-
-def _reached(name: str, leads: Mapping[str, set[str]]) -> set[str]:
-    """The symptoms that can be reached from one, itself included."""
-    found, waiting = set(), [name]
-    while waiting:
-        one = waiting.pop()
-        if one not in found:
-            found.add(one)
-            waiting += leads.get(one, ())
-    return found

@@ -9,48 +9,43 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from generator.content.book import Topic
-from generator.content.documents import Document
+from generator.content.cost import CostFile, CostRow
+from generator.content.documents import ITEM_KEYS, Document
 from generator.content.errors import nearest
 from generator.content.exhibit import Figure
 from generator.content.lesson import (
     ChallengeFile,
-    CostFile,
     DeepFile,
     LearnFile,
     TraceFile,
+    Trial,
     TryFile,
     WhyFile,
 )
 from generator.content.listed_code import listed, misplaced
-from generator.content.modes.cost import CostRow
-from generator.content.modes.trials import Trial
 from generator.content.names import RUN
-from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
 from generator.evidence.filters import RESERVED
 from generator.items import evidence_checks
-from runners.traces.records import Run
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
 Found = tuple[Path, str]
-NUM_KINDS_TO_SOLVE = 4
 MAY_BE_BOUND = frozenset({"run", "other", "rank"})  # by `for:`; `rank(rank)` names the one bound
 _DRAW_MEMORY = frozenset({"memory_bars", "mental_model", "under_the_hood"})  # kinds of figures
-_ITEM_KEYS = frozenset(
-    {"commit", "question", "quiz", "guess", "checks", "item", "leave_out"}
-)  # of any lesson, wherever they stand
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     """Everything in one lesson that does not fit what it names."""
     model, topic = document.model, evidence.book.topic_of(document.model)
     yield from short_names(evidence, document)
-    yield from _named(document, _ITEM_KEYS, topic.items, f"item in {topic.id}/quiz.yml")
-    drawn: list[Figure] = getattr(model, "figures", [])  # Recall has none
+    yield from _named(
+        document, ITEM_KEYS | {"leave_out"}, topic.items, f"item in {topic.id}/quiz.yml"
+    )
+    drawn: list[Figure] = model.figures
     figures = {figure.id: figure for figure in drawn}
     yield from _named(document, frozenset({"figure"}), figures, "figure in this file")
     yield from _repeated("figures", [figure.id for figure in drawn], "id")
@@ -117,30 +112,21 @@ def _kind(topic: Topic, name: str, kinds: Sequence[str], path: Path) -> Iterator
 
 
 def _trace(evidence: Evidence, model: TraceFile, _: Topic) -> Iterator[Found]:
-    yield from _recorded(evidence, model, "data_flow", "stages", "stage")
-    yield from _recorded(evidence, model, "prediction", "steps", "step")
-
-
-def _recorded(
-    evidence: Evidence, model: TraceFile, part: str, rows: str, key: str
-) -> Iterator[Found]:
     """The stages or steps of a table that its run did not record."""
-    table = getattr(model, part)
-    run = evidence.book.run(table.run) if table else None
-    if run is None or run.status == "skipped" or run.is_surprise:
-        return
-    recorded = _RECORDED[part](run)
-    for position, row in enumerate(getattr(table, rows)):
-        name = getattr(row, key)
-        if name not in recorded:
-            message = f"{table.run} recorded no {key} {name!r}{nearest(name, recorded)}"
-            yield (part, rows, position, key), message
-
-
-_RECORDED: dict[str, Callable[[Run], list[str]]] = {
-    "data_flow": lambda run: [stage.name for stage in run.stages],
-    "prediction": lambda run: [step.name for step in run.prediction],
-}
+    tables = (
+        ("data_flow", model.data_flow, "stages", "stage"),
+        ("prediction", model.prediction, "steps", "step"),
+    )
+    for part, table, rows, key in tables:
+        run = evidence.book.run(table.run) if table else None
+        if run is None or run.status == "skipped" or run.is_surprise:
+            continue
+        recorded = [one.name for one in (run.stages if key == "stage" else run.prediction)]
+        for position, row in enumerate(getattr(table, rows)):
+            name = getattr(row, key)
+            if name not in recorded:
+                message = f"recorded no {key} {name!r}{nearest(name, recorded)}"
+                yield (part, rows, position, key), f"{table and table.run} {message}"
 
 
 def _learn(evidence: Evidence, model: LearnFile, topic: Topic) -> Iterator[Found]:
@@ -163,18 +149,10 @@ def _why(evidence: Evidence, model: WhyFile, _: Topic) -> Iterator[Found]:
 
 
 def _deep(_: Evidence, model: DeepFile, topic: Topic) -> Iterator[Found]:
-    """A pitfall whose question is of another kind, or about other programs than its own."""
     for position, one in enumerate(model.pitfalls):
-        if one.question is None:
-            continue
-        path: Path = ("pitfalls", position, "question")
-        yield from _kind(topic, one.question, ("faulty_line",), path)
-        item = topic.items.get(one.question)
-        if not isinstance(item, FaultyLine):
-            continue
-        if (item.wrong.path, item.right.path) != (one.wrong.path, one.right.path):
-            said = f"item {one.question!r} asks about {item.wrong.path} and {item.right.path}"
-            yield path, f"{said}; the pitfall shows other programs"
+        if one.question:
+            path = ("pitfalls", position, "question")
+            yield from _kind(topic, one.question, ("faulty_line",), path)
 
 
 def _try(evidence: Evidence, model: TryFile, topic: Topic) -> Iterator[Found]:
@@ -187,36 +165,21 @@ def _try(evidence: Evidence, model: TryFile, topic: Topic) -> Iterator[Found]:
 
 
 def _suggestions(evidence: Evidence, trial: Trial, at: Path) -> Iterator[Found]:
+    """Settings that the run does not have, or that may not be of this type."""
     run = evidence.book.run(trial.run)
-    if run is None:
-        return
-    known = {**run.settings, "world_size": run.world_size}
-    for number, suggestion in enumerate(trial.suggestions):
+    known = {**run.settings, "world_size": run.world_size} if run else {}
+    for number, suggestion in enumerate(trial.suggestions if run else ()):
         for name, value in suggestion.set.items():
             path = (*at, "suggestions", number, "set", name)
             if name not in known:
                 yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
-            elif not _fits(value, known[name]):
+            elif not isinstance(value, (type(known[name]), int)):  # an int may stand for a float
                 word = type(known[name]).__name__
                 yield path, f"{name} is {known[name]!r} in {trial.run}; give another {word}"
-            elif value == known[name]:
-                yield path, f"{trial.run} has {name} {value!r} already; suggest a change"
 
 
-def _fits(value: object, now: object) -> bool:
-    """Whether a setting may take a value: the type that it has, whole numbers for any number."""
-    if isinstance(now, float):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return type(value) is type(now)
-
-
-def _challenge(_: Evidence, model: ChallengeFile, topic: Topic) -> Iterator[Found]:
-    names = [problem.item for problem in model.problems]
-    yield from _repeated("problems", names, "item")
-    kinds = sorted({topic.items[name].kind for name in names if name in topic.items})
-    if len(kinds) < NUM_KINDS_TO_SOLVE and set(names) <= set(topic.items):
-        said = f"problems of {NUM_KINDS_TO_SOLVE} kinds of item are wanted"
-        yield ("problems",), f"{said}; here are only {', '.join(kinds)}"
+def _challenge(_: Evidence, model: ChallengeFile, __: Topic) -> Iterator[Found]:
+    yield from _repeated("problems", [problem.item for problem in model.problems], "item")
 
 
 def _cost(evidence: Evidence, model: CostFile, _: Topic) -> Iterator[Found]:

@@ -80,11 +80,8 @@ def problem(book: Book, name: str) -> str | None:
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Verdicts that their claims do not bear out, and programs that cannot stand."""
     book = evidence.book
-    described = {one.program for one in book.retractions.values() if one.uses}
     for position, one in enumerate(document.model.statements):
         found = problem(book, one.program) if one.program else None
-        if one.program and not found and one.program not in described:
-            found = f"say under `uses:` which model {path_of(one.program)} has"
         if found:
             yield document.error(("statements", position, "program"), found)
         if one.claim not in book.claims or not book.is_reference:

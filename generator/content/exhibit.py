@@ -173,9 +173,14 @@ class CodeNote(Written):
     says: Line
 
 
-class ExplainedProgram(Listing):
-    """A program that a run executed: its code, what its parts do, and what it printed."""
+class Executed(Listing):
+    """Code that a run executed."""
 
     run: RunPath
+
+
+class ExplainedProgram(Executed):
+    """A program that a run executed: its code, what its parts do, and what it printed."""
+
     walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
     output_says: Prose

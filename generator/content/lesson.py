@@ -1,108 +1,395 @@
-"""The lessons as an author writes them: a topic's own file, and a model a mode.
+"""The lessons as an author writes them: what every lesson has, and a model for each mode.
 
-What each mode holds stands in `generator/modes/`, one module a mode; each is rendered by a template
-of the mode's name. Here they stand in the order in which readers meet them.
+Each is rendered by a template of the mode's name. They stand in the order in which readers meet
+them; Cost is in `cost.py`, and a topic's own file in `topic.py`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from generator.content.exhibit import Figure
-from generator.content.modes.challenge import ChallengeFile
-from generator.content.modes.cost import CostFile
-from generator.content.modes.deep import DeepFile
-from generator.content.modes.experiment import ExperimentFile
-from generator.content.modes.learn import LearnFile
-from generator.content.modes.recall import RecallFile
-from generator.content.modes.trace import TraceFile
-from generator.content.modes.trials import TryFile
-from generator.content.modes.why import WhyFile
-from generator.content.modes.worked import WorkedFile
-from generator.content.words import ClaimId, Id, Line, Prose, Written
+from pydantic import Field
 
-__all__ = [
-    "MODES", "ChallengeFile", "CostFile", "DeepFile", "ExperimentFile", "HomeFile", "LearnFile",
-    "LessonFile", "Mode", "RecallFile", "TopicFile", "TraceFile", "TryFile", "WhyFile",
-    "WorkedFile",
-]  # fmt: skip
-
-Mode = Literal[
-    "learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost", "worked"
-]
-
-
-class TopicFile(Written):
-    """content/topics/<topic>/topic.yml.
-
-    Attributes:
-        title: the topic's.
-        summary: what it is about.
-        order: its place among the topics.
-        modes: mode → the question that its page answers.
-        key_laws: the claims that the topic's summary on one page shows, where it has one. Its
-            other parts are Learn's figure and takeaway, and the takeaways of Why, Deep and Cost.
-        symbols: what the letters in the summary's formulas stand for.
-    """
-
-    title: Line
-    summary: Prose
-    order: int
-    modes: dict[Mode, Line]
-    key_laws: list[ClaimId] = []
-    symbols: Prose | None = None
-
-
-class HomeFile(Written):
-    """content/site.yml.
-
-    Attributes:
-        title: the page's.
-        about: what the book is: its first sentence, also for search engines and previews.
-        topic: the topic whose item the page asks first.
-        commit: that item; the figure stays closed until the reader has answered.
-        figure: the runs behind the answer.
-        seen: what the figure shows.
-        numbers: what the numbers of this book are.
-        how: how the book works.
-        statements: the retractions that their page shows first; ten, as the home page's link says.
-        repeat: what a reader needs to measure a number again; every popover leads here.
-    """
-
-    title: Line
-    about: Line
-    topic: Id
-    commit: Id
-    figure: Figure
-    seen: Prose
-    numbers: Prose
-    how: Prose
-    statements: list[Id] = []
-    repeat: Prose
-
-
-LessonFile = (
-    LearnFile
-    | WhyFile
-    | DeepFile
-    | TraceFile
-    | TryFile
-    | ChallengeFile
-    | ExperimentFile
-    | RecallFile
-    | CostFile
-    | WorkedFile
+from generator.content.exhibit import CodeNote, ExplainedProgram, Figure, Listing
+from generator.content.quiz import Table
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    Id,
+    Line,
+    Name,
+    Naming,
+    Prose,
+    RunPath,
+    Written,
 )
-# In the order in which they are suggested.
-MODES: dict[Mode, type[LessonFile]] = {
-    "learn": LearnFile,
-    "why": WhyFile,
-    "deep": DeepFile,
-    "trace": TraceFile,
-    "try": TryFile,
-    "challenge": ChallengeFile,
-    "experiment": ExperimentFile,
-    "recall": RecallFile,
-    "cost": CostFile,
-    "worked": WorkedFile,
-}
+
+
+class LessonFile(Naming):
+    """content/topics/<topic>/<mode>.yml."""
+
+    title: Line
+    introduction: Prose
+    figures: list[Figure] = []
+
+
+class Section(Naming):
+    """A titled stretch of prose with what backs it; `commit` asks before it tells.
+
+    `opening` stands before the question, and says what the section is about. A `program` follows
+    the text: a mechanism in full, with its output beside it.
+    """
+
+    title: Line
+    opening: Line | None = None
+    commit: Id | None = None
+    text: Prose
+    figure: Id | None = None
+    program: ExplainedProgram | None = None
+    claims: list[ClaimId] = []
+    sources: list[Id] = []
+
+
+class WaitingSection(Section):
+    """A section that may answer the page's first question, and then waits for that answer."""
+
+    waits: bool = False
+
+
+class LearnFile(LessonFile):
+    """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
+
+    guess: Id  # commit first
+    seen: Section  # then see what runs showed
+    idea: Prose
+    figure: Id
+    program: Listing  # the smallest real program, and what it printed
+    walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
+    output_says: Prose
+    checks: Annotated[list[Id], Field(min_length=3, max_length=3)]
+    takeaway: Prose
+    figures: list[Figure] = []
+
+
+class Decision(Written):
+    """One row of a decision table: a situation, what to use, and the run that shows it."""
+
+    situation: Line
+    use: Line
+    because: Line
+    run: RunPath
+    claim: ClaimId | None = None
+
+
+class WhyFile(LessonFile):
+    """content/topics/<topic>/why.yml: what it is for, what came before, when not to use it."""
+
+    purpose: Section
+    before: Annotated[list[Section], Field(min_length=1)]  # what came before, and what it lacked
+    decisions_say: Prose
+    decisions: Annotated[list[Decision], Field(min_length=4)]
+    when_not: Annotated[list[Section], Field(min_length=1)]
+    checks: list[Id] = []
+    takeaway: Prose
+
+
+Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
+
+
+class BuildStep(Naming):
+    """One step of a build-up."""
+
+    level: Level
+    title: Line
+    commit: Id | None = None  # an item of quiz.yml: "before reading on, commit to your answer"
+    concept: Prose
+    explanation: Prose
+    result: Prose
+    insight: Prose
+    figure: Id | None = None
+    claims: list[ClaimId] = []
+    sources: list[Id] = []
+
+
+class Myth(Written):
+    """Commit, then belief, what a run showed, the mechanism, why it matters."""
+
+    question: Id  # an item of quiz.yml that the belief gets wrong
+    belief: Line
+    showed: Prose
+    mechanism: Prose
+    why_it_matters: Prose
+    claims: list[ClaimId] = []
+    sources: list[Id] = []
+
+
+class Pitfall(Written):
+    """A mistake and its fix, both executed; with a `question`, readers look for the fault first.
+
+    Such an item is a `faulty_line` over the same two programs, and shows both of them itself.
+    """
+
+    title: Line
+    question: Id | None = None
+    wrong: Listing
+    wrong_says: Prose
+    right: Listing
+    right_says: Prose
+    root_cause: Prose
+
+
+class Connection(Written):
+    """Another field that the idea connects to."""
+
+    title: Line
+    text: Prose
+
+
+class Overview(Written):
+    """What the subject is, why it matters, what stands before and after it."""
+
+    what: Prose
+    why_it_matters: Prose
+    where_it_fits: Prose
+    before: list[Line]
+    after: list[Line]
+
+
+class MentalModel(Written):
+    """The one picture to keep."""
+
+    core_idea: Prose
+    analogy: Prose
+    figure: Id
+
+
+class UnderTheHood(Written):
+    """What happens inside one step."""
+
+    text: Prose
+    figure: Id
+    sources: list[Id] = []
+    claims: list[ClaimId] = []
+
+
+class DeepFile(LessonFile):
+    """content/topics/<topic>/deep.yml."""
+
+    overview: Overview
+    mental_model: MentalModel
+    build_up: Annotated[list[BuildStep], Field(min_length=3)]
+    under_the_hood: UnderTheHood
+    why_designed_this_way: Section
+    myths: Annotated[list[Myth], Field(min_length=1)]
+    expert_zone: list[Section]
+    when_not_to_use: Section
+    production_patterns: list[Section]
+    connections: list[Connection]
+    pitfalls: list[Pitfall]
+    takeaways: list[Line]
+    figures: list[Figure] = []
+
+
+class FlowStage(Written):
+    """One row of a data-flow table; shapes, operation and values come from the trace's stage."""
+
+    stage: str
+    title: Line
+    note: Line
+    whole_step: bool = False  # a training step as it is: what ranks communicated travels here
+
+
+class DataFlow(Written):
+    """The way of the rows, stage by stage, as a run recorded it."""
+
+    run: RunPath
+    introduction: Prose
+    commit: Id | None = None  # the stages wait for its answer
+    stages: Annotated[list[FlowStage], Field(min_length=1)]
+
+
+class Training(Written):
+    """Training epoch by epoch; observations are computed by detectors, never written."""
+
+    run: RunPath
+    introduction: Prose
+    figure: Id
+    afterword: Prose | None = None
+
+
+class PredictionRow(Written):
+    """One step of a real batch, by the name that the run gave it."""
+
+    step: str
+    title: Line
+    note: Line
+
+
+class Prediction(Written):
+    """One real batch through the model.
+
+    Attributes:
+        title: of the section, where it shows something else than a prediction of the model.
+    """
+
+    title: Line | None = None
+    run: RunPath
+    introduction: Prose
+    commit: Id | None = None  # asked before the steps tell
+    steps: Annotated[list[PredictionRow], Field(min_length=1)]
+
+
+Part = Literal["stages", "afterword", "prediction", "insight"]
+
+
+class TraceFile(LessonFile):
+    """content/topics/<topic>/trace.yml.
+
+    Attributes:
+        waits: the parts that answer the page's first question, closed until a reader has answered.
+        data_flow, training, prediction: each where the run recorded it.
+    """
+
+    commit: Id
+    waits: list[Part] = []
+    data_flow: DataFlow | None = None
+    training: Training | None = None
+    prediction: Prediction | None = None
+    more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
+    timeline: Section | None = None  # the ranks of one metered step, side by side
+    quiz: Annotated[list[Id], Field(min_length=3)]
+    key_insight: Prose
+    claims: list[ClaimId] = []  # the verdict table at the end
+
+
+class Suggestion(Written):
+    """A setting to change with `python -m runners try`, and what to look at then."""
+
+    set: Annotated[dict[Name, int | float | str], Field(min_length=1, max_length=2)]
+    look: Line
+
+
+class Trial(Naming):
+    """Commit to a number, see what was measured and why, then measure it yourself."""
+
+    title: Line
+    situation: Prose
+    item: Id  # of kind predict or number
+    why: Prose
+    run: RunPath  # what `python -m runners try` runs; its real output is shown
+    value: Expression  # what a reader's own run of it shows beside the book's; starts with the run
+    measures: Line | None = None  # what `value` is, where the output does not print it
+    suggestions: Annotated[list[Suggestion], Field(min_length=1)]
+
+
+class TryFile(LessonFile):
+    """content/topics/<topic>/try.yml."""
+
+    trials: Annotated[list[Trial], Field(min_length=3)]
+    afterword: Prose
+    figures: list[Figure] = []
+
+
+class Problem(Naming):
+    """A problem to solve against something real; `worked` comes after two attempts."""
+
+    title: Line
+    situation: Prose
+    output: RunPath | None = None  # what this run printed
+    figure: Id | None = None
+    item: Id
+    worked: Prose
+
+
+class ChallengeFile(LessonFile):
+    """content/topics/<topic>/challenge.yml."""
+
+    problems: Annotated[list[Problem], Field(min_length=6)]
+    afterword: Prose
+    figures: list[Figure] = []
+
+
+class BeforeAfter(Written):
+    """One row of a before-and-after table."""
+
+    what: Line
+    before: Expression
+    after: Expression
+
+
+class Compared(Written):
+    """What was before the fix, and what is after it."""
+
+    before: Line
+    after: Line
+    rows: Annotated[list[BeforeAfter], Field(min_length=1)]
+    afterword: Prose
+
+
+class Bonus(Written):
+    """A further task, with its hint and what a run showed."""
+
+    task: Prose
+    hint: Prose
+    answer: Prose
+    listing: ExplainedProgram | Listing | None = None
+
+
+class ExperimentFile(LessonFile):
+    """content/topics/<topic>/experiment.yml."""
+
+    commit: Id
+    asks_after_refuted: bool = False  # where the question tells what `refuted` shows
+    problem: Prose
+    current_metrics: list[RunPath] = []  # the failing runs, shown as a table
+    issue: Prose | None = None
+    task: Prose
+    constraints: list[Line] = []
+    refuted: Section | None = None  # the task as set, and the run that refutes it
+    restated: Section | None = None
+    hints: list[Prose] = []
+    solution: ExplainedProgram | Listing  # explained where it is a program of its own
+    what_changed: list[Line] = []
+    compared: Compared | None = None
+    good_for: Section | None = None  # what the fix is good for, and what not
+    surprises: list[Line] = []
+    more: list[Section] = []  # what the runs show beyond the task
+    bonus: Bonus | None = None
+    claims: list[ClaimId] = []
+    figures: list[Figure] = []
+
+
+class RecallFile(LessonFile):
+    """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
+
+    figures: Annotated[list[Figure], Field(max_length=0)] = []
+    leave_out: list[Id] = []  # make sense on their own page only: Recall leads there
+    afterword: Prose
+
+
+class WorkedStep(Naming):
+    """One step of the example; `commit` asks before it tells.
+
+    Attributes:
+        first_column: what the titles of the table's rows are.
+        table: values, after the text and the figure.
+        afterword: what to see in the table.
+    """
+
+    title: Line
+    commit: Id | None = None
+    text: Prose
+    figure: Id | None = None
+    first_column: Line | None = None
+    table: Table | None = None
+    afterword: Prose | None = None
+    claims: list[ClaimId] = []
+    sources: list[Id] = []
+
+
+class WorkedFile(LessonFile):
+    """content/topics/<topic>/worked.yml: one case, term by term."""
+
+    steps: Annotated[list[WorkedStep], Field(min_length=2)]
+    checks: list[Id] = []
+    takeaway: Prose

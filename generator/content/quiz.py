@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from generator.content.claim import SEVERAL, Tolerance, Verdict
-from generator.content.exhibit import Listing
+from generator.content.exhibit import Executed, Listing
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -173,6 +173,15 @@ class Order(_Item):
     run: RunPath | None = None  # where pieces are `recorded`
     ends: tuple[Line, Line] | None = None  # words for the first and the last place
 
+    @model_validator(mode="after")
+    def _sorted_in_one_way(self) -> Self:
+        if any(
+            (one.recorded is None, one.by is None) != (not self.run, bool(self.run))
+            for one in self.pieces
+        ):
+            raise ValueError("each piece needs recorded: where the item has run:, else by:")
+        return self
+
 
 class Pair(Written):
     """Two things that belong together; the right side holds a value, or a claim backs the pair."""
@@ -228,8 +237,8 @@ class FaultyLine(_Item):
     """Find the line at fault: the one of `lines` that the corrected program no longer has there."""
 
     kind: Literal["faulty_line"]
-    wrong: Listing
-    right: Listing
+    wrong: Executed
+    right: Executed
     lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
 
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from generator.content import names
+from generator.content.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
 from generator.content.laws import short_names
-from generator.content.modes.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
 from generator.evidence import units
 from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import (

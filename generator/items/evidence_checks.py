@@ -25,13 +25,8 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
-    kind = kind_of(item, evidence)
-    misshapen = list(kind.misshapen())
-    yield from misshapen
-    if misshapen:
-        return
     try:
-        yield from list(kind.unclear())
+        yield from kind_of(item, evidence).unclear()
     except ItemError as error:
         yield error.path, error.message
     except (ContentError, ExpressionError, units.UnitError):

@@ -16,7 +16,7 @@ from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
-from generator.content.lesson import MODES
+from generator.content.topic import MODES
 from generator.evidence import verdicts
 from generator.evidence.claim_topics import lessons_by_claim, topics_by_claim
 from generator.evidence.evaluation import Evidence

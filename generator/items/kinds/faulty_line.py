@@ -35,12 +35,6 @@ class Lines(Kind[FaultyLine]):
         for place in range(self.num_places):
             yield Part(("lines", place), (), programs)
 
-    def misshapen(self) -> Iterator[Found]:
-        """Programs that no run executed."""
-        for part in ("wrong", "right"):
-            if getattr(self.item, part).run is None:
-                yield (part,), "name under run: the run that executed this program"
-
     @cached_property
     def key(self) -> Key:
         """The line at fault.

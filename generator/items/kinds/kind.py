@@ -172,10 +172,6 @@ class Kind(Generic[ItemT]):
         """Its parts, in the order written, each with what decides it."""
         raise NotImplementedError
 
-    def misshapen(self) -> Iterator[Found]:
-        """What is wrong with it however the runs came out."""
-        return iter(())
-
     def unclear(self) -> Iterator[Found]:
         """What is wrong with it as the runs came out; working out its key comes first."""
         assert self.key

@@ -48,12 +48,6 @@ class Pairs(Kind[Match]):
             printed = tuple(one.text for one in prose.expressions(pair.right))
             yield Part(("pairs", place), (pair.claim,) if pair.claim else (), printed)
 
-    def misshapen(self) -> Iterator[Found]:
-        """Pairs that nothing backs."""
-        for path, claims, printed in self.parts():
-            if not claims and all(_LABEL.match(text) for text in printed):
-                yield path, "nothing backs this pair; print a value in right: or name its claim:"
-
     @cached_property
     def key(self) -> Key:
         """Each pair, if no two right sides are alike here and every claim holds."""
@@ -70,6 +64,13 @@ class Pairs(Kind[Match]):
         if any(self.evidence.outcome(claim).verdict != "holds" for claim in claims):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
+
+    def unclear(self) -> Iterator[Found]:
+        """Pairs that nothing backs."""
+        for path, claims, printed in self.parts():
+            if not claims and all(_LABEL.match(text) for text in printed):
+                yield path, "nothing backs this pair; print a value in right: or name its claim:"
+        yield from super().unclear()
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The pairs as written; equal right sides count as the first of them."""

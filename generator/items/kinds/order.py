@@ -12,7 +12,7 @@ from generator.content.errors import nearest
 from generator.content.quiz import Order
 from generator.evidence.value import numeric
 from generator.items.answers import Answer
-from generator.items.kinds.kind import OPEN, Form, Found, ItemError, Key, Kind, Part, unopened
+from generator.items.kinds.kind import OPEN, Form, ItemError, Key, Kind, Part, unopened
 
 if TYPE_CHECKING:
     from generator.evidence.folio import Folio
@@ -31,24 +31,8 @@ class Pieces(Kind[Order]):
     def parts(self) -> Iterator[Part]:
         """Its pieces."""
         for place, piece in enumerate(self.item.pieces):
-            recorded = f"{self.item.run}: {piece.recorded}"
-            rule = recorded if self.item.run and piece.recorded else piece.by
-            yield Part(("pieces", place), (), (rule,) if rule else ())
-
-    def misshapen(self) -> Iterator[Found]:
-        """Pieces that do not all stand in order in the same way."""
-        wanted, other = ("recorded", "by") if self.item.run else ("by", "recorded")
-        for place, piece in enumerate(self.item.pieces):
-            if getattr(piece, wanted) is None:
-                how = "as its run: recorded them" if self.item.run else "by a value each"
-                yield (
-                    ("pieces", place),
-                    f"the pieces stand in order {how}; this one needs {wanted}:",
-                )
-            if getattr(piece, other) is not None:
-                why = "the item names a run:" if self.item.run else "the item names no run:"
-                message = f"{why} so it takes {wanted}: here, not {other}:"
-                yield ("pieces", place, other), message
+            rule = piece.by or f"{self.item.run}: {piece.recorded}"
+            yield Part(("pieces", place), (), (rule,))
 
     @cached_property
     def key(self) -> Key:

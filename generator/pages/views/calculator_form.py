@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from generator.content.claim import Tolerance
-from generator.content.modes.cost import Calculator, CalculatorInput, CalculatorOutput, Quantity
+from generator.content.cost import Calculator, CalculatorInput, CalculatorOutput, Quantity
 from generator.evidence import calculator as calculators
 from generator.evidence import units
 from generator.evidence.calculator import Checked

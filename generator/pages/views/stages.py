@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.modes.trace import DataFlow, FlowStage
+from generator.content.lesson import DataFlow, FlowStage
 from generator.content.typesetting import plain
 from generator.evidence.folio import ABSENT, Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes

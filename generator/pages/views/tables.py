@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
-from generator.content.modes.trace import DataFlow, Prediction, Training
+from generator.content.lesson import DataFlow, Prediction, Training
 from generator.evidence.folio import Folio
 from generator.evidence.observations import Observation, observe
 from generator.pages.shown import Shown

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from generator.content import tries
-from generator.content.modes.trials import Trial, TryFile
+from generator.content.lesson import Trial, TryFile
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import Tolerance
-from generator.content.exhibit import Figure
-from generator.content.modes.section import WaitingSection, refuse_waiting_for_nothing
+from generator.content.lesson import LessonFile, WaitingSection
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -150,22 +149,20 @@ class Calculator(Written):
     inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=7)]
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
 
+    @model_validator(mode="after")
+    def _named_once(self) -> Self:
+        names = [*(one.name for one in self.inputs), *(one.name for one in self.outputs)]
+        if len(set(names)) < len(names):
+            raise ValueError("two inputs or outputs have the same name")
+        return self
 
-class CostFile(Naming):
+
+class CostFile(LessonFile):
     """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
 
-    title: Line
-    introduction: Prose
-    commit: Id | None = None
+    commit: Id
     tables: Annotated[list[CostTable], Field(min_length=2)]
     growth: Annotated[list[WaitingSection], Field(min_length=1)]  # each with a growth figure
     calculator: Calculator
     checks: list[Id] = []
     takeaway: Prose
-    figures: list[Figure] = []
-
-    @model_validator(mode="after")
-    def _what_waits_has_a_question(self) -> Self:
-        parts: list[CostTable | WaitingSection] = [*self.tables, *self.growth]
-        refuse_waiting_for_nothing(self.commit, (one.waits for one in parts))
-        return self
