@@ -9,12 +9,10 @@ a small transformer on real ranks, where the two meters are compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -35,29 +33,29 @@ from runners.training.transformer_model import Transformer, next_token_loss
 def fake(rank: Rank[Settings]) -> None:
     """Rank 0 of a group that pretends, and tensors without memory."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=rank.settings.num_ranks)
-    _run_on(rank, _mesh(rank, "cpu"))
+    model = _wrapped(rank, _mesh(rank, "cpu"))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        rank.start_memory(FakeMemoryMeter())
+        _train(rank, model)
+        rank.stop_memory()
 
 
 def real(rank: Rank[Settings]) -> None:
     """Ranks that exist, and tensors that hold numbers."""
-    _run_on(rank, _mesh(rank, rank.device.type))
+    mesh = _mesh(rank, rank.device.type)
+    model = _wrapped(rank, mesh)
+    _touch_once(rank, mesh)
+    rank.start_memory()
+    _train(rank, model)
+    rank.stop_memory()
 
 
-def _run_on(rank: Rank[Settings], mesh: DeviceMesh) -> None:
-    """The same for real and for fake tensors."""
-    settings = rank.settings
-    rank.stop_memory()  # what wrapping touches for so many ranks is code and objects, no tensors
-    with rank.phase("wrap"):
-        model = _build(settings.shape, mesh)
-    with _tensors_of(rank, mesh):
-        model.to_empty(device=rank.device)
-        _initialise(model)
-        size = (settings.num_samples, settings.length)
-        _train(rank, model, torch.zeros(size, dtype=torch.long, device=rank.device))
-
-
-def _train(rank: Rank[Settings], model: Transformer, tokens: Tensor) -> None:
+def _train(rank: Rank[Settings], model: Transformer) -> None:
     """A few steps with Adam; what is held between steps has a phase of its own."""
+    settings = rank.settings
+    _fill(rank, model)
+    size = (settings.num_samples, settings.length)
+    tokens = torch.zeros(size, dtype=torch.long, device=rank.device)
     update = torch.optim.Adam(groups_of_a_kind(model), lr=0.001, fused=True)
     rank.inputs(tokens)
     rank.watch(model, update)
@@ -85,11 +83,15 @@ def _mesh(rank: Rank[Settings], device_type: str) -> DeviceMesh:
     return init_device_mesh(device_type, tuple(used.values()), mesh_dim_names=tuple(used))
 
 
-def _build(shape: TransformerShape, mesh: DeviceMesh) -> Transformer:
-    """A transformer without memory: layers split over tensor ranks, the result sharded over others.
+def _wrapped(rank: Rank[Settings], mesh: DeviceMesh) -> Transformer:
+    """The model of the settings; tensors come when the meter is there to see them."""
+    rank.stop_memory()  # what wrapping touches for so many ranks is code and objects, no tensors
+    with rank.phase("wrap"):
+        return _build(rank.settings.shape, mesh)
 
-    Tensors come when the meter is there to see them.
-    """
+
+def _build(shape: TransformerShape, mesh: DeviceMesh) -> Transformer:
+    """A transformer without memory: layers split over tensor ranks, then sharded over others."""
     model = Transformer(shape, torch.device("meta"))
     names = mesh.mesh_dim_names or ()
     if "tensor" in names:
@@ -103,32 +105,17 @@ def _build(shape: TransformerShape, mesh: DeviceMesh) -> Transformer:
 
 
 @torch.no_grad()
-def _initialise(model: Transformer) -> None:
+def _fill(rank: Rank[Settings], model: Transformer) -> None:
+    model.to_empty(device=rank.device)
     for parameter in model.parameters():
         local(parameter).normal_(std=0.02)
-
-
-@contextmanager
-def _tensors_of(rank: Rank[Settings], mesh: DeviceMesh) -> Iterator[None]:
-    """Real tensors under the real meter, or fake ones under theirs."""
-    if rank.plan.strategy == "real":
-        _touch_once(rank, mesh)
-        rank.start_memory()
-        yield
-        rank.stop_memory()
-        return
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        rank.start_memory(FakeMemoryMeter())
-        yield
-        rank.stop_memory()
 
 
 def _touch_once(rank: Rank[Settings], mesh: DeviceMesh) -> None:
     """A tiny model's step, so that the kernel's mark holds no code that is touched first."""
     width = 8 * mesh.size()
     model = _build(TransformerShape(width, width, width, mesh.size(), 1, width), mesh)
-    model.to_empty(device=rank.device)
-    _initialise(model)
+    _fill(rank, model)
     tokens = torch.zeros((1, width), dtype=torch.long, device=rank.device)
     next_token_loss(model(tokens), tokens).backward()
     torch.optim.Adam(groups_of_a_kind(model), lr=0.0, fused=True).step()
@@ -151,6 +138,11 @@ class Settings(RunSettings):
     num_ranks: Count
     num_replicas: Count
     num_tensor_ranks: Count
+    equal_parts = (
+        ("width", "num_heads"),
+        ("num_heads", "num_tensor_ranks"),
+        *((name, "num_parts") for name in ("vocabulary", "length", "width", "hidden")),
+    )
 
     @property
     def shape(self) -> TransformerShape:
@@ -170,8 +162,9 @@ class Settings(RunSettings):
         return self.num_ranks // (self.num_replicas * self.num_tensor_ranks)
 
     @property
-    def _is_sharded(self) -> bool:
-        return self.num_shards * self.num_replicas > 1
+    def num_parts(self) -> int:
+        """Of a replica."""
+        return self.num_shards * self.num_tensor_ranks
 
     def closed_forms(self) -> dict[str, Setting]:
         """What the model has, and what a rank keeps between steps, with gradients, and at its peak.
@@ -179,34 +172,34 @@ class Settings(RunSettings):
         Nothing shards the gradient of a table that is split by its rows: DTensor leaves it whole.
         """
         shape, table = self.shape, FLOAT * self.vocabulary * self.width
-        own = parameters_on_a_rank(shape, self.num_shards, self.num_tensor_ranks)
-        unsharded = 0 if self._is_sharded else table - table // self.num_tensor_ranks
+        own = FLOAT * shape.parameters_on_a_rank(self.num_shards, self.num_tensor_ranks)
+        is_sharded = self.num_shards * self.num_replicas > 1
+        unsharded = 0 if is_sharded else table - table // self.num_tensor_ranks
         return {
-            "num_shards": self.num_shards,
             "num_parameters": shape.num_parameters(),
-            "num_parameters_per_rank": own,
             "model_bytes": FLOAT * shape.num_parameters(),
-            "held_bytes": COPIES_PER_PARAMETER * FLOAT * own + unsharded,
-            "peak_bytes": self._peak(FLOAT * own, table),
+            "held_bytes": COPIES_PER_PARAMETER * own + unsharded,
+            "peak_bytes": self._peak(own, table, is_sharded=is_sharded),
         }
 
-    def _peak(self, own: int, table: int) -> int:
+    def _peak(self, own: int, table: int, *, is_sharded: bool) -> int:
         """Bytes that a rank holds at its peak: the highest of forward, backward and update.
 
         Args:
             own: its parameters, between steps.
             table: one table of the vocabulary, whole.
+            is_sharded: whether FSDP shards what a rank has.
         """
         shape, shards, parts = self.shape, self.num_shards, self.num_tensor_ranks
         block = FLOAT * shape.block_parameters_on_a_rank(parts)  # gathered
-        root = FLOAT * _root_parameters(shape, parts)
+        root = FLOAT * shape.root_parameters(parts)
         token = FLOAT * self.num_samples * self.length
         kept, activation = token * shape.block_activations(parts), token * self.width
         # As the loss is taken, logits stand there three times: gathered, as scores, as logarithms.
-        gathered = block + root if self._is_sharded else 0
+        gathered = block + root if is_sharded else 0
         losing = self.num_layers * kept + 3 * (token * self.vocabulary + activation)
         forward = 3 * own + gathered + losing
-        if not self._is_sharded:  # the update takes its part of the gradient that was left whole
+        if not is_sharded:  # the update takes its part of the gradient that was left whole
             return max(forward, COPIES_PER_PARAMETER * own + table)
         # In backward four blocks are whole, one gathered, one ahead, a gradient, and one to
         # scatter; the root stays gathered with its head's gradient. How many blocks have their
@@ -218,110 +211,67 @@ class Settings(RunSettings):
         still_kept = (self.num_layers - 1 - done) * kept + 6 * activation
         return max(forward, 3 * own + done * share + whole + still_kept)
 
-    def check(self) -> None:
-        """Refuse ranks that cannot be divided so, or that cannot divide the model."""
-        num_ranks, parts = self.num_ranks, self.num_tensor_ranks
-        if self.strategy == "real" and num_ranks != self.world_size:
-            raise ValueError(f"num_ranks {num_ranks} must be the world_size {self.world_size}")
-        if num_ranks < 2 or num_ranks % (self.num_replicas * parts):
-            raise ValueError(
-                f"{num_ranks} ranks cannot be {self.num_replicas} replicas of {parts} tensor ranks"
-            )
-        self.divides(("width", "num_heads"), ("num_heads", "num_tensor_ranks"))
-        for name in ("vocabulary", "length", "width", "hidden"):
-            if getattr(self, name) % (self.num_shards * parts):
-                raise ValueError(f"{name} {getattr(self, name)} cannot be dealt out to the ranks")
 
-
-def parameters_on_a_rank(shape: TransformerShape, shards: int, parts: int) -> int:
-    """Parameters that one rank keeps between steps."""
-    blocks = shape.num_layers * shape.block_parameters_on_a_rank(parts)
-    return (_root_parameters(shape, parts) + blocks) // shards
-
-
-def _root_parameters(shape: TransformerShape, parts: int) -> int:
-    """Parameters outside the blocks: two tables of the vocabulary, positions and the last norm."""
-    tables = 2 * shape.vocabulary * shape.width // parts
-    return tables + shape.context * shape.width + 2 * shape.width
-
-
-MODELS: dict[str, dict[str, int]] = {
-    "small": {
-        "vocabulary": 1024, "width": 256, "num_heads": 8, "hidden": 1024, "num_layers": 6,
-        "length": 64,
-    },
+SIZES = ("vocabulary", "width", "num_heads", "hidden", "num_layers", "length")
+MODELS = {
+    "small": (1024, 256, 8, 1024, 6, 64),
     # Billions of parameters, with the widths and depths of models that are called so.
-    "seven": {
-        "vocabulary": 32768, "width": 4096, "num_heads": 32, "hidden": 16384, "num_layers": 32,
-        "length": 2048,
-    },
-    "seventy": {
-        "vocabulary": 32768, "width": 8192, "num_heads": 64, "hidden": 36864, "num_layers": 80,
-        "length": 2048,
-    },
-}  # fmt: skip
-# How a run uses its ranks: replicas of the model, and parts of a layer; the others are shards.
-SMALL = {"fsdp": (1, 1), "tensor": (1, 4), "fsdp_tensor": (1, 2), "hsdp": (2, 1)}
-# (ranks, replicas, parts of a layer) of each run of a large model at its full depth.
-LARGE = {
-    "seven": {
-        "fsdp_8": (8, 1, 1),
-        "fsdp_1024": (1024, 1, 1),
-        "tensor_8": (8, 1, 8),
-        "fsdp_tensor_64": (64, 1, 8),
-        "hsdp_64": (64, 8, 1),
-    },
-    "seventy": {
-        "tensor_8": (8, 1, 8),
-        "fsdp_1024": (1024, 1, 1),
-        "fsdp_tensor_1024": (1024, 1, 8),
-        "hsdp_1024": (1024, 16, 1),
-    },
+    "seven": (32768, 4096, 32, 16384, 32, 2048),
+    "seventy": (32768, 8192, 64, 36864, 80, 2048),
 }
-SHALLOW = (4, 6)  # layers of a large model that are soon worked out; a layer is like the next
 
 
 def _run(
     model: str,
-    ranks: tuple[int, int, int],
+    ranks: int,
+    replicas: int = 1,
+    parts: int = 1,
     *,
-    is_real: bool = False,
+    strategy: str = "fake",
     full: bool = True,
     **changed: int,
 ) -> RunPlan[Settings]:
-    """One run of a model; `ranks` are ranks, replicas and parts of a layer."""
-    num_ranks, replicas, parts = ranks
-    divided = {"num_ranks": num_ranks, "num_replicas": replicas, "num_tensor_ranks": parts}
+    """One run of a model whose ranks are so many replicas, and parts of a layer; or shards."""
+    sizes = dict(zip(SIZES, MODELS[model], strict=True))
+    divided = {"num_ranks": ranks, "num_replicas": replicas, "num_tensor_ranks": parts}
     label = "hsdp" if replicas > 1 else "fsdp"
     if parts > 1:
-        label = "fsdp_tensor" if num_ranks > replicas * parts else "tensor_parallel"
+        label = "fsdp_tensor" if ranks > replicas * parts else "tensor_parallel"
     return RunPlan(
-        "real" if is_real else "fake",
-        num_ranks if is_real else 1,
-        Settings(**{**MODELS[model], **changed, **divided}),
+        strategy,
+        ranks if strategy == "real" else 1,
+        Settings(**{**sizes, **changed, **divided}),
         label=label,
         passes=("metered",),
         has_timeline=False,
         can_share_device=False,
         only_on_cpu=True,
-        nature="real" if is_real else "simulated",
+        nature="real" if strategy == "real" else "simulated",
         full=full,
     )
 
 
-def _runs() -> dict[str, RunPlan[Settings]]:
-    runs: dict[str, RunPlan[Settings]] = {}
-    for way, divided in SMALL.items():
-        full = way != "fsdp_tensor"
-        runs[f"real_{way}"] = _run("small", (4, *divided), is_real=True, full=full)
-        runs[f"fake_{way}"] = _run("small", (4, *divided), full=full)
-    for num_layers in SHALLOW:
-        ranks = LARGE["seventy"]["fsdp_tensor_1024"]
-        runs[f"seventy_layers_{num_layers}"] = _run("seventy", ranks, num_layers=num_layers)
-    for model, ways in LARGE.items():
-        for way, ranks in ways.items():
-            runs[f"{model}_{way}"] = _run(model, ranks)
-    return runs
+def _both(way: str, **ranks: Any) -> dict[str, RunPlan[Settings]]:
+    """The small model on real ranks, and on one with fake tensors."""
+    kinds = ("real", "fake")
+    return {f"{kind}_{way}": _run("small", 4, strategy=kind, **ranks) for kind in kinds}
 
 
-RUNS = _runs()
+RUNS = {
+    **_both("fsdp"),
+    **_both("tensor", parts=4),
+    **_both("fsdp_tensor", parts=2, full=False),
+    **_both("hsdp", replicas=2),
+    # A few layers of a large model are soon worked out; a layer is like the next.
+    "seventy_layers_4": _run("seventy", 1024, parts=8, num_layers=4),
+    "seventy_layers_6": _run("seventy", 1024, parts=8, num_layers=6),
+    "seven_fsdp_8": _run("seven", 8),
+    "seven_fsdp_1024": _run("seven", 1024),
+    "seven_tensor_8": _run("seven", 8, parts=8),
+    "seven_fsdp_tensor_64": _run("seven", 64, parts=8),
+    "seven_hsdp_64": _run("seven", 64, replicas=8),
+    "seventy_tensor_8": _run("seventy", 8, parts=8),
+    "seventy_fsdp_1024": _run("seventy", 1024),
+    "seventy_fsdp_tensor_1024": _run("seventy", 1024, parts=8),
+    "seventy_hsdp_1024": _run("seventy", 1024, replicas=16),
+}

@@ -363,8 +363,8 @@ def _plan(strategy: str, settings: RunSettings, ranks: int = 2, **more: Any) -> 
     return RunPlan(strategy, ranks, settings, **plan, **more)
 
 
-def _elastic(*, full: bool = False, **settings: Any) -> RunPlan:
-    return _plan("elastic", ElasticSettings(**settings), 1, full=full)
+def _elastic(**settings: Any) -> RunPlan:
+    return _plan("elastic", ElasticSettings(**settings), 1, full=bool(settings))
 
 
 def _replayed(seconds: int) -> RunPlan:
@@ -380,9 +380,9 @@ RUNS = {
     "killed": _elastic(),
     "replayed_minute": _replayed(60),
     "replayed_hour": _replayed(3600),
-    "killed_three_times": _elastic(num_deaths=3, fault_seed=9, full=True),
-    "killed_while_saving": _elastic(moment="save", full=True),
-    "killed_without_checkpoint": _elastic(checkpoint_every=31, full=True),
+    "killed_three_times": _elastic(num_deaths=3, fault_seed=9),
+    "killed_while_saving": _elastic(moment="save"),
+    "killed_without_checkpoint": _elastic(checkpoint_every=31),
 }
 TRIED_WITH = {"killed_three_times": {"num_deaths": 1}}  # each start of the ranks takes seconds
 

@@ -8,10 +8,12 @@ model on one device with the global batch, as an oracle.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 
 from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
@@ -20,7 +22,7 @@ from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.follow import follow_units
-from runners.training.networks import description, flat, mlp
+from runners.training.networks import flat
 from runners.training.settings import TeacherSettings
 from runners.training.teacher import Samples
 
@@ -31,7 +33,8 @@ def fsdp(rank: Rank[Settings]) -> None:
     samples = steps.shard_of(rank, lesson.training)
     with rank.stage("load", "take the samples of this rank", lesson.training.features) as out:
         out(samples.features)
-    layers = [layer for layer in _model(rank) if isinstance(layer, nn.Linear)]
+    stack = steps.stack_for(rank, is_sharded=True)
+    layers = [layer for layer in stack if isinstance(layer, nn.Linear)]
     model = Units(rank, layers)
     keep = "keep one part of each parameter"
     with rank.phase("wrap"), rank.stage("shard", keep, flat(model)) as out:
@@ -55,19 +58,16 @@ class Units(nn.Module):
     stage can be recorded around it; its hooks then find the unit gathered.
     """
 
-    def __init__(self, rank: Rank[Settings], layers: list[nn.Linear]) -> None:
+    def __init__(self, rank: Rank[Settings], layers: list[Any]) -> None:
         super().__init__()
-        self.rank = rank
-        self.units = layers
+        self.rank, self.units = rank, layers
         self.layers = nn.ModuleList(layers)  # which registers their parameters
 
     def forward(self, features: Tensor) -> Tensor:
         """Gather, compute and reshard one unit after another. Out: logits."""
         stage, activation = self.rank.stage, features
-        for layer in self.units:
-            if layer is not self.units[0]:
-                activation = torch.relu(activation)
-            assert isinstance(layer, FSDPModule)
+        for index, layer in enumerate(self.units):
+            activation = torch.relu(activation) if index else activation
             shard = local(layer.weight)
             with stage("gather", "gather the parameters of a unit", shard) as out:
                 layer.unshard()
@@ -106,28 +106,16 @@ def _step(
 def single(rank: Rank[Settings]) -> None:
     """The oracle: one device, whose batches hold the samples of both ranks' batches."""
     lesson = steps.scaled_lesson(rank, low=-1.0)
-    whole = lesson.training
-    each = rank.settings.batch_size // NUM_PARTS
-    order = torch.arange(len(whole.labels)).view(NUM_PARTS, -1, each).transpose(0, 1).reshape(-1)
-    model = _model(rank)
+    whole, model = lesson.training, steps.stack_for(rank)
+    size = rank.settings.batch_size
+    order = torch.arange(len(whole.labels)).view(2, -1, size // 2).transpose(0, 1).reshape(-1)
     optimizer = steps.optimizer_for(rank, model)
     for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
-        for batch in epoch.batches(whole.take(order), rank.settings.batch_size):
+        for batch in epoch.batches(whole.take(order), size):
             steps.train_batch(model, optimizer, batch, epoch)
 
 
-def _model(rank: Rank[Settings]) -> nn.Sequential:
-    """The MLP of a run's settings, equal on every rank."""
-    widths = rank.settings.widths
-    num_layers = len(widths) - 1
-    held_by, sharded = [range(rank.world_size)] * num_layers, [rank.world_size > 1] * num_layers
-    rank.describe(description(widths, held_by, sharded=sharded))
-    torch.manual_seed(rank.seed)
-    return mlp(widths, device=rank.device)
-
-
 QUESTION = "What does a rank hold and communicate at each point of a training step under FSDP?"
-NUM_PARTS = 2  # of the samples: one for each rank of `fsdp`
 
 
 class Settings(TeacherSettings):
@@ -157,7 +145,7 @@ class Settings(TeacherSettings):
 
 
 RUNS = {
-    "fsdp": RunPlan("fsdp", NUM_PARTS, Settings(), can_share_device=False),
+    "fsdp": RunPlan("fsdp", 2, Settings(), can_share_device=False),
     "single": RunPlan("single", 1, Settings(batch_size=32), passes=("timed",)),
 }
 TRIED_WITH = {"*": {"num_epochs": 1, "num_samples": 512}}

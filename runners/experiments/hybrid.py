@@ -24,6 +24,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.axes import AxisMeter
+from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
@@ -66,8 +67,8 @@ def ddp_pipeline(rank: Rank[Settings]) -> None:
     index = mesh.get_local_rank("pipeline")
     cut = 1 + settings.num_layers // SIDE
     layers = list(_unfilled(rank))
-    own = nn.Sequential(*(layers[:cut] if index == 0 else layers[cut:]))
-    _fill(rank, own, first=0 if index == 0 else cut)
+    own = nn.Sequential(*(layers[cut:] if index else layers[:cut]))
+    _fill(rank, own, first=cut if index else 0)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(own, process_group=mesh.get_group("replicate"))
     group = mesh.get_group("pipeline")
@@ -183,8 +184,7 @@ def _fill(rank: Rank[Settings], module: nn.Module, first: int = 0) -> None:
         else:
             source = torch.Generator().manual_seed(1000 * rank.seed + place)
             whole = 0.05 * torch.randn(like.shape, generator=source)
-        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-        local.copy_(_own_part(parameter, whole))
+        local(parameter).copy_(_own_part(parameter, whole))
 
 
 def _own_part(parameter: Tensor, whole: Tensor) -> Tensor:
@@ -201,8 +201,6 @@ def _own_part(parameter: Tensor, whole: Tensor) -> Tensor:
 
 QUESTION = "What does each axis of the mesh carry when a model is split in two ways at once?"
 SIDE = 2  # ranks along each axis of the square
-# How many parts the samples of a batch are dealt out in.
-DATA_PARTS = {"single": 1, "ddp_pipeline": SIDE, "fsdp_tensor": SIDE, "hsdp": 4, "fsdp": 4}
 
 
 class Settings(TransformerSettings):
@@ -218,11 +216,27 @@ class Settings(TransformerSettings):
     num_microbatches: Count = 4
     num_steps: Count = 5
     learning_rate: Factor = 0.003
+    equal_parts = (
+        ("width", "num_heads"),
+        ("width", "world_size"),
+        ("batch_size", "num_data_parts"),
+        *((name, "num_sides") for name in ("num_heads", "num_layers", "hidden")),
+    )
+
+    @property
+    def num_sides(self) -> int:
+        """Ranks along each axis."""
+        return SIDE if self.world_size > 1 else 1
+
+    @property
+    def num_data_parts(self) -> int:
+        """Parts in which the samples of a batch are dealt out."""
+        return {"single": 1, "ddp_pipeline": SIDE, "fsdp_tensor": SIDE}.get(self.strategy, 4)
 
     @property
     def num_samples_per_rank(self) -> int:
         """Sequences of the batch that a rank sees."""
-        return self.batch_size // DATA_PARTS[self.strategy]
+        return self.batch_size // self.num_data_parts
 
     def closed_forms(self) -> dict[str, Setting]:
         """Parameters of the model and its parts, and an activation of a rank's samples, in bytes.
@@ -231,35 +245,15 @@ class Settings(TransformerSettings):
         """
         shape = self.shape
         block = FLOAT * shape.block_parameters()
-        samples = self.num_samples_per_rank
         return {
-            "num_samples_per_rank": samples,
             "model_bytes": FLOAT * shape.num_parameters(),
             "block_bytes": block,
             "ends_bytes": FLOAT * (shape.embedding_parameters() + shape.head_parameters()),
             "tensor_block_bytes": FLOAT * shape.block_parameters_on_a_rank(SIDE),
             "first_stage_bytes": FLOAT * shape.embedding_parameters()
             + self.num_layers // SIDE * block,
-            "activation_bytes": FLOAT * samples * self.context * self.width,
+            "activation_bytes": FLOAT * self.num_samples_per_rank * self.context * self.width,
         }
-
-    def check(self) -> None:
-        """Refuse ranks that form no square, and what they cannot share equally."""
-        if self.world_size != (1 if self.strategy == "single" else SIDE * SIDE):
-            raise ValueError(
-                f"world_size must stay: the ranks stand in a square of {SIDE} by {SIDE}"
-            )
-        self.divides(("width", "num_heads"), ("width", "world_size"))
-        if self.world_size > 1:
-            parts = SIDE * self.num_microbatches if self.strategy == "ddp_pipeline" else SIDE * SIDE
-            for name, number in {
-                "batch_size": parts,
-                "num_heads": SIDE,
-                "num_layers": SIDE,
-                "hidden": SIDE,
-            }.items():
-                if getattr(self, name) % number:
-                    raise ValueError(f"{name} must be a multiple of {number}")
 
 
 RUNS = {
@@ -271,7 +265,7 @@ RUNS = {
         can_share_device=False,
         full=strategy == "fsdp",
     )
-    for strategy in DATA_PARTS
+    for strategy in ("single", "ddp_pipeline", "fsdp_tensor", "hsdp", "fsdp")
 }
 # Larger models, so that what they hold and send weighs; the batch stays small.
 ON_CUDA = {

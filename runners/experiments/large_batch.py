@@ -38,7 +38,11 @@ def train(rank: Rank[Settings]) -> None:
     model = _model(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
-    training, validation = _samples(rank)
+    with rank.phase("samples"):
+        whole = _drawn(rank, settings.batch_size, rank.seed)
+        training = _on_device(rank, shard_of(rank, whole))
+        validation = _on_device(rank, _drawn(rank, settings.num_validation_samples, rank.seed + 1))
+    del whole
     for epoch in rank.epochs(settings.num_epochs):
         for _ in rank.steps(1):
             losses = []
@@ -62,13 +66,8 @@ def train(rank: Rank[Settings]) -> None:
         if rank.rank == 0 and epoch == settings.num_epochs and not rank.is_metered:
             with rank.phase("validation"):
                 graded = validate(model, validation)
-        rank.epoch(
-            epoch,
-            loss=mean,
-            num_samples=len(training.labels),
-            validation=graded,
-            parameters=model.parameters(),
-        )
+        num_seen, replica = len(training.labels), model.parameters()
+        rank.epoch(epoch, loss=mean, num_samples=num_seen, validation=graded, parameters=replica)
         print(f"epoch {epoch}: loss {mean:.4f} on rank {rank.rank}")
 
 
@@ -82,15 +81,6 @@ def _model(rank: Rank[Settings]) -> nn.Sequential:
         *(ResidualLayer(width, rank.device) for width in hidden[1:]),
         nn.Linear(hidden[-1], last, device=rank.device),
     )
-
-
-def _samples(rank: Rank[Settings]) -> tuple[Samples, Samples]:
-    """This rank's part of the batch, and samples that are never trained on."""
-    settings = rank.settings
-    with rank.phase("samples"):
-        whole = _drawn(rank, settings.batch_size, rank.seed)
-        own = _on_device(rank, shard_of(rank, whole))
-        return own, _on_device(rank, _drawn(rank, settings.num_validation_samples, rank.seed + 1))
 
 
 def _drawn(rank: Rank[Settings], num_samples: int, seed: int) -> Samples:
@@ -129,7 +119,6 @@ class Settings(RunSettings):
     num_epochs: Count = 8  # the batch holds all samples, so an epoch is one step
     learning_rate: Factor = 1.0
     num_microbatches: Count = 1
-
     equal_parts = (("batch_size", "num_parts"),)
 
     @property
@@ -150,7 +139,7 @@ class Settings(RunSettings):
         the last layer and every residual one were given, and what each ReLU put out; beside them
         lie the gradients of the logits and of the last layer's input.
         """
-        num_wide = (self.num_residual_layers + 1) + self.num_residual_layers + 1
+        num_wide = 2 * (self.num_residual_layers + 1)
         return {
             "bytes_per_value": FLOAT_BYTES,
             "copies_per_parameter": COPIES_PER_PARAMETER,
@@ -161,31 +150,26 @@ class Settings(RunSettings):
             "model_bytes": FLOAT_BYTES * mlp_parameters(self.widths),
         }
 
-    def needed_bytes(self, num_samples: float) -> int:
-        """What training on so many samples at once needs at its peak, without validation."""
-        known: dict[str, Any] = self.closed_forms()
-        per_sample = known["activation_bytes_per_sample"] + known["sample_bytes"]
-        return int(num_samples * per_sample + COPIES_PER_PARAMETER * known["model_bytes"])
-
 
 def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, RunPlan[Settings]]:
     """A run without a limit, and under a budget that only the whole batch on one device exceeds.
 
     The budget lies halfway between what half of the batch needs and what the whole of it needs.
     """
-    free = Settings(**settings)
-    limited = Settings(**settings, num_epochs=3)  # a budget is too small in the first or not at all
     label = "parts" if strategy == "split" else ""
-    plan = RunPlan(strategy, ranks, free, has_timeline=ranks > 1, label=label)
-    name = "split_four" if ranks == 4 else strategy
-    budgeted = replace(
-        plan,
-        settings=limited,
-        budget_bytes=free.needed_bytes(0.75 * free.batch_size),
+    free = RunPlan(strategy, ranks, Settings(**settings), has_timeline=ranks > 1, label=label)
+    known: dict[str, Any] = free.settings.closed_forms()
+    sample_bytes = known["activation_bytes_per_sample"] + known["sample_bytes"]
+    state_bytes = COPIES_PER_PARAMETER * known["model_bytes"]
+    limited = replace(
+        free,
+        settings=Settings(**settings, num_epochs=3),  # it is too small in the first, or never
+        budget_bytes=free.settings.batch_size * 3 // 4 * sample_bytes + state_bytes,
         expected="out_of_memory" if strategy == "single" else "completed",
         passes=("budgeted",),
     )
-    return {name: plan, f"{name}_budget": budgeted}
+    name = "split_four" if ranks == 4 else strategy
+    return {name: free, f"{name}_budget": limited}
 
 
 RUNS = {

@@ -69,6 +69,16 @@ class TransformerShape:
         whole = self.whole_block_parameters()
         return (self.block_parameters() - whole) // num_ranks + whole
 
+    def root_parameters(self, num_ranks: int) -> int:
+        """Parameters outside the blocks: two tables, split over ranks, positions, the last norm."""
+        tables = 2 * self.vocabulary * self.width // num_ranks
+        return tables + self.context * self.width + 2 * self.width
+
+    def parameters_on_a_rank(self, shards: int, parts: int) -> int:
+        """Parameters that a rank keeps: a shard of a part of every layer."""
+        blocks = self.num_layers * self.block_parameters_on_a_rank(parts)
+        return (self.root_parameters(parts) + blocks) // shards
+
     def description(
         self,
         num_ranks: int,

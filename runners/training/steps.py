@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -78,9 +78,10 @@ def mlp_of_rank(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
     return model
 
 
-def stack_for(rank: Rank[StackSettings], *, is_sharded: bool = False) -> nn.Sequential:
-    """The stack of a run's settings, equal on every rank; each holds it whole, or shards of it."""
-    widths, num_layers = rank.settings.widths, rank.settings.num_layers
+def stack_for(rank: Rank[Any], *, is_sharded: bool = False) -> nn.Sequential:
+    """A stack of the settings' `widths`, equal on every rank, which holds it whole or in shards."""
+    widths = rank.settings.widths
+    num_layers = len(widths) - 1
     everywhere = [range(rank.world_size)] * num_layers
     rank.describe(description(widths, everywhere, sharded=[is_sharded] * num_layers))
     torch.manual_seed(rank.seed)

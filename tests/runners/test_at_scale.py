@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from runners.experiments.at_scale import RUNS, parameters_on_a_rank
+from runners.experiments.at_scale import RUNS
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.training.shape import TransformerShape
 from runners.training.transformer_model import Block, Transformer
@@ -17,8 +17,8 @@ SHAPE = TransformerShape(64, 16, 32, 4, 3, 128)
 def test_parameters_on_a_rank_are_those_of_the_model_dealt_out() -> None:
     model = Transformer(SHAPE, torch.device("meta"))
     whole = sum(p.numel() for p in model.parameters())
-    assert parameters_on_a_rank(SHAPE, 1, 1) == whole
-    assert parameters_on_a_rank(SHAPE, 8, 1) == whole // 8
+    assert SHAPE.parameters_on_a_rank(1, 1) == whole
+    assert SHAPE.parameters_on_a_rank(8, 1) == whole // 8
     # Over four tensor ranks norms, positions and the biases that follow split rows stay whole.
     split = sum(
         p.numel()
@@ -27,7 +27,7 @@ def test_parameters_on_a_rank_are_those_of_the_model_dealt_out() -> None:
         and "positions" not in name
         and not name.endswith(("out.bias", "down.bias"))
     )
-    assert parameters_on_a_rank(SHAPE, 1, 4) == whole - split + split // 4
+    assert SHAPE.parameters_on_a_rank(1, 4) == whole - split + split // 4
 
 
 def test_what_a_block_keeps_for_backward_is_what_autograd_saves() -> None:
