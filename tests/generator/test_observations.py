@@ -33,31 +33,17 @@ def names(losses, validation=None, accuracies=None):
 @pytest.mark.parametrize(
     ("losses", "validation", "expected"),
     [
-        ([2.0, 1.5, 1.2, 1.0, 0.9], None,
-         ["start", "largest_drop", "falls_less", "falls_less", "last"]),
-        ([2.0, 1.9, 1.2, 1.1], None, ["start", "falls", "largest_drop", "last"]),
-        ([2.0, 1.5, 1.6, 1.4], None, ["start", "largest_drop", "rises", "last"]),
-        ([2.0, 1.0, 0.999, 1.001], None, ["start", "largest_drop", "plateau", "last_plateau"]),
-        ([2.0, 1.96, 1.9, 1.8], None,
-         ["start", "falls", "falls_more", "largest_drop still_falling"]),
+        ([2.0, 1.9, 1.2, 1.1], None, ["start", "falls", "largest_drop", "falls"]),
+        ([2.0, 1.5, 1.6, 1.4], None, ["start", "largest_drop", "rises", "falls"]),
         ([2.0, None, None], None, ["start", "not_finite", "not_finite"]),
         ([0.0, 1.0], None, ["start", "moves"]),
         ([2.0, 1.5, 1.0, 0.9], [1.8, 1.7, 1.5, 1.4],
          ["start_above_validation", "falls_below", "largest_drop gap", "last_both"]),
-        ([2.0, 1.5, 1.3, 1.2, 1.1], [2.0, 1.6, 1.4, 1.3, 1.25],
-         ["start", "largest_drop", "falls_below", "falls_below", "last_both"]),
         ([2.0, 1.5, 1.3, 1.2], [1.6, 1.4, 1.25, 1.1],
          ["start_above_validation", "largest_drop", "falls_above", "last_both"]),
-        ([2.0, 1.5, 1.3, 1.2], [2.0, 1.6, 1.58, 1.57],
-         ["start", "largest_drop", "falls_less gap", "last_both"]),
-        ([2.0, 1.5, 1.4], [2.0, 1.5, 1.6],
-         ["start", "largest_drop turn_overfits", "last_training_only"]),
-        ([2.0, 1.5, 1.8], [2.0, 1.5, 1.6], ["start", "largest_drop turn", "rises"]),
-        ([2.0, 1.5, 1.4], [1.0, 0.9, 1.0],
-         ["start_above_validation", "largest_drop turn", "last_training_only"]),
         ([2.0, 1.5, 1.4], [2.0, 1.6, 1.7],
-         ["start", "largest_drop turn_overfits", "last_training_only last_gap"]),
-        ([2.0], [2.1], ["start"]),
+         ["start", "largest_drop turn", "last_training_only last_gap"]),
+        ([2.0, 1.5, 1.8], [2.0, 1.5, 1.6], ["start", "largest_drop turn", "rises"]),
         ([], None, []),
     ],
 )  # fmt: skip
@@ -69,7 +55,6 @@ def test_each_sentence_is_said_where_its_threshold_is_passed(losses, validation,
     ("accuracies", "expected"),
     [
         ([(0.2, 0.3), (0.7, 0.4), (0.8, 0.7)], ["", "", "validation_accuracy_rises"]),
-        ([(0.2, None), (0.7, None), (0.8, None)], ["", "accuracy_rises", ""]),
         ([(0.2, 0.3), (0.2, 0.34), (0.9, 0.33)], ["", "", ""]),  # graded, and hardly risen
         ([(0.2, 0.3), (None, None), (0.9, 0.9)], ["", "", ""]),
     ],
@@ -77,16 +62,6 @@ def test_each_sentence_is_said_where_its_threshold_is_passed(losses, validation,
 def test_the_largest_rise_of_accuracy_is_named_where_it_is_one(accuracies, expected):
     said = names([2.0, 1.5, 1.2], None, accuracies)
     assert [" ".join(re.findall(r"\S*accuracy\S*", one)) for one in said] == expected
-
-
-def test_a_number_is_an_expression_over_the_run():
-    (_, (drop,), (last,)) = observe(epochs([2.0, 1.0, 0.9], [2.0, 1.0, 0.95]), "demo.run")
-    assert drop.values == {
-        "change": "(1 - demo.run.epochs[1].loss / demo.run.epochs[0].loss) | percent"
-    }
-    assert last.values["validation"] == (
-        "(1 - demo.run.epochs[2].validation_loss / demo.run.epochs[1].validation_loss) | percent"
-    )
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 100)), max_size=9), st.data())
