@@ -276,10 +276,7 @@ class Evidence:
         for one in prose.expressions(text):
             found = self.printable(one.text, text)
             words += text[done : one.begin]
-            if isinstance(found, Showed):
-                words += self.plain(self.sentence(found.claim))
-            else:
-                words += found.text if isinstance(found, Label) else str(found)
+            words += found.text if isinstance(found, Label) else str(found)
             done = one.end
         return " ".join((words + text[done:]).split())
 

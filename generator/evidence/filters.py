@@ -112,16 +112,14 @@ def _absolute(thing: Thing) -> Value:
 
 
 def _count(thing: Thing) -> Value:
-    if isinstance(thing, Node) and isinstance(thing.thing, list | dict):
-        number = len(thing.thing)  # nothing counts too: an empty list has none
-        thing.refuse_if_skipped()
-        kind: Kind = "simulated" if thing.origin.nature == "simulated" else "measured"
-        origin = thing.origin._replace(field=field_name(thing.steps))
-        node = Value(number, units.COUNT, kind, thing.formula, origin=origin)
-        return computed(number, units.COUNT, f"count({thing.formula})", (node,))
-    found = elements(thing)
-    values = tuple(one for one in found if isinstance(one, Value))
-    return computed(len(found), units.COUNT, _made_of("count", values, thing), values)
+    if not isinstance(thing, Node) or not isinstance(thing.thing, list | dict):
+        raise ExpressionError(f"|count wants a list of a trace, not {described(thing)}")
+    number = len(thing.thing)  # nothing counts too: an empty list has none
+    thing.refuse_if_skipped()
+    kind: Kind = "simulated" if thing.origin.nature == "simulated" else "measured"
+    origin = thing.origin._replace(field=field_name(thing.steps))
+    node = Value(number, units.COUNT, kind, thing.formula, origin=origin)
+    return computed(number, units.COUNT, f"count({thing.formula})", (node,))
 
 
 def _each(thing: Thing, path: object) -> tuple[Thing, ...]:
@@ -170,20 +168,11 @@ def _followed(thing: Thing, path: str) -> Thing:
 
 def _shape(thing: Thing) -> Value:
     values = _values(thing, "shape")
-    if not all(isinstance(value.number, int) for value in values):
+    if not isinstance(thing, Node) or not all(isinstance(one.number, int) for one in values):
         raise ExpressionError("|shape wants a list of whole numbers")
     text = f"{units.NBSP}×{units.NBSP}".join(f"{value.number:,}" for value in values)
-    if not isinstance(thing, Node):
-        return computed(text, units.TEXT, _made_of("shape", values, thing), values)
-    origin = values[0].origin
-    field = (origin.field.rpartition("[")[0] if origin else "") or thing.formula
-    return replace(
-        values[0],
-        number=text,
-        unit=units.TEXT,
-        tree=thing.formula,
-        origin=origin._replace(field=field) if origin else None,
-    )
+    origin = thing.origin._replace(field=field_name(thing.steps))
+    return replace(values[0], number=text, unit=units.TEXT, tree=thing.formula, origin=origin)
 
 
 def _median(thing: Thing) -> Value:
@@ -238,20 +227,16 @@ FILTERS: dict[str, Callable[..., Thing]] = {
 
 def _label(name: str) -> Callable[[Thing], Thing]:
     def label(number: Thing) -> Thing:
-        if isinstance(number, int) and not isinstance(number, bool):
-            return Label(f"{name}{units.NBSP}{number}")
-        if isinstance(number, Value) and isinstance(number.number, int):
-            text = f"{name}{units.NBSP}{number.number}"
-            return replace(number, number=text, unit=units.TEXT)
-        raise ExpressionError(f"{name}(…) wants a whole number")
+        if not isinstance(number, int):
+            raise ExpressionError(f"{name}(…) wants a whole number")
+        return Label(f"{name}{units.NBSP}{number}")
 
     return label
 
 
+# `Rank(0)` begins a sentence.
 LABELS: dict[str, Callable[[Thing], Thing]] = {
-    written: _label(written)  # `Rank(0)` begins a sentence
-    for name in ("rank", "step", "epoch", "stage", "layer")
-    for written in (name, name.capitalize())
+    name: _label(name) for name in ("rank", "Rank", "step", "layer")
 }
 
 FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS}

@@ -77,10 +77,6 @@ class PageText:
         """A computed value that is shown with its inputs; all of one name share a formula."""
         return self._link(value, self.sources.shared(name, says), f"#{FORMULAS}")
 
-    def recorded(self, value: Value, name: str, says: str, place: str) -> Markup:
-        """A measured value that no trace of the book holds; all of one name share their source."""
-        return self._link(value, self.sources.shared(name, says, "measured"), place)
-
     def _link(self, value: Value, number: int, place: str) -> Markup:
         mark = _mark(value)
         shown = "" if mark == self.unmarked else mark

@@ -1,7 +1,7 @@
 """`quantifier: each`: a rule that holds for each element of a list, such as each rank or each step.
 
 In: both sides of a claim. Out: the pairs of elements that its relation compares, one value for each
-side that a page can print, and what the elements are: ranks, pairs of neighbours, steps. A single
+side that a page can print, and what the elements are: ranks, epochs, steps. A single
 value is compared with each element of the other side's list.
 """
 
@@ -23,7 +23,6 @@ NOUNS = {
     "step_losses": ("step", "steps"),
     "stages": ("stage", "stages"),
 }
-NEIGHBOURS = ("pair of neighbours", "pairs of neighbours")
 VALUE = ("value", "values")
 _INDEX = re.compile(r"(\w+)\[(\d+)\]")
 
@@ -122,22 +121,10 @@ def _written(values: Sequence[Value]) -> str:
     return f"{min(values, key=numeric)} … {max(values, key=numeric)}"
 
 
-def scope(pairs: Sequence[tuple[Value, Value]], predicted: object) -> Scope:
-    """What the elements of a rule are: named by the part of their paths that differs.
-
-    Args:
-        pairs: what is compared.
-        predicted: the side that they come from; two lists of ranks may be neighbours.
-    """
+def scope(pairs: Sequence[tuple[Value, Value]]) -> Scope:
+    """What the elements of a rule are: named by the part of their paths that differs."""
     observed = [_indices(one) for _, one in pairs]
     one, several = _nouns(observed)
-    offsets = {
-        place.get("ranks", 0) - before["ranks"] if "ranks" in before else None
-        for before, place in zip((_indices(left) for left, _ in pairs), observed, strict=True)
-    }
-    is_of_ranks = one == NOUNS["ranks"][0] and listed(predicted) is not None
-    if is_of_ranks and len(offsets) == 1 and offsets <= {1, -1}:
-        one, several = NEIGHBOURS
     inputs = tuple(dict.fromkeys(value for _, value in pairs))
     return Scope(one, several, computed(len(pairs), units.COUNT, f"number of {several}", inputs))
 
@@ -149,13 +136,8 @@ def _indices(value: Value) -> dict[str, int]:
 
 
 def _nouns(places: Sequence[dict[str, int]]) -> tuple[str, str]:
-    """What is counted: the outermost list in which no two values share a place, or pairs of two."""
+    """What is counted: the outermost list in which no two values share a place."""
     for name in places[0]:
         if len({one.get(name) for one in places}) == len(places):
             return NOUNS.get(name, VALUE)
-    varied = [name for name in places[0] if len({one.get(name) for one in places}) > 1]
-    is_grid = len({tuple(one.get(name) for name in varied) for one in places}) == len(places)
-    if is_grid and len(varied) == 2 and NOUNS.keys() >= {*varied}:
-        both = " and ".join(NOUNS[name][0] for name in varied)
-        return f"pair of {both}", f"pairs of {both}"
     return VALUE

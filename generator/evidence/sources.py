@@ -21,7 +21,7 @@ from generator.content.typesetting import moment
 from generator.evidence.found_by import found_by
 from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import COMMAND, arguments_for
-from generator.evidence.value import KINDS, Kind, Origin, Value
+from generator.evidence.value import KINDS, Origin, Value
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
@@ -51,7 +51,7 @@ class Sources:
         """
         self._evidence = evidence
         self._root = root
-        self._shared: dict[str, tuple[Kind, str]] = {}  # what several values share, by name
+        self.formulas: dict[str, str] = {}  # that several values share, by name
         self._numbers: dict[object, int] = {}
         self._values: list[Value | str] = []  # or the name of what several share
         self._places: dict[object, str] = {}
@@ -64,15 +64,10 @@ class Sources:
             self._values.append(value)
         return self._numbers[key]
 
-    @property
-    def formulas(self) -> dict[str, str]:
-        """The formulas that several values share, by name."""
-        return {name: says for name, (kind, says) in self._shared.items() if kind == "computed"}
-
-    def shared(self, name: str, says: str, kind: Kind = "computed") -> int:
-        """The number of all values that share a formula, or where they were recorded."""
-        if name not in self._shared:
-            self._shared[name] = kind, says
+    def shared(self, name: str, says: str) -> int:
+        """The number of all values that share a formula."""
+        if name not in self.formulas:
+            self.formulas[name] = says
             self._numbers[name] = len(self._values)
             self._values.append(name)
         return self._numbers[name]
@@ -147,8 +142,7 @@ class Sources:
     def _row(self, value: Value | str, runs: _Runs) -> Row:
         """One value: the columns that `sources.js` names, without empty ones at the end."""
         if isinstance(value, str):
-            shared, says = self._shared[value]
-            return ["", KINDS.index(shared), says]
+            return ["", KINDS.index("computed"), self.formulas[value]]
         marks = [str(value.nature)] if value.nature != "real" else []
         marks += [CROWDED] if value.is_crowded else []
         made = self._made(value, runs)
@@ -202,13 +196,8 @@ def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None,
 
 
 def _with_places(value: Value) -> str:
-    """A formula in which `{n}` stands for the path of the input at n, so that no path is repeated.
-
-    Nothing is replaced where a brace is part of the formula itself.
-    """
+    """A formula in which `{n}` stands for the path of input n, so that no path is repeated."""
     formula = value.formula
-    if "{" in formula:
-        return formula
     paths = [(place, one.path) for place, one in enumerate(value.leaves) if one.path]
     for place, path in sorted(paths, key=lambda one: -len(one[1])):  # a path may begin another
         formula = _replaced(formula, path, f"{{{place}}}")

@@ -8,7 +8,6 @@ correctly rounded, so the text is the same on every platform.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -155,10 +154,7 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
 
 def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
     if form.way in ("percent", "error") or (unit.style == "share" and form.way is None):
-        share = number * 100
-        if math.isinf(share):
-            return f"{significant(number, digits)}{NBSP}×{NBSP}100%"
-        return f"{significant(share, digits)}%"
+        return f"{significant(number * 100, digits)}%"
     if form.way == "times":
         return f"{_count(number, digits)}{NBSP}times"
     if unit.style == "ordinal" and isinstance(number, int):

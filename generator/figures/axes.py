@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from generator.figures.drawing import LINE, Drawing, text_width
 
@@ -36,9 +35,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, num: int) -> list[float]:
-        """About `num` round values of the scale; tens and their parts on a logarithmic one."""
-        if self.is_logarithmic:
-            return powers(self.low, self.high)
+        """About `num` round values of the scale."""
         step = _round_step((self.high - self.low) / num)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [round(n * step, 12) for n in range(first, last + 1)]
@@ -50,21 +47,12 @@ def _round_step(rough: float) -> float:
     return power * next((step for step in (1, 2, 5) if rough / power < step * math.sqrt(2)), 10)
 
 
-def powers(low: float, high: float) -> list[float]:
-    """Round numbers between two: tens and, where they are few, their doubles and fives too."""
-    return [value for value in _powers_around(low, high) if low <= value <= high]
-
-
-def _powers_around(low: float, high: float) -> list[float]:
-    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    has_few = sum(low <= 10.0**e <= high for e in exponents) <= 3
-    return [f * 10.0**e for e in exponents for f in ((1, 2, 5) if has_few else (1,))]
-
-
 def around(low: float, high: float, num: int, *, is_logarithmic: bool = False) -> list[float]:
     """Round values for a grid: the first is at most `low`, the last at least `high`."""
     if is_logarithmic:
-        values = _powers_around(low, high)
+        exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        has_few = sum(low <= 10.0**e <= high for e in exponents) <= 3
+        values = [f * 10.0**e for e in exponents for f in ((1, 2, 5) if has_few else (1,))]
         first = max(value for value in values if value <= low)
         return [v for v in values if first <= v <= min(w for w in values if w >= high)]
     step = _round_step((high - low) / num)
@@ -94,27 +82,14 @@ def across(
     """An axis at `y`: ticks, the labels that have room from the right on, a title below."""
     drawing.line(scale.start, y, scale.end, y, "axis")
     free = drawing.width
-    labelled = _labelled(values, scale, says)
     for value in sorted(values, reverse=True):
         x, half = scale(value), text_width(says(value)) / 2
         drawing.line(x, y, x, y + TICK, "axis")
         middle = max(min(x, drawing.width - half), half)
-        if value in labelled and middle + half <= free:
+        if middle + half <= free:
             drawing.word(middle, y + TICK + 11, says(value), "soft", "middle")
             free = middle - half - GAP
     drawing.word(scale.end, y + TICK + 30, title, "soft", "end")
-
-
-def _labelled(
-    values: Sequence[float], scale: Scale, says: Callable[[float], str]
-) -> Sequence[float]:  # fmt: skip
-    """The values to label: all, or tens alone where a logarithmic axis has no room for all."""
-    places = [(scale(value), text_width(says(value)) / 2) for value in sorted(values)]
-    has_room = all(x + a + GAP <= y - b for (x, a), (y, b) in pairwise(places))
-    if has_room or not scale.is_logarithmic:
-        return values
-    tens = [value for value in values if math.log10(value) % 1 in (0, 1)]
-    return tens if len(tens) > 1 else values
 
 
 def up(

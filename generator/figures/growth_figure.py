@@ -76,8 +76,6 @@ def _sizes_of(unit: Unit) -> tuple[tuple[str, float], ...]:
         return _SIZES
     if (unit.num_bytes, unit.num_seconds) == (0, 1):
         return _TIMES
-    if (unit.num_bytes, unit.num_seconds) == (1, -1):
-        return tuple((f"{name}/s", size) for name, size in _SIZES)
     if unit == units.SHARE:
         return (("%", 0.01),)
     return _COUNTS

@@ -87,7 +87,7 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
     if run is None:
         return []
     tried = folio.run(budgeted) if budgeted else None
-    group = _name(path, run, figure, folio) + _ranks_where_they_differ(path, run, figure, folio)
+    group = _name(path, run, figure, folio)
     rows: list[_Row] = []
     for position, record in enumerate(run.ranks):
         peak = folio.value(f"{path}.ranks[{position}].memory.peak_bytes")
@@ -102,28 +102,12 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
 
 
 def _name(path: str, run: Run, figure: Figure, folio: Folio) -> str:
-    """The strategy, and whatever else tells the runs of this figure apart."""
+    """The strategy; with the number of ranks where another run of the figure has another one."""
     others = [other for p in figure.runs if p != path and (other := folio.run(p))]
-    parts = [folio.strategy(run)]
-    for setting in ("model", "optimizer"):
-        mine = run.settings.get(setting)
-        if any(other.settings.get(setting) != mine for other in others):
-            parts.append(str(mine).replace("_", " "))
-    return ", ".join(parts)
-
-
-def _ranks_where_they_differ(path: str, run: Run, figure: Figure, folio: Folio) -> str:
-    """`, 4 ranks` for a run that shares its name with one of another number of ranks."""
-    name = _name(path, run, figure, folio)
-    for other in figure.runs:
-        rival = folio.run(other)
-        if (
-            rival
-            and rival.world_size != run.world_size
-            and _name(other, rival, figure, folio) == name
-        ):
-            return f", {run.world_size} {folio.ui['figure']['ranks']}"
-    return ""
+    name = folio.strategy(run)
+    if any(folio.strategy(o) == name and o.world_size != run.world_size for o in others):
+        return f"{name}, {run.world_size} {folio.ui['figure']['ranks']}"
+    return name
 
 
 def _outcome(tried: Run | None, position: int, folio: Folio) -> tuple[Tone, str]:

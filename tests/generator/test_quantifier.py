@@ -66,14 +66,6 @@ def test_two_lists_are_compared_element_by_element(copy):
     assert str(judged(start, claim(samples, PARTS)).observed) == "7, 8"
 
 
-def test_neighbours_are_two_slices_of_one_list(copy):
-    book = with_ranks(copy, "num_parameters", [7, 7])
-    before, after = (PARTS.replace(".ranks", f".ranks{part}") for part in ("[:-1]", "[1:]"))
-    outcome = judged(book, claim(before, after))
-    assert outcome.verdict == "holds"
-    assert outcome.scope.several == "pairs of neighbours"
-
-
 def test_all_equal_and_all_different_are_counts_of_distinct_values(copy):
     same, other = with_ranks(copy, "parameter_digest", ["aa", "aa"]), None
     alike = claim("1", f"{DIGESTS} | num_distinct", quantifier=None)
@@ -128,9 +120,7 @@ def test_pages_say_for_how_many_a_rule_was_judged(copy):
         ([f"ranks[{r}].peak" for r in range(2)], "ranks"),
         ([f"ranks[{r}].collectives[{2 - r}].bytes" for r in range(2)], "ranks"),
         ([f"ranks[0].epochs[{e}].loss" for e in range(3)], "epochs"),
-        ([f"ranks[{r}].step_losses[{s}]" for r in range(2) for s in range(20)],
-         "pairs of rank and step"),
-        ([f"ranks[{r}].losses[{s}]" for r in range(2) for s in range(20)], "values"),
+        ([f"ranks[{r}].step_losses[{s}]" for r in range(2) for s in range(20)], "values"),
         (["ranks[0].transfers[0].to", "ranks[1].transfers[0].to", "ranks[1].transfers[1].to"],
          "values"),
         ([f"ranks[{r}].peak" for r in (0, 1, 0)], "values"),
@@ -143,5 +133,5 @@ def test_what_is_counted_is_what_the_number_counts(fields, counted):
         for field in fields
     ]
     of_one = Value(7, units.COUNT, "given", "tiny.run.seed")
-    found = quantifier.scope([(of_one, value) for value in values], of_one)
+    found = quantifier.scope([(of_one, value) for value in values])
     assert (found.several, found.num.number) == (counted, len(fields))
