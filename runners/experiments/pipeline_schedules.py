@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -24,47 +25,19 @@ from torch.distributed import pipelining
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings, Seconds
+from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import ResidualLayer, description, flat_gradient
 
 
-def gpipe(rank: Rank[Settings]) -> None:
-    """All forwards, then all backwards."""
-    _train(rank, pipelining.ScheduleGPipe)
-
-
-def one_f_one_b(rank: Rank[Settings]) -> None:
-    """As soon as a microbatch's backward can run it does: one forward, one backward."""
-    _train(rank, pipelining.Schedule1F1B)
-
-
-def interleaved(rank: Rank[Settings]) -> None:
-    """1F1B with several smaller stages a rank."""
-    _train(rank, pipelining.ScheduleInterleaved1F1B)
-
-
-def zero_bubble(rank: Rank[Settings]) -> None:
-    """Interleaved, and the gradients of parameters wait until a rank would be idle."""
-    _train(rank, pipelining.ScheduleInterleavedZeroBubble)
-
-
-def zero_bubble_v(rank: Rank[Settings]) -> None:
-    """Zero bubble with the stages in the shape of a V: the first rank holds the last one too."""
-    _train(rank, pipelining.ScheduleZBVZeroBubble)
-
-
-def _train(rank: Rank[Settings], kind: type) -> None:
+def scheduled(rank: Rank[Settings], kind: type) -> None:
     """Train under a schedule, note each step's idle share, and compare with the whole model."""
-    settings = rank.settings
+    settings, attempts, num_updates = rank.settings, list[Attempt](), 0
     pipeline = Pipeline(rank, kind)
     optimizer = torch.optim.SGD(pipeline.parts.parameters(), lr=settings.learning_rate)
     rank.watch(pipeline.parts, optimizer)
-    attempts: list[Attempt] = []
-    num_updates = 0
-
-    def step() -> None:
-        nonlocal num_updates
+    for _ in _steps(rank, attempts):
         dist.barrier()
         start = time.perf_counter()
         is_paced = num_updates >= NUM_UNPACED_STEPS and settings.forward_seconds > 0
@@ -75,20 +48,38 @@ def _train(rank: Rank[Settings], kind: type) -> None:
         optimizer.step()
         optimizer.zero_grad()
         num_updates += 1
-
-    for _ in rank.steps(settings.num_steps):
-        step()
-    for _ in range(NUM_MORE_ATTEMPTS):
-        if _was_disturbed(rank, attempts):
-            step()
     rank.measure("num_in_flight", pipeline.diary.most_held)
-    rank.measure("num_actions", pipeline.diary.num_actions)
     if attempts:  # what else the machine does only adds to a step
         best = min(attempts, key=lambda one: one.idle_share)
         rank.measure("idle_share", round(best.idle_share, 5))
         rank.measure("sending_share", round(best.sending_share, 5))
         rank.measure("idle_shares", [round(one.idle_share, 5) for one in attempts])
     _compare(rank, pipeline, num_updates)
+
+
+STRATEGIES = {
+    # All forwards, then all backwards.
+    "gpipe": partial(scheduled, kind=pipelining.ScheduleGPipe),
+    # As soon as a microbatch's backward can run it does: one forward, one backward.
+    "one_f_one_b": partial(scheduled, kind=pipelining.Schedule1F1B),
+    # 1F1B with several smaller stages a rank.
+    "interleaved": partial(scheduled, kind=pipelining.ScheduleInterleaved1F1B),
+    # Interleaved, and the gradients of parameters wait until a rank would be idle.
+    "zero_bubble": partial(scheduled, kind=pipelining.ScheduleInterleavedZeroBubble),
+    # Zero bubble with the stages in the shape of a V: the first rank holds the last one too.
+    "zero_bubble_v": partial(scheduled, kind=pipelining.ScheduleZBVZeroBubble),
+}
+
+
+def _steps(rank: Rank[Settings], attempts: list[Attempt]) -> Iterator[int]:
+    """The steps, and a few more where something else on the machine disturbed each paced one."""
+    yield from rank.steps(rank.settings.num_steps)
+    for more in range(NUM_MORE_ATTEMPTS):
+        least = min((one.sending_seconds for one in attempts), default=0.0)
+        longest = torch.tensor(least, device=rank.device)
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+        if longest.item() > LONGEST_HANDOVER_SECONDS:
+            yield more
 
 
 class Pipeline:
@@ -100,16 +91,16 @@ class Pipeline:
         self.own = list(range(rank.rank, last + 1, rank.world_size))
         if kind is pipelining.ScheduleZBVZeroBubble:  # down the ranks and up again
             self.own = [rank.rank, last - rank.rank]
-        size, layers = settings.num_layers_per_stage, _layers(rank)
-        self.parts = nn.ModuleList(nn.Sequential(*layers[i * size :][:size]) for i in self.own)
+        size, (model, samples, targets) = settings.num_layers_per_stage, _undivided(rank)
+        self.parts = nn.ModuleList(model[i * size : (i + 1) * size] for i in self.own)
         stages = [
             NotedStage(part, index, self) for index, part in zip(self.own, self.parts, strict=True)
         ]
         takes_one = kind in (pipelining.ScheduleGPipe, pipelining.Schedule1F1B)
         held = stages[0] if takes_one else stages
         self.schedule = kind(held, settings.num_microbatches, loss_fn=_mean_loss)
-        self.samples = [_drawn(rank, 0)] if 0 in self.own else []
-        self.targets = [_drawn(rank, 1)] if last in self.own else []
+        self.samples = [samples] if 0 in self.own else []
+        self.targets = [targets] if last in self.own else []
         rank.inputs(*self.samples, *self.targets)
 
     def step(self, *, is_paced: bool = False) -> float | None:
@@ -217,19 +208,10 @@ class NotedStage(pipelining.PipelineStage):
         self._pipeline.diary.held.remove((self.stage_index, bwd_chunk_id))
 
 
-def _was_disturbed(rank: Rank[Settings], attempts: list[Attempt]) -> bool:
-    """Whether some rank waited for the machine itself in every paced step; ranks agree on it."""
-    least = min((one.sending_seconds for one in attempts), default=0.0)
-    longest = torch.tensor(least, device=rank.device)
-    dist.all_reduce(longest, dist.ReduceOp.MAX)
-    return longest.item() > LONGEST_HANDOVER_SECONDS
-
-
 def single(rank: Rank[Settings]) -> None:
     """The whole batch through all layers on one device."""
-    model = nn.Sequential(*_layers(rank))
+    model, samples, targets = _undivided(rank)
     rank.describe(description((rank.settings.width,) * (len(model) + 1), [[0]] * len(model)))
-    samples, targets = _drawn(rank, 0), _drawn(rank, 1)
     rank.inputs(samples, targets)
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     rank.watch(model, optimizer)
@@ -245,9 +227,8 @@ def single(rank: Rank[Settings]) -> None:
 def _compare(rank: Rank[Settings], pipeline: Pipeline, num_updates: int) -> None:
     """Loss and gradients of one more step, beside those of the undivided model, trained alike."""
     loss = pipeline.step()
-    model = nn.Sequential(*_layers(rank))
+    model, samples, targets = _undivided(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
-    samples, targets = _drawn(rank, 0), _drawn(rank, 1)
     for _ in range(num_updates):
         _undivided_step(model, samples, targets)
         optimizer.step()
@@ -260,6 +241,26 @@ def _compare(rank: Rank[Settings], pipeline: Pipeline, num_updates: int) -> None
     if loss is not None:
         rank.measure("loss", loss)
         rank.measure("undivided_loss", undivided_loss)
+
+
+def _undivided(rank: Rank[Settings]) -> tuple[nn.Sequential, Tensor, Tensor]:
+    """The whole stack, samples and targets, each (batch_size, width): the same on every rank.
+
+    With tanh in the place of ReLU, since gradients are compared here. A ReLU whose input is zero
+    up to rounding is on in one order of summation and off in another.
+    """
+    settings = rank.settings
+    torch.manual_seed(rank.seed)
+    layers = (
+        ResidualLayer(settings.width, rank.device, torch.tanh) for _ in range(settings.num_layers)
+    )
+    model = nn.Sequential(*layers)
+    shape = (settings.batch_size, settings.width)
+    samples, targets = (
+        torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(rank.device)
+        for seed in (rank.seed, rank.seed + 1)
+    )
+    return model, samples, targets
 
 
 def _undivided_step(model: nn.Module, samples: Tensor, targets: Tensor) -> float:
@@ -277,34 +278,7 @@ def _mean_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.mse_loss(outputs, targets).clone()
 
 
-class SmoothResidualLayer(ResidualLayer):
-    """A residual layer with tanh in the place of ReLU. In and out: (samples, width).
-
-    Gradients are compared here. A ReLU whose input is zero up to rounding is on in one order of
-    summation and off in another, so on some processors its gradient differs by far more.
-    """
-
-    def forward(self, samples: Tensor) -> Tensor:
-        """Add what the layer computes to what came in."""
-        return samples + torch.tanh(self.linear(samples))
-
-
-def _layers(rank: Rank[Settings]) -> list[nn.Module]:
-    """The whole stack, with the same values on every rank."""
-    torch.manual_seed(rank.seed)
-    settings = rank.settings
-    return [SmoothResidualLayer(settings.width, rank.device) for _ in range(settings.num_layers)]
-
-
-def _drawn(rank: Rank[Settings], which: int) -> Tensor:
-    """The batch's samples (0) or targets (1): (batch_size, width), the same on every rank."""
-    source = torch.Generator().manual_seed(rank.seed + which)
-    shape = (rank.settings.batch_size, rank.settings.width)
-    return torch.randn(shape, generator=source).to(rank.device)
-
-
 QUESTION = "How long are the ranks of a pipeline idle, and what does each schedule keep in memory?"
-FLOAT_BYTES = 4
 NUM_TENSORS_KEPT = 2  # a residual layer keeps what its tanh gave and the sum that it passes on
 NUM_UNPACED_STEPS = 3  # buffers and connections come up; a trace leaves these steps out too
 NUM_MORE_ATTEMPTS = 2  # of a paced step that something else on the machine disturbed
@@ -325,6 +299,7 @@ class Settings(RunSettings):
     slow_ratio: Seconds = 1.0  # how much longer everything lasts on the last rank
     num_steps: Count = NUM_UNPACED_STEPS + 1
     learning_rate: Factor = 1.0
+    equal_parts = (("batch_size", "num_microbatches"), ("num_layers", "num_stages"))
 
     @property
     def num_chunks(self) -> int:
@@ -352,7 +327,6 @@ class Settings(RunSettings):
         of_a_microbatch = 1 + self.backward_ratio if defers else 1
         return {
             "num_chunks": self.num_chunks,
-            "num_layers_per_stage": self.num_layers_per_stage,
             "activation_bytes": activation,
             "kept_bytes": kept,
             "batch_kept_bytes": kept * self.num_microbatches,
@@ -366,26 +340,10 @@ class Settings(RunSettings):
             "num_slow_units": self.num_microbatches * self.slow_ratio,
         }
 
-    def check(self) -> None:
-        """Refuse a batch or layers that cannot be dealt out equally, or that a schedule refuses."""
-        self.divides(("batch_size", "num_microbatches"), ("num_layers", "num_stages"))
-        if self.strategy not in ("gpipe", "single"):
-            self.divides(("num_microbatches", "world_size"))
-        if self.num_steps <= NUM_UNPACED_STEPS and self.forward_seconds:
-            raise ValueError(
-                f"num_steps must be above the {NUM_UNPACED_STEPS} steps without a pace"
-            )
-
 
 def _real(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
-    return RunPlan(
-        strategy,
-        world_size,
-        Settings(**settings),
-        passes=("metered",),
-        has_timeline=False,
-        can_share_device=False,
-    )
+    bare = RunPlan(strategy, world_size, Settings(**settings), can_share_device=False)
+    return replace(bare, passes=("metered",), has_timeline=False)
 
 
 def _paced(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:

@@ -31,22 +31,25 @@ def mlp(
 
 
 class ResidualLayer(nn.Module):
-    """A linear layer and a ReLU, added to what came in, so that many of them still learn.
+    """A linear layer and a ReLU, or another function, added to what came in.
 
-    In and out: (samples, width).
+    So many of them still learn. In and out: (samples, width).
     """
 
-    def __init__(self, width: int, device: torch.device | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        device: torch.device | None = None,
+        bend: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
         super().__init__()
-        self.linear = nn.Linear(width, width, device=device)
-        with (
-            torch.no_grad()
-        ):  # start near the identity: a deep stack then trains from the first step
+        self.linear, self.bend = nn.Linear(width, width, device=device), bend
+        with torch.no_grad():  # near the identity a deep stack trains from the first step
             self.linear.weight.mul_(0.2)
 
     def forward(self, samples: Tensor) -> Tensor:
         """Add what the layer computes to what came in."""
-        return samples + torch.relu(self.linear(samples))
+        return samples + self.bend(self.linear(samples))
 
 
 def description(

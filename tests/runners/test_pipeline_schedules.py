@@ -39,17 +39,7 @@ def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(
     assert diary.attempt(8.0) == Attempt(3 / 8, 0.25 / 8, 0.25 / 2)
 
 
-@pytest.mark.parametrize(
-    ("run_name", "changed", "said"),
-    [
-        ("real_1f1b", {"num_microbatches": 2}, "num_microbatches 2 cannot be divided by"),
-        ("real_interleaved", {"num_layers": 4}, "num_layers 4 cannot be divided by num_stages 8"),
-        ("paced_gpipe", {"num_steps": 3}, "must be above"),
-    ],
-)
-def test_a_pipeline_that_cannot_be_is_refused_in_a_line(
-    run_name: str, changed: dict[str, int], said: str
-) -> None:
-    plan = RUNS[run_name]
-    with pytest.raises(ValueError, match=said):
-        replace(plan, settings=plan.settings.changed(changed))
+def test_layers_that_stages_cannot_share_are_refused_in_a_line() -> None:
+    plan = RUNS["real_interleaved"]
+    with pytest.raises(ValueError, match="num_layers 4 cannot be divided by num_stages 8"):
+        replace(plan, settings=plan.settings.changed({"num_layers": 4}))
