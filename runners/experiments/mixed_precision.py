@@ -10,9 +10,8 @@ master copy in fp32 and without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
@@ -21,64 +20,68 @@ from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
 from runners.plans.experiment import PassName, RunPlan
-from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import mlp_parameters
+from runners.plans.settings import Count, Factor, closed_form
+from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
-from runners.training.networks import description, flat, mlp
+from runners.training.networks import flat, flat_gradient
+from runners.training.settings import StackSettings
+from runners.training.steps import stack_for
 
 
 def plain(rank: Rank[Settings]) -> None:
     """All in fp32."""
-    _train(rank, GradScaler(enabled=False))
+    _train(rank, stack_for(rank))
 
 
 def autocast(rank: Rank[Autocast]) -> None:
     """Layers compute in a narrow dtype; parameters, gradients and moments stay in fp32."""
-    _train(rank, GradScaler(enabled=False), _narrow_layers(rank))
+    _train(rank, stack_for(rank), getattr(torch, rank.settings.dtype))
 
 
 def scaled(rank: Rank[Scaled]) -> None:
     """The same, from a scaled loss, so that small gradients do not become zero."""
-    scaler = GradScaler(rank.device.type, init_scale=rank.settings.initial_scale)
-    optimizer = _train(rank, scaler, _narrow_layers(rank))
+    settings = rank.settings
+    scaler = GradScaler(rank.device.type, init_scale=settings.initial_scale)
+    optimizer = _train(rank, stack_for(rank), getattr(torch, settings.dtype), scaler)
     if not rank.is_metered:
         steps = [int(state["step"]) for state in optimizer.state.values()]
         rank.measure("num_updates", max(steps, default=0))
-        halvings = torch.log2(torch.tensor(rank.settings.initial_scale / scaler.get_scale()))
-        rank.measure("num_halvings", round(halvings.item()))
+        halvings = math.log2(settings.initial_scale / scaler.get_scale())
+        rank.measure("num_halvings", round(halvings))
 
 
 def narrow(rank: Rank[Narrow]) -> None:
     """Parameters and gradients in bf16; Adam may keep a master copy of them in fp32."""
-    _train(rank, GradScaler(enabled=False))
-
-
-def _narrow_layers(rank: Rank[Autocast]) -> Callable[[], AbstractContextManager[object]]:
-    dtype = getattr(torch, rank.settings.dtype)
-    return partial(torch.autocast, rank.device.type, dtype=dtype)
+    _train(rank, stack_for(rank, dtype=torch.bfloat16))
 
 
 def _train(
     rank: Rank[Settings],
-    scaler: GradScaler,
-    precision: Callable[[], AbstractContextManager[object]] = nullcontext,
+    model: nn.Module,
+    dtype: torch.dtype | None = None,
+    scaler: GradScaler | None = None,
 ) -> torch.optim.Optimizer:
     """Train on one batch: the forward pass under autocast, backward from the scaled loss.
 
     Phases are marked, because the scaler works in backward and in the update as well. A scaler
     that is not enabled passes everything through.
     """
-    model, features, labels = _prepared(rank)
-    optimizer = _optimizer(rank, model)
+    settings, scaler = rank.settings, scaler or GradScaler(enabled=False)
+    optimizer: torch.optim.Optimizer
+    if isinstance(settings, Narrow):
+        optimizer = LowAdam(model.parameters(), settings.learning_rate, settings.keeps_master)
+    else:
+        optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    features, labels = _batch(rank, next(model.parameters()).dtype)
 
     def mean_loss() -> Tensor:
-        with precision():
+        with torch.autocast(rank.device.type, dtype, enabled=dtype is not None):
             logits = model(features)
         return cross_entropy(logits.float(), labels)
 
-    if not rank.is_metered and not isinstance(rank.settings, Narrow):
-        _compare(rank, model, lambda: scaler.scale(mean_loss()), features, labels)
+    if not rank.is_metered and features.dtype == torch.float32:
+        exact = cross_entropy(model(features), labels)
+        _compare(rank, list(model.parameters()), exact, scaler.scale(mean_loss()))
     rank.watch(model, optimizer)
     before = None if rank.is_metered else flat(model).float()
     losses: list[float] = []
@@ -99,35 +102,17 @@ def _train(
     return optimizer
 
 
-def _prepared(rank: Rank[Settings]) -> tuple[nn.Module, Tensor, Tensor]:
-    """The model, and samples with labels that a fixed random layer gives them."""
+def _batch(rank: Rank[Settings], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Samples with labels that a fixed random layer gives them."""
     settings = rank.settings
-    widths = (settings.width,) * (settings.num_layers + 1)
-    dtype = torch.bfloat16 if isinstance(settings, Narrow) else torch.float32
-    rank.describe(description(widths, [[0]] * settings.num_layers, dtype))
-    torch.manual_seed(rank.seed)
-    model = mlp(widths, device=rank.device).to(dtype)
     with rank.phase("samples"):
-        features, labels = _batch(rank)
-        features = features.to(dtype)
+        source = torch.Generator().manual_seed(rank.seed)
+        features = torch.randn(settings.batch_size, settings.width, generator=source)
+        teacher = torch.randn(settings.width, settings.width, generator=source)
+        labels = (features @ teacher).argmax(1).to(rank.device)
+        features = features.to(rank.device, dtype)
         rank.inputs(features, labels)
-    return model, features, labels
-
-
-def _batch(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
-    settings = rank.settings
-    source = torch.Generator().manual_seed(rank.seed)
-    features = torch.randn(settings.batch_size, settings.width, generator=source)
-    teacher = torch.randn(settings.width, settings.width, generator=source)
-    labels = (features @ teacher).argmax(1)
-    return features.to(rank.device), labels.to(rank.device)
-
-
-def _optimizer(rank: Rank[Settings], model: nn.Module) -> torch.optim.Optimizer:
-    settings = rank.settings
-    if isinstance(settings, Narrow):
-        return LowAdam(model.parameters(), settings.learning_rate, settings.keeps_master)
-    return torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    return features, labels
 
 
 class LowAdam(torch.optim.Optimizer):
@@ -143,21 +128,19 @@ class LowAdam(torch.optim.Optimizer):
     def __init__(
         self, parameters: Iterable[nn.Parameter], learning_rate: float, keeps_master: bool
     ) -> None:
-        super().__init__(parameters, {"lr": learning_rate})
+        super().__init__(parameters, {})
         self.keeps_master = keeps_master
-        self.num_steps = 0
+        self.learning_rate, self.num_steps = learning_rate, 0
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ANN401
         """Update every parameter that has a gradient, one after another."""
         self.num_steps += 1
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group["lr"])
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.grad is not None:
+                self._update(parameter, self.state[parameter])
 
-    def _update(self, parameter: nn.Parameter, rate: float) -> None:
-        state = self.state[parameter]
+    def _update(self, parameter: nn.Parameter, state: dict[str, Tensor]) -> None:
         dtype = torch.float32 if self.keeps_master else parameter.dtype
         if not state:
             state["mean"] = torch.zeros_like(parameter, dtype=dtype)
@@ -165,42 +148,43 @@ class LowAdam(torch.optim.Optimizer):
             if self.keeps_master:
                 state["master"] = parameter.detach().to(dtype, copy=True)
         assert parameter.grad is not None
-        gradient: Tensor = parameter.grad.to(dtype)
+        gradient = parameter.grad.to(dtype)
         state["mean"].lerp_(gradient, 1 - BETAS[0])
         state["square"].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         corrections = [1 - beta**self.num_steps for beta in BETAS]
         bottom = (state["square"] / corrections[1]).sqrt_().add_(EPSILON)
         target = state.get("master", parameter)
-        target.addcdiv_(state["mean"], bottom, value=-rate / corrections[0])
+        target.addcdiv_(state["mean"], bottom, value=-self.learning_rate / corrections[0])
         if self.keeps_master:
             parameter.copy_(target)
 
 
 def _compare(
-    rank: Rank[Settings],
-    model: nn.Module,
-    scaled_loss: Callable[[], Tensor],
-    features: Tensor,
-    labels: Tensor,
+    rank: Rank[Settings], parameters: list[nn.Parameter], exact: Tensor, own: Tensor
 ) -> None:
-    """The gradient in this precision beside that in fp32, of the same parameters."""
-    parameters = list(model.parameters())
-    loss = cross_entropy(model(features), labels)
-    wanted = _joined(torch.autograd.grad(loss, parameters))
-    own = scaled_loss()
-    found = _joined(torch.autograd.grad(own, parameters)) / (own / loss.detach()).detach()
+    """The gradient in this precision beside that in fp32, of the same parameters.
+
+    Args:
+        rank: this rank.
+        parameters: of both.
+        exact: the loss in fp32.
+        own: the loss in this precision, scaled.
+    """
+    wanted = _joined(torch.autograd.grad(exact, parameters))
+    found = _joined(torch.autograd.grad(own, parameters)) / (own / exact.detach()).detach()
     finite = torch.where(torch.isfinite(found), found, torch.zeros_like(found))
+    is_there = wanted != 0
+
+    def count(which: Tensor) -> int:
+        return int((is_there & which).sum())
+
     rank.measure("gradient_difference", ((finite - wanted).norm() / wanted.norm()).item())
     rank.measure("num_not_finite", int((~torch.isfinite(found)).sum()))
-    is_there = wanted != 0
     for name, which in (("vanished", found == 0), ("subnormal", wanted.abs() < SMALLEST_NORMAL)):
         rank.measure(f"{name}_share", ((is_there & which).sum() / is_there.sum()).item())
-    for name, which in (
-        ("below_half", wanted.abs() <= SMALLEST_HALF / 2),
-        ("cast_to_zero", wanted.half() == 0),
-        ("cast_to_zero_bf16", wanted.bfloat16() == 0),
-    ):
-        rank.measure(f"num_{name}", int((is_there & which).sum()))
+    rank.measure("num_below_half", count(wanted.abs() <= SMALLEST_HALF / 2))
+    rank.measure("num_cast_to_zero", count(wanted.half() == 0))
+    rank.measure("num_cast_to_zero_bf16", count(wanted.bfloat16() == 0))
 
 
 def _measure_unchanged(
@@ -209,7 +193,7 @@ def _measure_unchanged(
     """The share of values with a gradient that the first update left as they were."""
     kept = [optimizer.state[p].get("master", p) for p in model.parameters()]
     after = _joined([value.detach().float() for value in kept])
-    moves = _joined([p.grad for p in model.parameters() if p.grad is not None]) != 0
+    moves = flat_gradient(model) != 0
     unchanged = (after == before) & moves
     rank.measure("unchanged_share", (unchanged.sum() / moves.sum()).item())
 
@@ -219,14 +203,13 @@ def _joined(tensors: Iterable[Tensor]) -> Tensor:
 
 
 QUESTION = "How much memory does a lower precision save, and what accuracy does it lose?"
-FULL_BYTES, NARROW_BYTES = 4, 2
 SMALLEST_HALF = 2.0**-24  # of fp16; half of it and all below is rounded to zero
 SMALLEST_NORMAL = 2.0**-14  # of fp16; smaller numbers have fewer digits
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 
 
-class Settings(RunSettings):
+class Settings(StackSettings):
     """A stack of equal layers, in fp32."""
 
     width: Count = 128
@@ -235,12 +218,15 @@ class Settings(RunSettings):
     num_steps: Count = 9
     learning_rate: Factor = 0.003
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """What one layer puts out in fp32, and the weights and biases of all layers."""
-        return {
-            "activation_bytes": FULL_BYTES * self.width * self.batch_size,
-            "num_parameters": mlp_parameters((self.width,) * (self.num_layers + 1)),
-        }
+    @closed_form
+    def activation_bytes(self) -> int:
+        """What one layer puts out in fp32."""
+        return FLOAT_BYTES * self.width * self.batch_size
+
+    @closed_form
+    def num_parameters(self) -> int:
+        """The weights and biases of all layers."""
+        return mlp_parameters(self.widths)
 
 
 class Autocast(Settings):
@@ -248,10 +234,10 @@ class Autocast(Settings):
 
     dtype: Literal["bfloat16", "float16"] = "bfloat16"
 
-    def closed_forms(self) -> dict[str, Setting]:
+    @closed_form
+    def copies_bytes(self) -> int:
         """Narrow copies of the weights that backward needs: all but the first layer's."""
-        copies = NARROW_BYTES * self.width * self.width * (self.num_layers - 1)
-        return {**super().closed_forms(), "copies_bytes": copies}
+        return FLOAT_BYTES // 2 * self.width * self.width * (self.num_layers - 1)
 
 
 class Scaled(Autocast):
@@ -259,11 +245,6 @@ class Scaled(Autocast):
 
     dtype: Literal["bfloat16", "float16"] = "float16"
     initial_scale: Factor = 65536.0
-
-    def check(self) -> None:
-        """Refuse a scale that makes the loss smaller."""
-        if self.initial_scale < 1:
-            raise ValueError(f"initial_scale must be at least 1, not {self.initial_scale!r}")
 
 
 class Narrow(Settings):

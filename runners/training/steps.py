@@ -78,14 +78,16 @@ def mlp_of_rank(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
     return model
 
 
-def stack_for(rank: Rank[Any], *, is_sharded: bool = False) -> nn.Sequential:
+def stack_for(
+    rank: Rank[Any], *, is_sharded: bool = False, dtype: torch.dtype = torch.float32
+) -> nn.Sequential:
     """A stack of the settings' `widths`, equal on every rank, which holds it whole or in shards."""
     widths = rank.settings.widths
     num_layers = len(widths) - 1
     everywhere = [range(rank.world_size)] * num_layers
-    rank.describe(description(widths, everywhere, sharded=[is_sharded] * num_layers))
+    rank.describe(description(widths, everywhere, dtype, [is_sharded] * num_layers))
     torch.manual_seed(rank.seed)
-    return mlp(widths, device=rank.device)
+    return mlp(widths, device=rank.device).to(dtype)
 
 
 def random_samples(
