@@ -10,8 +10,7 @@ a step, counted and by the closed form.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -41,15 +40,22 @@ from runners.training.transformer_model import (
 )
 
 
+def ddp(rank: Rank[Settings]) -> None:
+    """A replica on every rank, which takes its share of each batch; gradients are averaged."""
+    replica = _replica(rank)
+    _train(rank, replica, _adam(rank, replica))
+    if rank.rank == 0 and not rank.is_metered:
+        write(rank, replica.module, rank.settings.context, rank.settings.num_sample_bytes)
+
+
 def single(rank: Rank[Settings]) -> None:
     """The oracle: one device, the whole model, every batch whole."""
     model = _whole(rank)
-    text = _train(rank, model, _adam(rank, model))
+    _train(rank, model, _adam(rank, model))
     if not rank.is_metered:
-        settings = rank.settings
-        batch = windows(text.training, range(settings.global_batch_size), settings.context)
-        count_operations(rank, model, *_on_device(rank, *batch))
-        _write(rank, model, text)
+        starts = range(rank.settings.global_batch_size)
+        count_operations(rank, model, *_windows(rank, Text.read().training, starts))
+        write(rank, model, rank.settings.context, rank.settings.num_sample_bytes)
 
 
 def _train(
@@ -58,44 +64,33 @@ def _train(
     optimizer: torch.optim.Optimizer,
     step: Callable[[Tensor, Tensor], float | None] | None = None,
     logits_of: Callable[[Tensor], Tensor | None] | None = None,
-) -> Text:
-    """Train to the end, and look at held-out text.
+) -> None:
+    """Train what this rank has of the model to the end, and look at held-out text.
 
-    Args:
-        rank: that trains.
-        model: what it trains of the model.
-        optimizer: of these parameters.
-        step: forward and backward of this rank's sequences; their loss, or None where another rank
-            sees it. A model that takes them in one piece needs none.
-        logits_of: sequences; None where another rank sees them.
+    `step` is forward and backward of this rank's sequences, and gives their loss, or None where
+    another rank sees it, as `logits_of` gives logits. A model that takes sequences in one piece
+    needs neither.
     """
-    text = Text.read()
+    settings, text = rank.settings, Text.read()
     if rank.rank == 0:
         record(rank, text)
-    starts = _own_starts(rank, text)
-    step, logits_of = step or partial(next_token_step, model), logits_of or model
+    size = settings.num_samples_per_rank
+    first = size * (rank.rank * settings.num_data_parts // rank.world_size)
+    starts = batch_starts(
+        text.training, rank.seed, settings.num_steps, settings.global_batch_size, settings.context
+    )
+    step = step or partial(next_token_step, model)
     rank.watch(model, getattr(optimizer, "optim", optimizer))  # ZeRO-1 has its Adam inside
     losses = []
-    for index in rank.steps(rank.settings.num_steps):
-        tokens, targets = _on_device(
-            rank, *windows(text.training, starts[index], rank.settings.context)
-        )
+    for index in rank.steps(settings.num_steps):
+        tokens, targets = _windows(rank, text.training, starts[index][first : first + size])
         losses.append(step(tokens, targets))
         with rank.phase("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
         rank.count_samples(len(tokens))
     if not rank.is_metered:
-        _report(rank, text, losses, logits_of)
-    return text
-
-
-def ddp(rank: Rank[Settings]) -> None:
-    """A replica on every rank, which takes its share of each batch; gradients are averaged."""
-    replica = _replica(rank)
-    text = _train(rank, replica, _adam(rank, replica))
-    if rank.rank == 0 and not rank.is_metered:
-        _write(rank, replica.module, text)
+        _report(rank, text, losses, logits_of or model)
 
 
 def accumulated(rank: Rank[Microbatched]) -> None:
@@ -223,17 +218,17 @@ def autocast(rank: Rank[Settings]) -> None:
 
 def _whole(rank: Rank[Settings]) -> Transformer:
     """The whole model, with the same parameters on every rank."""
-    strategy, shape = rank.plan.strategy, rank.settings.shape
+    settings = rank.settings
     rank.describe(
-        shape.description(
+        settings.shape.description(
             rank.world_size,
-            is_sharded=strategy in ("fsdp", "fsdp_tensor"),
-            is_split=strategy in ("tensor_parallel", "fsdp_tensor"),
-            is_staged=strategy == "pipelined",
+            is_sharded=rank.plan.strategy in IN_SHARDS,
+            is_split=settings.num_tensor_ranks > 1,
+            is_staged=settings.num_stages > 1,
         )
     )
     torch.manual_seed(rank.seed)
-    return Transformer(shape, rank.device)
+    return Transformer(settings.shape, rank.device)
 
 
 def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
@@ -268,21 +263,13 @@ def _adam(rank: Rank[Settings], model: nn.Module, *, fused: bool = True) -> torc
     return torch.optim.Adam(model.parameters(), lr=rank.settings.learning_rate, fused=fused)
 
 
-def _own_starts(rank: Rank[Settings], text: Text) -> list[list[int]]:
-    """Where this rank's sequences of each global batch begin."""
-    settings, size = rank.settings, rank.settings.num_samples_per_rank
-    first = size * (rank.rank * settings.num_data_parts // rank.world_size)
-    all_starts = batch_starts(
-        text.training, rank.seed, settings.num_steps, settings.global_batch_size, settings.context
+def _windows(rank: Rank[Settings], text: bytes, starts: Iterable[int]) -> tuple[Tensor, Tensor]:
+    """Sequences and what follows each, on this rank's device and known as input."""
+    tokens, targets = (
+        part.to(rank.device) for part in windows(text, starts, rank.settings.context)
     )
-    return [of_step[first : first + size] for of_step in all_starts]
-
-
-def _on_device(rank: Rank[Settings], tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Both on this rank's device, where the meters know them as input."""
-    moved = tokens.to(rank.device), targets.to(rank.device)
-    rank.inputs(*moved)
-    return moved
+    rank.inputs(tokens, targets)
+    return tokens, targets
 
 
 @torch.no_grad()
@@ -295,7 +282,7 @@ def _report(
     """The mean loss of each global batch, and of held-out text, from the first rank that knows."""
     settings = rank.settings
     starts = held_out_starts(text.held_out, settings.num_held_out_samples, settings.context)
-    tokens, targets = _on_device(rank, *windows(text.held_out, starts, settings.context))
+    tokens, targets = _windows(rank, text.held_out, starts)
     logits = logits_of(tokens)  # every rank takes part
     of_ranks = of_all_ranks(rank, losses)
     known = [own for own in of_ranks if None not in own]
@@ -308,19 +295,9 @@ def _report(
     if rank.rank == of_ranks.index(known[0]):
         loss, accuracy = grade(logits.flatten(0, 1), targets.flatten())
         graded = (len(tokens), loss, accuracy)
-        rank.measure("held_out_loss", loss)
-        rank.measure("bits_per_byte", loss / math.log(2))
         print(f"loss of the last batch {means[-1]:.3f}, of held-out text {loss:.3f} a byte")
-    rank.epoch(
-        1,
-        loss=sum(means) / len(means),
-        num_samples=rank.outcome.num_samples or 0,
-        validation=graded,
-    )
-
-
-def _write(rank: Rank[Settings], model: nn.Module, text: Text) -> None:
-    write(rank, model, text, rank.settings.context, rank.settings.num_sample_bytes)
+    count = rank.outcome.num_samples or 0
+    rank.epoch(1, loss=sum(means) / len(means), num_samples=count, validation=graded)
 
 
 QUESTION = (
@@ -344,11 +321,23 @@ class Settings(TransformerSettings):
     learning_rate: Factor = 0.003
     num_held_out_samples: Count = 32
     num_sample_bytes: Count = 100
+    equal_parts = (
+        ("width", "num_heads"),
+        ("num_heads", "num_tensor_ranks"),
+        ("num_layers", "num_stages"),
+        ("global_batch_size", "num_data_parts"),
+        ("num_samples_per_rank", "num_parts"),
+    )
 
     @property
     def num_parts(self) -> int:
         """Microbatches of a rank's share of a batch."""
-        return 1
+        return getattr(self, "num_microbatches", 1)
+
+    @property
+    def num_stages(self) -> int:
+        """Into how many stages the layers are divided."""
+        return self.world_size if self.strategy == "pipelined" else 1
 
     @property
     def num_data_parts(self) -> int:
@@ -364,7 +353,7 @@ class Settings(TransformerSettings):
     def closed_forms(self) -> dict[str, Setting]:
         """What claims compare with measures; bytes of the fullest rank, operations of a batch."""
         shape, num_tokens = self.shape, self.global_batch_size * self.context
-        blocks = self.num_layers * shape.block_parameters()
+        block_on_a_rank = shape.block_parameters_on_a_rank(self.num_tensor_ranks)
         fullest = max(range(self.world_size), key=lambda r: self._state(r) + self._activations(r))
         return {
             "num_tokens_per_step": num_tokens,
@@ -372,8 +361,8 @@ class Settings(TransformerSettings):
             "num_embedding_parameters": shape.embedding_parameters(),
             "num_rank_parameters": max(map(self._held, range(self.world_size))),
             "model_bytes": FLOAT * shape.num_parameters(),
-            "block_bytes": FLOAT * blocks,
-            "rank_block_bytes": FLOAT * self.num_layers * self._block_on_a_rank,
+            "block_bytes": FLOAT * self.num_layers * shape.block_parameters(),
+            "rank_block_bytes": FLOAT * self.num_layers * block_on_a_rank,
             "hidden_state_bytes": FLOAT * num_tokens * self.width,
             "sample_bytes": 8 * self.num_samples_per_rank * (self.context + 1),
             "state_bytes": self._state(fullest),
@@ -385,15 +374,10 @@ class Settings(TransformerSettings):
         }
 
     @property
-    def _tensor_ranks(self) -> int:
+    def num_tensor_ranks(self) -> int:
         """Over how many ranks the projections of a block are split."""
         ranks = {"tensor_parallel": self.world_size, "fsdp_tensor": TENSOR_RANKS}
         return ranks.get(self.strategy, 1)
-
-    @property
-    def _block_on_a_rank(self) -> int:
-        """Parameters of a block that a rank computes with."""
-        return self.shape.block_parameters_on_a_rank(self._tensor_ranks)
 
     @property
     def _block_weights(self) -> int:
@@ -402,12 +386,11 @@ class Settings(TransformerSettings):
 
     def _held(self, rank: int) -> int:
         """Parameters that a rank keeps between steps."""
-        shape, ranks = self.shape, self.world_size
-        first, last = shape.embedding_parameters(), shape.head_parameters()
-        if self.strategy == "pipelined":
-            ends = (first if rank == 0 else 0) + (last if rank == ranks - 1 else 0)
-            return shape.num_layers // ranks * shape.block_parameters() + ends
-        computes = first + shape.num_layers * self._block_on_a_rank + last
+        first, last = self.shape.embedding_parameters(), self.shape.head_parameters()
+        if self.num_stages > 1:
+            first, last = first * (rank == 0), last * (rank == self.num_stages - 1)
+        block = self.shape.block_parameters_on_a_rank(self.num_tensor_ranks)
+        computes = first + self.num_layers // self.num_stages * block + last
         return computes // (self.num_data_parts if self.strategy in IN_SHARDS else 1)
 
     def _state(self, rank: int) -> int:
@@ -435,23 +418,21 @@ class Settings(TransformerSettings):
         The head keeps its norm's output and the scores' logarithms, beside which the scores'
         gradient stands twice when backward begins.
         """
-        width, is_staged = self.width, self.strategy == "pipelined"
-        tokens = self.num_samples_per_rank * self.context
-        layers = self.num_layers // self.world_size if is_staged else self.num_layers
-        head = width + 2 + 3 * VOCABULARY
-        block = self.shape.block_activations(self._tensor_ranks)
+        width, tokens = self.width, self.num_samples_per_rank * self.context
+        layers, head = self.num_layers // self.num_stages, width + 2 + 3 * VOCABULARY
+        block = self.shape.block_activations(self.num_tensor_ranks)
         if self.strategy == "checkpointed":
             return FLOAT * self._recomputing()[1]
         if self.strategy == "autocast":  # what products read and give is half as wide
             halves = (8 * width + 2 * self.hidden) // 2
             block = 2 * width + 4 + self.num_heads + halves  # the two sums, statistics
-            return FLOAT * tokens * (width + layers * block + head - width // 2)
-        if is_staged and rank < self.world_size - 1:
-            head = 0
-        elif is_staged:  # scores of all microbatches, their gradients of one
-            head -= 2 * VOCABULARY - 2 * VOCABULARY // self.num_parts
-        else:
+            head -= width // 2
+        if self.num_stages == 1:
             tokens //= self.num_parts
+        elif rank < self.num_stages - 1:
+            head = 0
+        else:  # scores of all microbatches, their gradients of one
+            head -= 2 * VOCABULARY - 2 * VOCABULARY // self.num_parts
         return FLOAT * tokens * (width + layers * block + head)
 
     def _recomputing(self) -> tuple[int, int]:
@@ -472,35 +453,11 @@ class Settings(TransformerSettings):
         )
         return max([before, *of_blocks], key=sum)
 
-    def check(self) -> None:
-        """Refuse a batch, heads, layers or a width that cannot be divided so."""
-        ranks, tensor = self.world_size, self._tensor_ranks
-        for what, whole, parts in (
-            ("width over num_heads", self.width, self.num_heads),
-            ("num_heads over ranks", self.num_heads, tensor),
-            ("global_batch_size over ranks", self.global_batch_size, self.num_data_parts),
-            ("samples over num_microbatches", self.num_samples_per_rank, self.num_parts),
-            (
-                "num_layers over ranks",
-                self.num_layers,
-                ranks if self.strategy == "pipelined" else 1,
-            ),
-            ("width over ranks", self.width, ranks if self.strategy in IN_SHARDS else 1),
-            ("ranks over the tensor axis", ranks, tensor),
-        ):
-            if whole % parts:
-                raise ValueError(f"{whole} cannot be divided by {parts}: {what}")
-
 
 class Microbatched(Settings):
     """The same training, each rank's share of a batch in microbatches."""
 
     num_microbatches: Count = 4
-
-    @property
-    def num_parts(self) -> int:
-        """Microbatches of a batch."""
-        return self.num_microbatches
 
 
 LONG = Settings(

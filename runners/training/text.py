@@ -88,12 +88,12 @@ def held_out_starts(text: bytes, samples: int, length: int) -> list[int]:
     return [sample * (len(text) - length - 1) // samples for sample in range(samples)]
 
 
-def write(rank: Rank, model: nn.Module, text: Text, context: int, num_bytes: int) -> None:
+def write(rank: Rank, model: nn.Module, context: int, num_bytes: int) -> None:
     """Let a model go on from the prompt, print what it wrote, and record how much of it is text."""
     written = sample(model, context, num_bytes, rank.seed)
     for line in shown(written).splitlines():
         print(f"wrote: {line}")
-    known, own = set(text.training.split()), written.split()
+    known, own = set(Text.read().training.split()), written.split()
     rank.measure("sample", shown(written))
     rank.measure("num_sample_words", len(own))
     rank.measure("known_words_share", sum(word in known for word in own) / max(1, len(own)))
