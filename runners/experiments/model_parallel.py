@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, FactorOrZero
+from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
+from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import ResidualLayer, description, flat, grade
+from runners.training.networks import ResidualLayer, description, flat, grade, gradients_of
 from runners.training.settings import TeacherSettings
 from runners.training.steps import (
     Epoch,
@@ -31,9 +32,8 @@ from runners.training.teacher import Lesson, Samples
 
 def stages(rank: Rank[Settings]) -> None:
     """Train one stage on each rank: activations go forward, gradients come back."""
-    settings = rank.settings
-    lesson = _lesson(rank)
-    own = _layers(rank, rank.rank)
+    settings, lesson, own = rank.settings, _lesson(rank), _layers(rank, rank.rank)
+    is_last = rank.rank == rank.world_size - 1
     middle = [[stage] for stage in range(rank.world_size) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
     _describe(rank, [[0], *middle, [rank.world_size - 1]])
     optimizer = optimizer_for(rank, own)
@@ -44,23 +44,21 @@ def stages(rank: Rank[Settings]) -> None:
         for batch in epoch.batches(lesson.training, settings.batch_size):
             taken, given = _forward(rank, own, batch.features)
             loss = None
-            if _is_last(rank):
+            if is_last:
                 with rank.phase("loss"):
                     loss = cross_entropy(given, batch.labels)
                 epoch.add(loss, given, batch.labels)
             else:
                 rank.count_samples(settings.batch_size)
             _backward(rank, own, taken, given, loss)
-            with (
-                rank.phase("optimizer"),
-                rank.stage("update", "update this rank's own layers", _first_gradient(own)) as out,
-            ):
+            what = "update this rank's own layers"
+            with rank.phase("optimizer"), rank.stage("update", what, gradients_of(own)[0]) as out:
                 optimizer.step()
                 out(next(own.parameters()))
             optimizer.zero_grad()
         with torch.no_grad():
             _, given = _forward(rank, own, lesson.validation.features)
-        if _is_last(rank):
+        if is_last:
             labels = lesson.validation.labels
             _report(rank, epoch, (len(labels), *grade(given, labels)))
     if not rank.is_metered:
@@ -77,13 +75,11 @@ def _forward(rank: Rank[Settings], own: nn.Module, features: Tensor) -> tuple[Te
     if rank.rank:
         taken = rank.receive((len(features), rank.settings.width), source=rank.rank - 1)
         taken.requires_grad_(torch.is_grad_enabled())
-    with (
-        rank.phase("forward"),
-        rank.stage("forward", "run this rank's layers on its input", taken) as out,
-    ):
+    what = "run this rank's layers on its input"
+    with rank.phase("forward"), rank.stage("forward", what, taken) as out:
         given = own(taken)
         out(given)
-    if not _is_last(rank):
+    if rank.rank < rank.world_size - 1:
         rank.send(given.detach(), to=rank.rank + 1)
     return taken, given
 
@@ -99,7 +95,7 @@ def _backward(
     known = given if gradient is None else gradient
     with rank.phase("backward"), rank.stage("backward", operation, known) as out:
         (given if loss is None else loss).backward(gradient)
-        out(_first_gradient(own))
+        out(gradients_of(own)[0])
     if rank.rank:
         assert taken.grad is not None
         rank.send(taken.grad, to=rank.rank - 1)
@@ -107,8 +103,7 @@ def _backward(
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: the same layers, all on one device."""
-    settings = rank.settings
-    lesson = _lesson(rank)
+    settings, lesson = rank.settings, _lesson(rank)
     model = nn.Sequential(*(_layers(rank, stage) for stage in range(settings.num_stages)))
     _describe(rank, [[0]] * settings.num_layers)
     optimizer = optimizer_for(rank, model)
@@ -144,17 +139,6 @@ def _describe(rank: Rank[Settings], held_by: list[list[int]]) -> None:
     rank.describe(description([settings.num_features, *hidden, settings.num_classes], held_by))
 
 
-def _is_last(rank: Rank[Settings]) -> bool:
-    return rank.rank == rank.world_size - 1
-
-
-def _first_gradient(model: nn.Module) -> Tensor:
-    """The gradient of a stage's first weight."""
-    gradient = next(model.parameters()).grad
-    assert gradient is not None
-    return gradient
-
-
 def _report(rank: Rank[Settings], epoch: Epoch, graded: tuple[int, float, float]) -> None:
     loss, accuracy, count = epoch.seen()
     rank.epoch(epoch.index, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
@@ -184,72 +168,52 @@ def _predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
     with rank.predict(f"forward_rank_{rank.rank}", "run this rank's layers", taken) as out:
         given = own(taken)
         out(given)
-    if not _is_last(rank):
+    if rank.rank < rank.world_size - 1:
         rank.send(given, to=rank.rank + 1)
         return
-    facts: dict[str, Setting] = {}
-    with rank.predict("softmax", "turn logits into probabilities", given, facts) as out:
+    with rank.predict("softmax", "turn logits into probabilities", given) as out:
         probabilities = torch.softmax(given, dim=1)
-        out(probabilities)
-    facts |= {
-        "predicted_class": int(probabilities[0].argmax()),
-        "true_class": int(batch.labels[0]),
-        "largest_probability_share": round(float(probabilities[0].max()), 6),
-        "num_correct": num_correct(given, batch.labels),
-        "num_samples_shown": len(batch.labels),
-    }
+        out(
+            probabilities,
+            num_correct=num_correct(given, batch.labels),
+            num_samples_shown=len(batch.labels),
+        )
 
 
 QUESTION = "What does it take to train one model whose layers are placed on four ranks?"
-BYTES_PER_VALUE = 4
 HIDDEN_LAYERS_PER_STAGE = 5
 
 
 class Settings(TeacherSettings):
     """A deep network with residual layers, as many on each stage."""
 
-    num_samples: Count
-    num_validation_samples: Count
+    num_samples: Count = 256
+    num_validation_samples: Count = 64
     num_features: Count = 100
     num_classes: Count = 10
     teacher_temperature: Factor = 0.05
-    width: Count
+    width: Count = 2236
     num_stages: Count = 4
-    batch_size: Count
-    num_epochs: Count
-    learning_rate: Factor
-    momentum: FactorOrZero
+    batch_size: Count = 32
+    num_epochs: Count = 1
+    learning_rate: Factor = 0.05
+    momentum: FactorOrZero = 0.0
 
     def forced(self) -> dict[str, Setting]:
         """Each rank has one stage."""
         return {"num_stages": self.world_size} if self.strategy == "stages" else {}
 
-    @property
+    @closed_form
     def num_layers(self) -> int:
         """Linear layers: those of every stage, and the first and the last."""
         return self.num_stages * HIDDEN_LAYERS_PER_STAGE + 2
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """The linear layers, and the bytes of one of their values."""
-        return {"num_layers": self.num_layers, "bytes_per_value": BYTES_PER_VALUE}
-
-    def check(self) -> None:
-        """Refuse samples that fill no batch."""
-        if self.num_samples < self.batch_size:
-            raise ValueError(
-                f"num_samples {self.num_samples} are fewer than the {self.batch_size} of one batch"
-            )
+    @closed_form
+    def bytes_per_value(self) -> int:
+        """Of parameters and activations."""
+        return FLOAT_BYTES
 
 
-FULL_SIZE = Settings(
-    width=2236,
-    num_samples=256,
-    num_validation_samples=64,
-    batch_size=32,
-    num_epochs=1,
-    learning_rate=0.05,
-    momentum=0.0,
-)
 CURVE = Settings(
     width=64,
     num_samples=8000,
@@ -260,14 +224,10 @@ CURVE = Settings(
     momentum=0.9,
 )
 RUNS = {
-    "full": RunPlan("stages", 4, FULL_SIZE, keeps_steps=True),
-    "full_single": RunPlan("single", 1, FULL_SIZE, keeps_steps=True, has_timeline=False),
+    "full": RunPlan("stages", 4, Settings(), keeps_steps=True),
+    "full_single": RunPlan("single", 1, Settings(), keeps_steps=True, has_timeline=False),
     "curve": RunPlan("stages", 4, CURVE, passes=("timed",)),
     "single": RunPlan("single", 1, CURVE, passes=("timed",)),
 }
-TRIED_WITH = {
-    "full": {"width": 1000},
-    "full_single": {"width": 1000},
-    "curve": {"num_epochs": 2},
-    "single": {"num_epochs": 2},
-}
+SMALLER, SHORTER = {"width": 1000}, {"num_epochs": 2}
+TRIED_WITH = {"full": SMALLER, "full_single": SMALLER, "curve": SHORTER, "single": SHORTER}
