@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.meters.gloo_threads import wait_until_idle
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import layer_parameters
+from runners.plans.work import FLOAT_BYTES, layer_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import description, mlp
@@ -45,9 +45,8 @@ def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None)
     with torch.device("meta"):
         model = mlp(rank.settings.widths)
     with rank.phase("wrap"):
-        for module in list(model)[:-1]:
-            if isinstance(module, nn.Linear):
-                fully_shard(module, mesh=mesh, reshard_after_forward=layers)
+        for module in list(model)[:-1:2]:  # the linear layers; the others have no parameters
+            fully_shard(module, mesh=mesh, reshard_after_forward=layers)
         fully_shard(model, mesh=mesh, reshard_after_forward=root)
         model.to_empty(device=rank.device)
         _initialise(rank, model)
@@ -67,18 +66,23 @@ def fsdp_kept(rank: Rank[Settings]) -> None:
 
 def ddp(rank: Rank[Settings]) -> None:
     """Parameters, gradients and Adam's moments whole on every rank, and buckets besides."""
-    replica = _replica(rank)
-    rate = rank.settings.learning_rate
+    replica, rate = _replica(rank), rank.settings.learning_rate
     _train(rank, replica, torch.optim.Adam(replica.parameters(), lr=rate, fused=True))
 
 
 def zero(rank: Rank[Settings]) -> None:
     """DDP, and each rank updates some whole parameters, then broadcasts them to the others."""
-    replica = _replica(rank)
-    update = ZeroRedundancyOptimizer(
-        replica.parameters(), torch.optim.Adam, lr=rank.settings.learning_rate, fused=True
-    )
-    _train(rank, replica, update)
+    replica, rate = _replica(rank), rank.settings.learning_rate
+    adam = torch.optim.Adam
+    _train(rank, replica, ZeroRedundancyOptimizer(replica.parameters(), adam, lr=rate, fused=True))
+
+
+def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
+    _begin(rank)
+    model = mlp(rank.settings.widths, device=rank.device)
+    _initialise(rank, model)
+    with rank.phase("wrap"):
+        return DistributedDataParallel(model)
 
 
 def _train(rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer) -> None:
@@ -107,14 +111,6 @@ def _train(rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer
         rank.count_samples(settings.batch_size)
 
 
-def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
-    _begin(rank)
-    model = mlp(rank.settings.widths, device=rank.device)
-    _initialise(rank, model)
-    with rank.phase("wrap"):
-        return DistributedDataParallel(model)
-
-
 def _begin(rank: Rank[Settings], *, is_sharded: bool = False) -> None:
     """Describe the model; a single rank joins a group of one, for the very same wrappers."""
     if not dist.is_initialized():
@@ -141,7 +137,6 @@ def _initialise(rank: Rank[Settings], model: nn.Module) -> None:
 QUESTION = (
     "How much memory does each way of sharding save on a rank, and what does it communicate for it?"
 )
-BYTES_PER_VALUE = 4
 COPIES_PER_PARAMETER = 4  # Adam keeps each parameter, its gradient and two moments
 COMPARED_STEP = 2  # two updates have passed: were one of them wrong, the loss would tell
 
@@ -154,16 +149,6 @@ class Settings(RunSettings):
     num_steps: Count = 9
     learning_rate: Factor = 0.001
 
-    def check(self) -> None:
-        """Refuse widths that make no network, or weights whose rows no ranks share equally."""
-        widths, n = list(self.widths), self.world_size
-        if len(widths) < 3:
-            raise ValueError(
-                f"widths must be three or more whole numbers above zero, not {widths!r}"
-            )
-        if self.strategy.startswith("fsdp") and any(width % n for width in widths[1:]):
-            raise ValueError(f"widths {widths} cannot be sharded equally over {n} ranks")
-
     def closed_forms(self) -> dict[str, Setting]:
         """Bytes of parameters, and bytes at the peak of a stack of equal layers.
 
@@ -173,9 +158,9 @@ class Settings(RunSettings):
         computed, the next one gathered ahead, a gradient, and its copy to be scattered. FSDP
         without resharding peaks as backward begins to free layers.
         """
-        layers = [BYTES_PER_VALUE * count for count in layer_parameters(self.widths)]
+        layers = [FLOAT_BYTES * count for count in layer_parameters(self.widths)]
         model, layer, root = sum(layers), layers[0], layers[-1]
-        tensors = [BYTES_PER_VALUE * n for a, b in pairwise(self.widths) for n in (a * b, b)]
+        tensors = [FLOAT_BYTES * n for a, b in pairwise(self.widths) for n in (a * b, b)]
         part = max(parts(tensors, self.world_size))
         at_peak = {
             "ddp": (0, 5 * model),
@@ -186,7 +171,7 @@ class Settings(RunSettings):
         return {
             "num_layers": len(layers),
             "copies_per_parameter": COPIES_PER_PARAMETER,
-            "bytes_per_value": BYTES_PER_VALUE,
+            "bytes_per_value": FLOAT_BYTES,
             "model_bytes": model,
             "layer_bytes": layer,  # the first one, which is no smaller than the others
             "root_bytes": root,  # the last layer, which is the root's own under FSDP
