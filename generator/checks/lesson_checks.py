@@ -40,7 +40,8 @@ _DRAW_MEMORY = frozenset({"memory_bars", "mental_model", "under_the_hood"})  # k
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     """Everything in one lesson that does not fit what it names."""
-    model, topic = document.model, evidence.book.topic_of(document.model)
+    model = document.model
+    (topic,) = (one for one in evidence.book.topics if document in one.lessons.values())
     yield from short_names(evidence, document)
     yield from _named(
         document, ITEM_KEYS | {"leave_out"}, topic.items, f"item in {topic.id}/quiz.yml"

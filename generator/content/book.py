@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from generator.content import handwritten, laws, tries
 from generator.content.claim import (  # fmt: skip
@@ -36,21 +36,13 @@ from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
 from generator.content.topic import MODES, HomeFile, Mode, TopicFile
 from generator.content.words import Written
-from generator.content.yaml_source import Source
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run, Trace
 
-__all__ = ["Book", "Lesson", "Topic", "TraceOnPage", "load"]
+__all__ = ["Book", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
 PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item, Term)
-
-
-class Lesson(NamedTuple):
-    """One mode of a topic."""
-
-    model: LessonFile
-    source: Source
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class Topic:
 
     id: str
     file: TopicFile
-    lessons: dict[Mode, Lesson]
+    lessons: dict[Mode, Document[LessonFile]]
     items: dict[str, Item]
     items_by_mode: dict[Mode, tuple[str, ...]]
 
@@ -131,24 +123,6 @@ class Book:
         """The machine that a run was measured on; empty where it is about no machine."""
         experiment, _, name = path.partition(".")
         return self.traces[experiment].machine_of(name)
-
-    def topic_of(self, lesson: LessonFile) -> Topic:
-        """The topic that a lesson belongs to."""
-        return self._topics[id(lesson)]
-
-    @cached_property
-    def _topics(self) -> dict[int, Topic]:
-        return {id(one.model): topic for topic in self.topics for one in topic.lessons.values()}
-
-    @cached_property
-    def item_places(self) -> dict[str, tuple[Document[Any], tuple[str | int, ...]]]:
-        """Where each item is written: its document, and the path in it."""
-        return {
-            item.id: (document, ("items", position))
-            for document in self.documents
-            if isinstance(document.model, QuizFile)
-            for position, item in enumerate(document.model.items)
-        }
 
     @cached_property
     def is_reference(self) -> bool:
@@ -232,8 +206,7 @@ class _Loader(Files):
         if file is None:
             return None
         asked = {mode: _asked_by(one, own) for mode, one in lessons.items()}
-        models = {mode: Lesson(one.model, one.source) for mode, one in lessons.items()}
-        return Topic(folder.name, file.model, models, own, asked)
+        return Topic(folder.name, file.model, lessons, own, asked)
 
     def lessons(
         self, folder: Path, file: Document[TopicFile] | None

@@ -41,44 +41,19 @@ Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs",
 
 
 class Tolerance(Written):
-    """How far a number may lie from another one; give one of the two."""
-
-    relative: Annotated[float, Field(ge=0)] | None = None
-    absolute: Annotated[float, Field(ge=0)] | None = None
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.relative is None) == (self.absolute is None):
-            raise ValueError("give relative or absolute, one of the two")
-        return self
-
-    @property
-    def share(self) -> float | None:
-        """How far off it may be as a share of the other number; None where it is an amount."""
-        return self.relative
-
-    @property
-    def amount(self) -> float | None:
-        """How far off it may be in the other number's unit; None where it is a share."""
-        return self.absolute
-
-    def slack(self, around: float) -> float:
-        """How far from a number another one may lie."""
-        return abs(around) * (self.share or 0) + (self.amount or 0)
-
-
-class RuleTolerance(Tolerance):
-    """How far observed may lie from predicted; give one of the four.
+    """How far a number may lie from another one; give one of the four.
 
     Attributes:
-        relative: a share of the prediction.
-        absolute: an amount, in the prediction's unit.
-        epsilons: for rounding: a share of the prediction, in epsilons of `dtype`.
+        relative: a share of the other number.
+        absolute: an amount, in its unit.
+        epsilons: for rounding: a share of it, in epsilons of `dtype`.
         dtype: the format in which the compared numbers were calculated.
         blocks: for allocator bytes: blocks to which a caching allocator rounds.
         because: why a law is as far off as that; wanted above a tenth.
     """
 
+    relative: Annotated[float, Field(ge=0)] | None = None
+    absolute: Annotated[float, Field(ge=0)] | None = None
     epsilons: Annotated[int, Field(ge=1)] | None = None
     dtype: Dtype | None = None
     blocks: Annotated[int, Field(ge=1)] | None = None
@@ -95,15 +70,19 @@ class RuleTolerance(Tolerance):
 
     @property
     def share(self) -> float | None:
-        """As of a tolerance; epsilons are a share."""
+        """How far off it may be as a share of the other number; None where it is an amount."""
         if self.epsilons is not None and self.dtype is not None:
             return self.epsilons * EPSILONS[self.dtype]
         return self.relative
 
     @property
     def amount(self) -> float | None:
-        """As of a tolerance; blocks are an amount of bytes."""
+        """How far off it may be in the other number's unit; None where it is a share."""
         return self.blocks * BLOCK_BYTES if self.blocks is not None else self.absolute
+
+    def slack(self, around: float) -> float:
+        """How far from a number another one may lie."""
+        return abs(around) * (self.share or 0) + (self.amount or 0)
 
 
 class Regime(Written):
@@ -199,7 +178,7 @@ class Claim(Written):
     relation: Relation = "equals"
     observed: Expression
     quantifier: Literal["each"] | None = None
-    tolerance: RuleTolerance | None = None
+    tolerance: Tolerance | None = None
     formula: Line | None = None
     source: Id | None = None  # of references.yml
     domain: Domain | Literal["everywhere"] | None = None  # everywhere: by arithmetic alone

@@ -31,11 +31,6 @@ _FOR_THE_RUNNER = re.compile(rf"(^\n)?(?:{DECLARED.pattern}\n)+(?(1)\n?)", re.MU
 
 
 @lru_cache(maxsize=256)
-def _text(path: Path, changed: int) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=256)
 def _definitions(text: str) -> dict[str, _Defined]:
     """The functions and classes of a file by name, the outermost of two."""
     found: dict[str, _Defined] = {}
@@ -50,7 +45,7 @@ def text(root: Path, path: str) -> str | None:
     if not is_place_of_code(path):
         return None
     try:
-        return _text(root / path, (root / path).stat().st_mtime_ns)
+        return (root / path).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
 
@@ -60,8 +55,10 @@ def is_place_of_code(path: str) -> bool:
     return _PLACES.fullmatch(path) is not None and ".." not in path.split("/")
 
 
-def source(root: Path, path: str, name: str | None) -> str:
-    """The text of a file, or of one function or class of it, with its decorators.
+def listed(root: Path, path: str, name: str | None) -> str:
+    """The text of a file, or of one function or class of it, with its decorators, as pages show it.
+
+    A program of the content is shown without what it tells the runner.
 
     Raises:
         ValueError: there is no such file in the project, or no such object in it.
@@ -71,37 +68,27 @@ def source(root: Path, path: str, name: str | None) -> str:
     whole = text(root, path)
     if whole is None:
         raise ValueError(f"no file {path!r} in the project that is text")
-    if name is None:
-        return whole.strip("\n") + "\n"
-    try:
-        defined = _definitions(whole)
-    except SyntaxError as error:
-        raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
-    if name not in defined:
-        raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
-    node = defined[name]
-    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-    lines = whole.splitlines()[first - 1 : node.end_lineno]
-    return textwrap.dedent("\n".join(lines)) + "\n"
-
-
-def listed(root: Path, path: str, name: str | None) -> str:
-    """The text as pages show it: a program of the content without what it tells the runner.
-
-    Raises:
-        ValueError: as `source`.
-    """
-    text = source(root, path, name)
-    if not path.startswith("content/"):
-        return text
-    return _FOR_THE_RUNNER.sub(r"\1", text).strip("\n") + "\n"
+    shown = whole
+    if name is not None:
+        try:
+            defined = _definitions(whole)
+        except SyntaxError as error:
+            raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
+        if name not in defined:
+            raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
+        node = defined[name]
+        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        shown = textwrap.dedent("\n".join(whole.splitlines()[first - 1 : node.end_lineno]))
+    if path.startswith("content/"):
+        shown = _FOR_THE_RUNNER.sub(r"\1", shown + "\n")
+    return shown.strip("\n") + "\n"
 
 
 def problem(root: Path, path: str, name: str | None) -> str | None:
     """Why a listing cannot be shown, or None."""
     try:
-        source(root, path, name)
-    except (ValueError, OSError) as error:
+        listed(root, path, name)
+    except ValueError as error:
         return str(error)
     return None
 
@@ -114,8 +101,5 @@ def misplaced(text: str, line: str) -> str | None:
         return None
     if num:
         return f"{wanted!r} stands {num} times in the listing; choose a line that stands once"
-    return f"{wanted!r} does not stand in the listing{nearest(wanted, _stripped(text))}"
-
-
-def _stripped(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    lines = filter(None, map(str.strip, text.splitlines()))
+    return f"{wanted!r} does not stand in the listing{nearest(wanted, lines)}"

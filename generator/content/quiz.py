@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Executed, Listing
@@ -249,12 +249,10 @@ class Blank(Written):
     column: Annotated[int, Field(ge=1)]
 
 
-class Complete(_Item):
+class Complete(_Item, Table):
     """A table of real values with one cell missing: a number, or a shape such as 50 × 20."""
 
     kind: Literal["complete"]
-    columns: Annotated[list[Line], Field(min_length=1)]
-    rows: Annotated[list[TableRow], Field(min_length=2)]
     blank: Blank
     tolerance: Tolerance | None = None
     why: Line
@@ -262,8 +260,6 @@ class Complete(_Item):
 
     @model_validator(mode="after")
     def _has_the_blank(self) -> Self:
-        if any(len(row.cells) != len(self.columns) for row in self.rows):
-            raise ValueError("each row needs as many cells as there are columns")
         if self.blank.row > len(self.rows) or self.blank.column > len(self.columns):
             raise ValueError("the blank is outside the table")
         return self
@@ -274,42 +270,20 @@ class Complete(_Item):
         return self.rows[self.blank.row - 1].cells[self.blank.column - 1]
 
 
-def _kind(written: object) -> str:
-    """The kind of an item; one right answer where none is named."""
-    if isinstance(written, BaseModel):
-        return str(getattr(written, "kind", "choice"))
-    return str(written.get("kind", "choice")) if isinstance(written, dict) else "choice"
+def _with_kind(written: object) -> object:
+    """Items with their kinds; one right answer where none is named."""
+    if not isinstance(written, list):
+        return written
+    return [{"kind": "choice", **one} if isinstance(one, dict) else one for one in written]
 
 
 Item = Choice | Several | Number | Order | Match | Predict | FaultyLine | Complete
-KINDS: dict[str, type[Written]] = {
-    "choice": Choice,
-    "several": Several,
-    "number": Number,
-    "order": Order,
-    "match": Match,
-    "predict": Predict,
-    "faulty_line": FaultyLine,
-    "complete": Complete,
-}
-_AnyItem = Annotated[
-    Annotated[Choice, Tag("choice")]
-    | Annotated[Several, Tag("several")]
-    | Annotated[Number, Tag("number")]
-    | Annotated[Order, Tag("order")]
-    | Annotated[Match, Tag("match")]
-    | Annotated[Predict, Tag("predict")]
-    | Annotated[FaultyLine, Tag("faulty_line")]
-    | Annotated[Complete, Tag("complete")],
-    Discriminator(
-        _kind,
-        custom_error_type="unknown_kind",
-        custom_error_message=f"kind must be one of: {', '.join(KINDS)}",
-    ),
-]
 
 
 class QuizFile(Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id."""
 
-    items: list[_AnyItem]
+    items: Annotated[
+        list[Annotated[Item, Field(discriminator="kind")]],
+        BeforeValidator(_with_kind, json_schema_input_type=list[Item]),
+    ]

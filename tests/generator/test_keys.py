@@ -91,7 +91,7 @@ MISTAKES = [
     ("    answer: tiny_memory.whole.ranks[0].memory.peak_bytes",
      "    answer: tiny_memory.whole.status", "tiny_memory.whole.status", "not a number"),
     ("tolerance: {relative: 0.05}", "tolerance: {relative: 0.05, absolute: 4}", "{relative",
-     "give relative or absolute, one of the two"),
+     "give relative or absolute, epsilons or blocks"),
     ("low: tiny_memory.halves.model.bytes / 10", "low: 2 * tiny_memory.halves.model.bytes",
      "2 * tiny_memory.halves.model.bytes", "low is 156 KiB; it must lie below"),
     ("high: 3 * tiny_memory.halves.model.bytes", "high: tiny_memory.halves.model.bytes",

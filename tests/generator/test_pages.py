@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from generator.content.listed_code import listed, source
+from generator.content.listed_code import listed
 from generator.pages import rendering
 from tests.popovers import BLOCK
 
@@ -189,10 +189,10 @@ def test_a_listing_is_the_files_own_text(rendered, tmp_path):
     (tmp_path / shown).write_text(
         "import os\n\n\n@cache\ndef f():\n    return os\n\n\ndef g(): ...\n"
     )
-    assert source(tmp_path, shown, "f") == "@cache\ndef f():\n    return os\n"
-    assert source(tmp_path, shown, None).startswith("import os")
+    assert listed(tmp_path, shown, "f") == "@cache\ndef f():\n    return os\n"
+    assert listed(tmp_path, shown, None).startswith("import os")
     with pytest.raises(ValueError, match="defines no 'h'"):
-        source(tmp_path, shown, "h")
+        listed(tmp_path, shown, "h")
     assert '<span class="k">def</span>' in rendered[EXPERIMENT]
 
 
@@ -212,4 +212,3 @@ def test_a_listing_leaves_out_what_a_program_tells_the_runner(tmp_path, program,
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(program)
     assert listed(tmp_path, path, None) == shown
-    assert source(tmp_path, path, None) == program

@@ -2,7 +2,7 @@
 
 import pytest
 
-from generator.content.claim import RuleTolerance
+from generator.content.claim import Tolerance
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
@@ -92,8 +92,8 @@ def test_a_claim_over_runs_without_a_recorded_dtype_states_it(copy):
 
 
 def test_a_tolerance_is_given_in_one_way_and_epsilons_with_their_dtype():
-    assert RuleTolerance(epsilons=4, dtype="float32").slack(2.0) == 2 * 4 * 2.0**-23
-    assert RuleTolerance(blocks=2).slack(7.0) == 4 * 2**20
+    assert Tolerance(epsilons=4, dtype="float32").slack(2.0) == 2 * 4 * 2.0**-23
+    assert Tolerance(blocks=2).slack(7.0) == 4 * 2**20
     for given in ({}, {"relative": 0.1, "blocks": 1}, {"epsilons": 4}, {"dtype": "float32"}):
         with pytest.raises(ValueError, match=r"one of the four|give both"):
-            RuleTolerance(**given)
+            Tolerance(**given)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from generator.content.errors import ContentError
-from generator.content.listed_code import misplaced, source
+from generator.content.listed_code import listed, misplaced
 from generator.content.quiz import CodeLine, FaultyLine
 from generator.items.answers import Answer, against
 from generator.items.kinds.kind import Form, Found, ItemError, Key, Kind, Part
@@ -60,7 +60,7 @@ class Lines(Kind[FaultyLine]):
         root = self.evidence.book.root
         try:
             wrong, right = (
-                source(root, one.path, one.object) for one in (self.item.wrong, self.item.right)
+                listed(root, one.path, one.object) for one in (self.item.wrong, self.item.right)
             )
         except ValueError as error:
             raise ContentError("", 0, 0, str(error)) from None
