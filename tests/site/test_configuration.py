@@ -9,16 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import ROOT, mkdocs
 from tests.site.conftest import CONFIGURATION
 from tests.site.html_reading import Reading, read
-
-if TYPE_CHECKING:
-    pass
 
 CONFIGURED = """\
       machine: desk

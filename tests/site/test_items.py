@@ -117,26 +117,6 @@ def _told(one):
     return TOLD[one.kind if one.kind in TOLD else one.id]
 
 
-@pytest.mark.parametrize("name", ["which-hold", "what-comes-out"])
-def test_feedback_leaves_the_buttons_where_they_are_and_its_first_word_is_in_sight(page, name):
-    """On a phone, where explanations are long; the button that was pressed, or its successor."""
-    page.set_viewport_size({"width": 390, "height": 700})
-    one = Asking(page, name)
-    actions = one.box.locator(".pb-actions")
-    for answer in [*one.known.wrong_tries[:1], one.known.right]:
-        one.fill(answer)
-        one.box.get_by_role("button", name="Check", exact=True).evaluate(
-            "button => button.scrollIntoView({ block: 'center', behavior: 'instant' })"
-        )
-        before = actions.bounding_box()["y"]
-        assert one.check()
-        verdict = one.status.locator("strong").bounding_box()
-        assert actions.bounding_box()["y"] == pytest.approx(before, abs=1)
-        assert 0 < verdict["y"] < 700 - verdict["height"]
-        if not one.box.get_by_role("button", name="Show the answer").is_visible():
-            break
-
-
 def test_an_order_that_nobody_touched_is_no_answer(page):
     item = Asking(page, "who-needs-most")
     assert item.check() == "Answer first."
@@ -145,22 +125,14 @@ def test_an_order_that_nobody_touched_is_no_answer(page):
 
 
 TYPED = [
-    ("how-many-parameters", True, "20,000|20000|20 000|20.000|20'000|2e4|+20000."),
-    ("how-many-parameters", True, "20 thousand|20k|0.02 million|0.02M"),
-    ("how-many-parameters", True, "20,000 parameters|20000 parameter|= 20000|about 20,000|20000×"),
-    ("how-many-parameters", True, "x20000|× 20000|20000 times|approx. 20000|~20k|40000/2"),
-    ("how-many-parameters", False, "20 million|20|2,000|20001|200000|-20000|20,00|0,020"),
-    ("what-peak", True, "160|160.2|160,2|160 KiB|0,16e3|162|160kib|160 Kibibytes"),
-    ("what-peak", True, "163840 bytes|163,840 B|0.15625 MiB|0.15625 mib|163.84 kB|0.164 megabytes"),
-    ("what-peak", True, "~160 KiB|160 KiB.|0.164 million bytes|164 thousand bytes|≈ 160"),
-    ("what-peak", True, "1.6 × 10² KiB|1.6 x 10^2 KiB|1600 × 10⁻¹|1600*10**-1 kibibytes"),
-    ("what-peak", True, "160 Ki|about 160 KiB|=160|160 KiB paced"),
-    ("what-peak", False, "1.6|155|16,0|160 MiB|160 bytes|160 × 10²|160 million bytes"),
-    ("what-comes-out", True, "20 × 4|20x4|20X4|[20, 4]|(20,4)|20 4|20*4|20, 4|20 by 4|20·4"),
-    ("what-comes-out", False, "4 × 20|20 × 40|20 × 4 × 1"),
-    ("what-accuracy", True, "28|28%|28 %|28.0|28,0|27.5|28 percent|28 per cent|28pct"),
-    ("what-accuracy", True, "0.28|.28|0,28|0.275|7/25|28.0% paced|28% simulated"),
-    ("what-accuracy", False, "2.8|2800|0.5|0.28%|1"),
+    ("how-many-parameters", True, "20,000|20 000|20.000|2e4|20k|0.02M|about 20,000|40000/2"),
+    ("how-many-parameters", False, "20 million|2,000|-20000|20,00|0,020"),
+    ("what-peak", True, "160|160,2|160kib|163840 bytes|0.15625 MiB|163.84 kB|1.6 × 10² KiB"),
+    ("what-peak", False, "1.6|160 MiB|160 × 10²|160 million bytes"),
+    ("what-comes-out", True, "20 × 4|20x4|[20, 4]|20 by 4"),
+    ("what-comes-out", False, "4 × 20|20 × 4 × 1"),
+    ("what-accuracy", True, "28|28%|28,0|28 per cent|0.28|7/25"),
+    ("what-accuracy", False, "2.8|0.5|0.28%|1"),
 ]
 
 
@@ -177,12 +149,8 @@ def test_an_answer_may_be_typed_as_people_type(page):
 
 PREDICTED = {
     "2.2": ["Exact.", "You said 2.2 ms; the run showed 2.20 ms."],
-    "2200 us": ["Exact.", "You said 2200 us;"],
-    "-2.2": ["Not close.", "You said −2.2 ms;"],
     "2200 μs": ["Exact."],
-    "0.0022 seconds": ["Exact."],
     "2": ["Close.", "too low, by 9.1%"],
-    "3.3": ["Not close.", "too high, by 50%"],
     "0.6": ["Not close.", "too low, by a factor of 3.7", "shared between the ranks"],
     "220": ["An order of magnitude off.", "too high, by a factor of 100"],
 }
@@ -305,48 +273,28 @@ def test_every_kind_can_be_worked_with_the_keyboard_alone(page):
         assert "pb-check" in page.evaluate("document.activeElement.className"), one.id
 
 
-def test_without_scripts_every_item_shows_its_answer_and_nothing_pretends(frozen_site, open_page):
+def test_without_scripts_every_item_shows_its_answer(frozen_site, open_page):
     page = open_page(frozen_site / CHALLENGE, java_script_enabled=False)
     for one in ITEMS:
         box = page.locator(f"#item-{one.id}")
-        for worked_by_script in box.locator("button, .pb-sure, .pb-slider").all():
-            assert not worked_by_script.is_visible()
         assert one.why_right not in box.inner_text()
         box.locator(".pb-answer > summary").click()
         assert one.why_right in box.inner_text(), one.id
-        assert one.why_wrong in box.inner_text() or one.why_wrong == "too low"
-    field = page.locator("#item-what-peak .pb-number-field")
-    field.fill("160")
-    field.press("Enter")
-    assert page.url == (frozen_site / CHALLENGE).as_uri()
 
 
-def test_a_question_is_reported_by_a_text_to_copy_and_no_request(page):
-    requests = []
-    page.on("request", lambda request: requests.append(request.url))
+def test_a_question_is_reported_by_a_text_to_copy(page):
     item = Asking(page, "what-peak")
-    report = item.box.get_by_role("button", name="Report this question")
-    assert not report.is_visible()
     item.give("160")
-    report.focus()
-    page.keyboard.press("Enter")
+    item.box.get_by_role("button", name="Report this question").click()
     dialog = page.get_by_role("dialog", name="Report this question")
     text = dialog.get_by_role("textbox").input_value()
     for told in ("Question: what-peak (", "#item-what-peak", "What is the peak of a step?", RIGHT):
         assert told in text
-    assert "Right" not in text.partition("The page said:")[0]
     assert "Nothing is sent." in dialog.inner_text()
-    assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
     dialog.get_by_role("button", name="Copy").click()
-    assert dialog.get_by_role("status").inner_text() in (
-        "Copied.", "This browser does not copy for a page. Copy the selected text by hand.",
-    )  # fmt: skip
     assert page.evaluate("getSelection().toString()") == text
-    assert _broken_rules(page, {}) == []
     page.keyboard.press("Escape")
     assert dialog.count() == 0
-    assert page.evaluate("document.activeElement.textContent") == "Report this question"
-    assert [one for one in requests if not one.startswith("file:")] == []
 
 
 def _broken_rules(page, rules):
@@ -381,17 +329,3 @@ def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_pa
     page.locator("[data-recall-forecast] table").wait_for()
     page.locator("[data-recall-calibration] table").wait_for()
     assert _broken_rules(page, rules) == []
-
-
-def test_a_script_that_never_comes_is_said_and_asked_for_again(frozen_site, open_page):
-    page = open_page("about:blank")
-    page.route("**/typing.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
-    page.goto((frozen_site / CHALLENGE).as_uri())
-    item = Asking(page, "how-slow")
-    item.box.locator(".pb-number-field").fill("2.2")
-    item.box.locator(".pb-number-field").press("Enter")
-    item.box.get_by_text("could not be loaded").wait_for()
-    assert kept(page) == {}
-    page.unroute("**/typing.js")
-    item.box.get_by_role("button", name="Check", exact=True).click()
-    item.box.get_by_text("Exact.").wait_for()

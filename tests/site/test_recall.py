@@ -172,7 +172,6 @@ def test_the_schedule_is_that_of_the_published_package_on_random_histories(page)
 def test_an_answer_can_be_taken_back(page):
     _sit(page, "Answer new questions")
     Asking(page, "how-many-bytes").give(1, "sure")
-    assert "how-many-bytes" in kept(page)
     _press(page, "Undo this answer")
     assert kept(page) == {}
     assert _shown(page) == "how-many-bytes"
@@ -182,9 +181,6 @@ def test_an_answer_can_be_taken_back(page):
     _press(page, "Not today")
     _press(page, "Undo")
     assert _shown(page) == ASKED[1]
-    assert kept(page) == before
-    Asking(page, ASKED[1]).give(BY_ID[ASKED[1]].right)
-    _press(page, "Undo this answer")
     assert kept(page) == before
 
 

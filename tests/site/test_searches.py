@@ -1,11 +1,11 @@
-"""What learners type finds what they look for: in a browser, over http and from disk."""
+"""The search: what learners type finds what they look for, and no page's answer is given away."""
 
 from __future__ import annotations
 
-import threading
+import json
+import re
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.conftest import BROWSER_SECONDS, listen, slowness, wait_until
-from tests.site.test_search_hides import hidden_in, sentences_of
+from tests.site.html_reading import pages, read
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 SEARCHES = yaml.safe_load(Path(__file__).with_name("searches.yml").read_text(encoding="utf-8"))
-NUM_TYPED = 10  # hidden answers that are typed into the search
+HIDING = frozenset({"pb-answer", "pb-hint", "pb-option", "pb-reveal"})
+LONG = 30  # letters of a sentence that says something
 FORGET = """() => {
   for (const name of ["__list", "__meta"])
     document.querySelector(".md-search-result" + name).replaceChildren();
@@ -54,21 +55,6 @@ class Searching(NamedTuple):
         self.types(words)
         found: tuple[str, str] = wait_until(lambda: self.page.evaluate(OPENED))
         return found[0].removeprefix(self.address), found[1]
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def served(built_site: Path) -> Iterator[str]:
-    """The address at which the book is served."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(built_site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -108,51 +94,53 @@ def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):
     assert first.locator(".pb-eyebrow").text_content() == "DistributedDataParallel · Experiment"
 
 
-def test_words_lead_to_a_page_that_does_not_say_them(browser: Browser, served: str):
-    """The words of the longest lead decide, however the theme ranks what it found."""
-    page = browser.new_page()
-    page.goto(f"{served}404.html")
-    page.add_script_tag(url=f"{served}assets/search-results.js")
-    entries = [
-        {"location": "deep.html", "title": "Deep", "text": "out of memory in backward"},
-        {"location": "guide.html", "title": "Guide", "text": "help", "leads": ["out of memory"]},
-        {"location": "guide.html#b", "title": "B", "text": "-", "leads": ["Memory in backward"]},
-        {"location": "cpu.html", "title": "Machines", "text": "-", "alone": ["memory"]},
-    ]
-    found = page.evaluate(
-        """async entries => {
-          class Theme extends EventTarget {
-            postMessage({type}) {
-              if (type !== 2) return;
-              const data = {type: 3, data: {items: [[{...entries[0], score: 9, terms: {}}]]}};
-              this.dispatchEvent(new MessageEvent("message", {data}));
-            }
-          }
-          const told = [];
-          const ask = await proofbookSearch(Theme, "", ({data}) => told.push(data.items));
-          ask({type: 0, data: {config: {separator: " |,"}, docs: entries}});
-          const searches = ["out of memory", "memory in backward, out of", "memory of", "memory"];
-          for (const typed of searches) ask({type: 2, data: typed});
-          return told.map(items => items.map(group => group.map(one => one.location)));
-        }""",
-        entries,
-    )
-    page.close()
-    assert found == [
-        [["guide.html"], ["deep.html"]],
-        [["guide.html#b", "guide.html"], ["deep.html"]],
-        [["deep.html"]],
-        [["cpu.html"], ["deep.html"]],
-    ]
+def _plain(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", html)).split())
 
 
-def test_no_result_shows_an_answer_that_a_reader_types(searching, built_site):
-    asked = 0
-    for path in sorted(built_site.glob("topics/*/*.html")):
-        longest = sorted(set(sentences_of(hidden_in(path))), key=len)[-2:]
-        for sentence in longest[: max(0, NUM_TYPED - asked)]:
-            searching.types(sentence.replace('"', " "))
-            shown = searching.page.locator(".md-search-result__list").text_content()
-            assert sentence not in " ".join(shown.split())
-            asked += 1
-    assert asked == NUM_TYPED
+@pytest.fixture(scope="module")
+def entries(built_site: Path) -> dict[str, list[dict[str, str]]]:
+    """The entries of the built index, by page."""
+    text = (built_site / "search" / "search_index.json").read_text(encoding="utf-8")
+    found: dict[str, list[dict[str, str]]] = {}
+    for entry in json.loads(text)["docs"]:
+        found.setdefault(entry["location"].partition("#")[0], []).append(entry)
+    return found
+
+
+def test_no_page_is_found_by_what_it_shows_only_after_an_answer(entries, built_site):
+    num_hidden = 0
+    for path in pages(built_site):
+        page = path.relative_to(built_site).as_posix()
+        index = "\n".join(_plain(f"{e['title']} {e['text']}") for e in entries.get(page, []))
+        for text, above in read(path).texts:
+            waits = any("data-after" in tag.attributes or tag.classes & HIDING for tag in above)
+            told = " ".join(text.split())
+            shown = {"summary", "pre", "code", "h2", "h3", "figcaption"}
+            if waits and len(told) >= LONG and not shown & {tag.name for tag in above}:
+                num_hidden += 1
+                assert told not in index, page
+    assert num_hidden > 2000
+
+
+def test_sentences_of_lessons_are_found(entries, built_site):
+    for path in sorted((built_site / "topics").glob("*/*.html")):
+        if path.stem in ("index", "recall", "summary"):
+            continue
+        html = path.read_text(encoding="utf-8")
+        lede = html[html.index('<div class="pb-lede">') :]
+        first = _plain(lede[lede.index("<p>") : lede.index("</p>")])
+        longest = max(re.split(r"(?<=[.?!]) ", first), key=len).replace(" ", "")
+        page = path.relative_to(built_site).as_posix()
+        said = " ".join(_plain(one["text"]) for one in entries[page])
+        assert longest in said.replace(" ", ""), page
+
+
+def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries):
+    [schedule] = [
+        one
+        for one in entries["topics/pipeline-parallelism/learn.html"]
+        if one["location"].endswith("#figure-schedule")
+    ]
+    assert schedule["title"]
+    assert schedule["text"] == ""

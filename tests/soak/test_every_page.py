@@ -1,18 +1,17 @@
-"""Every page of the book, opened once for both schemes: quiet, in its window, accessible."""
+"""Every page of the book: quiet, in its window, readable, printable."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from tests.site.html_reading import pages
-from tests.site.test_every_page import *  # noqa: F403 - the gate's tests of a page of each kind
+from tests.site.test_every_page import test_a_page_of_every_kind_is_quiet_fits_and_can_be_read
 
+__all__ = ["test_a_page_of_every_kind_is_quiet_fits_and_can_be_read"]
 pytestmark = [pytest.mark.soak, pytest.mark.browser, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def visited(built_site: Path) -> list[Path]:
+@pytest.fixture
+def visited(built_site):
     """All pages."""
-    return pages(built_site)
+    return list(pages(built_site))

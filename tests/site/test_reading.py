@@ -1,0 +1,232 @@
+"""The site as a reader has it: from disk, by keyboard, on a phone, dark, without JavaScript."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.popovers import popovers_of
+
+pytestmark = pytest.mark.browser
+
+EXPERIMENT = "topics/sharding/experiment.html"
+TRACE = "topics/averaging/trace.html"
+LEARN = "topics/averaging/learn.html"
+ASKED = "topics/ddp/learn.html"
+FOCUSED = "document.activeElement"
+SCHEME = "document.body.dataset.mdColorScheme"
+TOLD = """() => Object.fromEntries([...document.querySelectorAll('.pb-source dt')].reverse().map(
+    name => [name.textContent, name.nextElementSibling.textContent]))"""
+
+
+def tab_to(page, what):
+    """Press Tab until an element has the focus."""
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"{FOCUSED}.matches({what!r})"):
+            return
+    raise AssertionError(f"the keyboard does not reach {what}")
+
+
+def test_the_scheme_can_be_switched_by_the_reader_and_stays(frozen_site, open_page):
+    page = open_page(frozen_site / "index.html", color_scheme="light")
+    page.locator("[title='Switch to the dark scheme']").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate(SCHEME) == "slate"
+    page.goto((frozen_site / TRACE).as_uri())
+    assert page.evaluate(SCHEME) == "slate"
+    page.emulate_media(color_scheme="dark")
+    page.locator("[title='Switch to the light scheme']").click()
+    assert page.evaluate(SCHEME) == "default"
+
+
+def test_the_menu_opens_and_closes_by_keyboard_on_a_phone(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE, viewport={"width": 320, "height": 640})
+    menu = page.locator(".md-nav--primary").first
+    in_view = "menu => menu.getBoundingClientRect().right > 0"
+    assert not menu.evaluate(in_view)
+    tab_to(page, "#__drawer")
+    button = page.locator(".md-header__button[for=__drawer]")
+    assert button.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+    page.keyboard.press("Space")
+    wait_until(lambda: menu.evaluate(in_view))
+    tab_to(page, ".md-nav--primary a")
+    page.locator("#__drawer").focus()
+    page.keyboard.press("Space")
+    wait_until(lambda: not menu.evaluate(in_view))
+
+
+def test_the_skip_link_leads_into_the_article(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE, viewport={"width": 1280, "height": 800})
+    tab_to(page, ".md-skip")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate(f"{FOCUSED}.closest('article') !== null")
+
+
+def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, open_page):
+    page = open_page(frozen_site / EXPERIMENT, java_script_enabled=False)
+    question = page.locator(".pb-question").first
+    assert not question.locator("button:visible, .pb-sure:visible, .pb-slider:visible").count()
+    question.locator(".pb-answer > summary").click()
+    assert question.locator(".pb-answers").is_visible()
+    value = page.locator(".pb-value").first
+    run = value.get_attribute("href").partition("#")[2]
+    value.click()
+    assert page.locator(f"#{run}").is_visible()
+    assert page.url.endswith(f"#{run}")
+    page.goto((frozen_site / TRACE).as_uri())
+    stages = page.locator(".pb-stage svg")
+    assert stages.count() == stages.filter(visible=True).count() == 2
+    assert not page.locator(".pb-step-controls").is_visible()
+    page.goto((frozen_site / "topics/averaging/cost.html").as_uri())
+    assert not page.locator("[data-calculator] form").is_visible()
+    assert (
+        "model_bytes\xa0×\xa0copies" in page.locator("[data-calculator] table").first.inner_text()
+    )
+    page.goto((frozen_site / "evidence.html").as_uri())
+    assert not page.locator(".pb-sift").is_visible()
+    assert page.locator("noscript p").inner_text()
+
+
+def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE)
+    value = page.locator(".pb-stage .pb-measured.pb-value").first
+    value.focus()
+    page.keyboard.press("Enter")
+    popover = page.locator(".pb-source")
+    popover.wait_for(state="visible")
+    page.keyboard.press("Tab")  # its links come next
+    assert page.evaluate(f"{FOCUSED}.closest('.pb-source') !== null")
+    page.keyboard.press("Escape")
+    popover.wait_for(state="hidden")
+
+
+def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_page):
+    file = frozen_site / EXPERIMENT
+    page = open_page(file)
+    page.get_by_role("checkbox", name="show everything at once").check()
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    sources = popovers_of(file.read_text(encoding="utf-8"))
+    seen = set()
+    for link in page.locator("a[data-v]").all():
+        number = int(link.get_attribute("data-v"))
+        if number in seen or not link.is_visible():
+            continue
+        seen.add(number)
+        link.evaluate("one => one.click()")
+        told, source = page.evaluate(TOLD), sources[number]
+        assert told.get("exactly") == source.exactly
+        assert told.get("repeat", told.get("repeat its inputs")) == source.command
+        name = "from" if source.source else "source" if source.kind == "cited" else "formula"
+        assert told.get(name) == (source.source or source.formula)
+        assert page.locator(".pb-source b").inner_text() == source.shown
+    assert len(seen) > 10
+
+
+def test_on_a_phone_a_source_is_a_sheet_that_scrolls_by_itself(frozen_site, open_page):
+    page = open_page(frozen_site / TRACE, viewport={"width": 390, "height": 700})
+    value = page.locator(".pb-stage .pb-measured.pb-value:visible").first
+    value.evaluate("one => scrollTo(0, one.getBoundingClientRect().bottom + scrollY - innerHeight)")
+    value.click()
+    sheet = page.locator(".pb-source")
+    box = sheet.bounding_box()
+    assert (box["x"], box["width"], box["y"] + box["height"]) == (0, 390, 700)
+    assert box["height"] <= 0.6 * 700 + 1
+    number = value.bounding_box()
+    assert 0 < number["y"] < box["y"] - number["height"]  # the sheet does not hide it
+    sheet.get_by_role("button", name="Close").click()
+    assert not sheet.is_visible()
+
+
+def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, open_page):
+    page = open_page(frozen_site / "evidence" / "tiny_memory.html")
+    links = page.locator(".pb-runs").first.locator("a[href]")
+    stops = links.evaluate_all("all => all.filter(one => one.tabIndex >= 0).length")
+    assert stops == 1
+    links.first.focus()
+    for key, at in (("ArrowRight", 1), ("ArrowRight", 2), ("End", links.count() - 1)):
+        page.keyboard.press(key)
+        assert links.nth(at).evaluate("one => one === document.activeElement"), key
+
+
+def test_the_button_of_a_line_shows_the_parts_that_wait_for_this_time(frozen_site, open_page):
+    page = open_page(frozen_site / LEARN)
+    line = page.locator(".pb-waits").filter(visible=True)
+    shown = page.locator("[data-after]").filter(visible=True)
+    assert not shown.count()
+    line.get_by_role("button", name="Show it").click()
+    assert shown.count() > 1
+    assert page.evaluate(f"{FOCUSED}.matches('[data-after]')")
+    assert not line.count()
+    page.reload()
+    assert line.count() == 1
+
+
+def test_a_reader_can_show_everything_and_the_browser_keeps_that(frozen_site, open_page):
+    page = open_page(frozen_site / LEARN)
+    switch = page.get_by_role("checkbox", name="show everything at once")
+    waiting = page.locator("[data-after]")
+    switch.focus()
+    page.keyboard.press("Space")
+    assert waiting.filter(visible=True).count() == waiting.count() > 2
+    page.goto((frozen_site / EXPERIMENT).as_uri())  # another page
+    assert switch.is_checked()
+    assert not page.locator(".pb-answer[open]").count()  # questions still ask
+    switch.uncheck()
+    page.reload()
+    assert not switch.is_checked()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_link_to_a_question_of_a_part_that_waits_shows_the_question(
+    built_site, open_page, script
+):
+    html = (built_site / ASKED).read_text(encoding="utf-8")
+    name = re.findall(r'class="pb-question" id="([^"]+)"', html)[-1]
+    page = open_page(f"{(built_site / ASKED).as_uri()}#{name}", java_script_enabled=script)
+    box = page.locator(f"#{name}")
+    assert box.is_visible()
+    assert 0 <= box.bounding_box()["y"] < 720
+
+
+# --- filters over statements, which need no script, and over claims
+
+
+def _choices(page):
+    """Each choice of each list: its list, and its mark; the list is put back after it."""
+    for select in page.locator(".pb-sift select").all():
+        values = select.locator("option").evaluate_all("all => all.map(one => one.value)")
+        for value in filter(None, values):
+            select.select_option(value)
+            yield value
+        select.select_option("")
+
+
+def test_every_choice_leaves_the_statements_that_belong_to_it(frozen_site, open_page):
+    page = open_page(frozen_site / "retracted.html", java_script_enabled=False)
+    shown = page.locator(".pb-one:visible")
+    whole = shown.count()
+    for value in _choices(page):
+        assert shown.count() == page.locator(f'.pb-one[data-is~="{value}"]').count(), value
+    assert shown.count() == whole
+    page.select_option("#sift-kind", "k-observation")
+    page.locator(".pb-sift [type=reset]").click()
+    assert shown.count() == whole
+
+
+def test_every_choice_lists_the_claims_that_belong_to_it(frozen_site, open_page):
+    page = open_page(frozen_site / "evidence.html")
+    asked = page.locator("[data-claims]").get_attribute("data-claims")
+    text = (frozen_site / asked).read_text(encoding="utf-8")
+    marks, claims = page.evaluate(
+        "text => { const [, marks, , claims] = JSON.parse(text); return [marks, claims]; }",
+        text[len("proofbook.claims(") : -3],
+    )
+    rows = page.locator(".pb-claims .pb-on").locator("xpath=ancestor::tr")
+    for value in _choices(page):
+        wanted = sum(value in marks[claim[1]].split() for claim in claims)
+        wait_until(lambda wanted=wanted: rows.count() == wanted)
+        assert page.locator("[role=status]").inner_text().startswith(f"{wanted} of ")
