@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 COST = "topics/averaging/cost.html"
-NUM_DRAWS = 40
+NUM_DRAWS = 20
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +62,6 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(page, outputs):
             assert float(_shown(page, name)[1]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_without_scripts_the_formulas_stand_with_their_results_and_no_dead_form(
-    frozen_site, open_page
-):
-    page = open_page(frozen_site / COST, java_script_enabled=False)
-    assert not page.locator("[data-calculator] form").is_visible()
-    table = page.locator("[data-calculator] table").first
-    assert table.is_visible()
-    assert "model_bytes\xa0×\xa0copies" in table.inner_text()
-    assert "largest error" in table.inner_text()
-    inputs = page.locator("[data-calculator] noscript li")
-    assert inputs.count() == page.locator("[data-calculator] .pb-field").count() > 0
-
-
 def _sent_around_a_ring(ranks: int) -> float:
     """What a rank sends in an all-reduce, as a share of its payload: rank by rank, part by part."""
     held = [[{rank} for _ in range(ranks)] for rank in range(ranks)]  # whose values a part sums
@@ -89,7 +76,7 @@ def _sent_around_a_ring(ranks: int) -> float:
     return num_sent / ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 5, 8])
+@pytest.mark.parametrize("ranks", [1, 5])
 @pytest.mark.parametrize(
     ("topic", "payload", "per_payload"),
     [("ddp", "payload", 1), ("multi-gpu", "gradients", 1), ("sharding", "payload", 0.5)],
