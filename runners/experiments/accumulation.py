@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import FLOAT_BYTES, mlp_parameters
+from runners.plans.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import flat_gradient, mlp, shard_layers
@@ -136,7 +136,6 @@ def _network(settings: GradientSettings) -> nn.Module:
 QUESTION = (
     "Does gradient accumulation give the update of the whole batch, and what memory does it save?"
 )
-LABEL_BYTES = 8
 NUM_SEQUENCES = 4  # in each part of tokens
 IGNORED = -100  # what cross-entropy leaves out of its mean
 

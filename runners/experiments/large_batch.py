@@ -10,21 +10,21 @@ whose gradients are added up: each once without a limit, and once under a budget
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.functional import cross_entropy
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import FLOAT_BYTES, mlp_parameters
+from runners.plans.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import ResidualLayer, description
-from runners.training.steps import batch_of, shard_of, validate
-from runners.training.teacher import Samples
+from runners.training.networks import residual_mlp
+from runners.training.steps import batch_of, shard_of, stack_for, validate
+from runners.training.teacher import Samples, largest_feature
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -35,13 +35,14 @@ def train(rank: Rank[Settings]) -> None:
     """
     settings = rank.settings
     size = settings.batch_size // settings.num_parts  # of a part
-    model = _model(rank)
+    model = stack_for(rank, build=residual_mlp)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
     with rank.phase("samples"):
-        whole = _drawn(rank, settings.batch_size, rank.seed)
-        training = _on_device(rank, shard_of(rank, whole))
-        validation = _on_device(rank, _drawn(rank, settings.num_validation_samples, rank.seed + 1))
+        draw = partial(largest_feature, settings.num_features, settings.num_classes)
+        whole = draw(settings.batch_size, rank.seed)
+        training = _own(rank, shard_of(rank, whole))
+        validation = _own(rank, draw(settings.num_validation_samples, rank.seed + 1))
     del whole
     for epoch in rank.epochs(settings.num_epochs):
         for _ in rank.steps(1):
@@ -71,39 +72,14 @@ def train(rank: Rank[Settings]) -> None:
         print(f"epoch {epoch}: loss {mean:.4f} on rank {rank.rank}")
 
 
-def _model(rank: Rank[Settings]) -> nn.Sequential:
-    """The same parameters on every rank: all build from the run's own seed."""
-    first, *hidden, last = widths = rank.settings.widths
-    rank.describe(description(widths, [range(rank.world_size)] * (len(widths) - 1)))
-    torch.manual_seed(rank.seed)
-    return nn.Sequential(
-        nn.Linear(first, hidden[0], device=rank.device),
-        *(ResidualLayer(width, rank.device) for width in hidden[1:]),
-        nn.Linear(hidden[-1], last, device=rank.device),
-    )
-
-
-def _drawn(rank: Rank[Settings], num_samples: int, seed: int) -> Samples:
-    """Samples whose label says which of their first features is the largest.
-
-    Drawn cheaply: the teacher of the other experiments would need more memory than a quarter of
-    the activations.
-    """
-    source = torch.Generator().manual_seed(seed)
-    features = 2 * torch.rand(num_samples, rank.settings.num_features, generator=source) - 1
-    return Samples(features, features[:, : rank.settings.num_classes].argmax(1))
-
-
-def _on_device(rank: Rank[Settings], samples: Samples) -> Samples:
+def _own(rank: Rank[Settings], samples: Samples) -> Samples:
     """A copy on this rank's device, so that the whole batch it was cut from can be freed."""
-    features = samples.features.clone().to(rank.device)
-    labels = samples.labels.clone().to(rank.device)
-    rank.inputs(features, labels)
-    return Samples(features, labels)
+    own = Samples(samples.features.clone(), samples.labels.clone()).to(rank.device)
+    rank.inputs(own.features, own.labels)
+    return own
 
 
 QUESTION = "Which techniques train on a batch whose activations do not fit one device's memory?"
-LABEL_BYTES = 8
 COPIES_PER_PARAMETER = 2  # plain SGD keeps each parameter and its gradient
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 FLOAT_BYTES = 4
+LABEL_BYTES = 8
 
 
 def mlp_flops(widths: Sequence[int], rows: int) -> float:

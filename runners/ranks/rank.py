@@ -142,7 +142,13 @@ class Rank(Recorder, Generic[S]):
         yield from range(1, (1 if self.is_metered else count) + 1)
 
     def steps(self, count: int) -> Iterator[int]:
-        """The steps of one epoch, each timed or metered as the pass demands."""
+        """The steps of one epoch, each timed or metered as the pass demands.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if count < 1:
+            raise ValueError("there is no step to take: the samples fill no batch")
         if not self.is_metered:
             yield from self._timed_steps(count)
             return

@@ -52,6 +52,16 @@ class ResidualLayer(nn.Module):
         return samples + self.bend(self.linear(samples))
 
 
+def residual_mlp(widths: Sequence[int], device: torch.device | None = None) -> nn.Sequential:
+    """Linear layers of these widths, of which all but the first and the last are residual ones."""
+    first, *hidden, last = widths
+    return nn.Sequential(
+        nn.Linear(first, hidden[0], device=device),
+        *(ResidualLayer(width, device) for width in hidden[1:]),
+        nn.Linear(hidden[-1], last, device=device),
+    )
+
+
 def description(
     widths: Sequence[int],
     ranks: Sequence[Sequence[int]],

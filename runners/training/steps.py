@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -79,7 +79,11 @@ def mlp_of_rank(rank: Rank[HiddenLayerSettings]) -> nn.Sequential:
 
 
 def stack_for(
-    rank: Rank[Any], *, is_sharded: bool = False, dtype: torch.dtype = torch.float32
+    rank: Rank[Any],
+    build: Callable[..., nn.Sequential] = mlp,
+    *,
+    is_sharded: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> nn.Sequential:
     """A stack of the settings' `widths`, equal on every rank, which holds it whole or in shards."""
     widths = rank.settings.widths
@@ -87,7 +91,7 @@ def stack_for(
     everywhere = [range(rank.world_size)] * num_layers
     rank.describe(description(widths, everywhere, dtype, [is_sharded] * num_layers))
     torch.manual_seed(rank.seed)
-    return mlp(widths, device=rank.device).to(dtype)
+    return build(widths, device=rank.device).to(dtype)
 
 
 def random_samples(

@@ -80,6 +80,17 @@ def teach(
     )
 
 
+def largest_feature(num_features: int, num_classes: int, num_samples: int, seed: int) -> Samples:
+    """Samples whose label says which of their first features is the largest.
+
+    Drawn cheaply: `teach` would need more memory than a quarter of the activations of a large
+    batch.
+    """
+    source = torch.Generator().manual_seed(seed)
+    features = 2 * torch.rand(num_samples, num_features, generator=source) - 1
+    return Samples(features, features[:, :num_classes].argmax(1))
+
+
 @dataclass(frozen=True)
 class Scaling:
     """Smallest and largest value of each feature, to bring features between zero and one."""
