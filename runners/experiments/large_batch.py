@@ -49,9 +49,8 @@ def train(rank: Rank[Settings]) -> None:
             losses = []
             for index in range(settings.num_microbatches):
                 part = batch_of(training, index, size)
-                share = len(part.labels) / settings.batch_size
                 loss = cross_entropy(model(part.features), part.labels)
-                (loss * share).backward()
+                (loss * (size / settings.batch_size)).backward()
                 losses.append(loss.item() * len(part.labels))
                 del loss  # and with it the last of this part's activations
             if rank.world_size > 1:
@@ -67,8 +66,8 @@ def train(rank: Rank[Settings]) -> None:
         if rank.rank == 0 and epoch == settings.num_epochs and not rank.is_metered:
             with rank.phase("validation"):
                 graded = validate(model, validation)
-        num_seen, replica = len(training.labels), model.parameters()
-        rank.epoch(epoch, loss=mean, num_samples=num_seen, validation=graded, parameters=replica)
+        seen, replica = len(training.labels), model.parameters()
+        rank.epoch(epoch, loss=mean, num_samples=seen, validation=graded, parameters=replica)
         print(f"epoch {epoch}: loss {mean:.4f} on rank {rank.rank}")
 
 
@@ -109,12 +108,10 @@ class Settings(RunSettings):
         return self.world_size * self.num_microbatches
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Samples of a rank and of a microbatch, and the bytes of a sample and of the model.
-
-        Activations are those at the peak, where backward goes through the last layer. Kept are what
-        the last layer and every residual one were given, and what each ReLU put out; beside them
-        lie the gradients of the logits and of the last layer's input.
-        """
+        """Samples of a rank and of a microbatch, and the bytes of a sample and of the model."""
+        # At the peak, backward goes through the last layer. Kept are what it and every residual
+        # layer were given, and what each ReLU put out; beside them lie two gradients: of the
+        # logits, and of the last layer's input.
         num_wide = 2 * (self.num_residual_layers + 1)
         return {
             "bytes_per_value": FLOAT_BYTES,
@@ -128,10 +125,7 @@ class Settings(RunSettings):
 
 
 def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, RunPlan[Settings]]:
-    """A run without a limit, and under a budget that only the whole batch on one device exceeds.
-
-    The budget lies halfway between what half of the batch needs and what the whole of it needs.
-    """
+    """A run without a limit, and under a budget that only the whole batch on one device exceeds."""
     label = "parts" if strategy == "split" else ""
     free = RunPlan(strategy, ranks, Settings(**settings), has_timeline=ranks > 1, label=label)
     known: dict[str, Any] = free.settings.closed_forms()
@@ -140,6 +134,7 @@ def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, RunPlan[S
     limited = replace(
         free,
         settings=Settings(**settings, num_epochs=3),  # it is too small in the first, or never
+        # Halfway between what half of the batch needs and what the whole of it needs.
         budget_bytes=free.settings.batch_size * 3 // 4 * sample_bytes + state_bytes,
         expected="out_of_memory" if strategy == "single" else "completed",
         passes=("budgeted",),
