@@ -175,6 +175,9 @@ def _predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
         probabilities = torch.softmax(given, dim=1)
         out(
             probabilities,
+            predicted_class=int(probabilities[0].argmax()),
+            true_class=int(batch.labels[0]),
+            largest_probability_share=round(float(probabilities[0].max()), 6),
             num_correct=num_correct(given, batch.labels),
             num_samples_shown=len(batch.labels),
         )

@@ -20,12 +20,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
+from runners.plans.settings import Count, CountOrZero, RunSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
 from runners.training.networks import description, flat_gradient, mlp
-from runners.training.settings import HiddenLayerSettings
+from runners.training.settings import FourClassSettings
 from runners.training.steps import num_distinct, of_all_ranks, scaled_lesson
 
 
@@ -126,21 +126,15 @@ def drawn(rank: Rank[DropoutSettings]) -> None:
 QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
 
 
-class StepSettings(HiddenLayerSettings):
+class StepSettings(FourClassSettings):
     """One step of a small classifier on a batch that the ranks share."""
 
     num_samples: Count = 100
     num_validation_samples: Count = 1
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
     batch_size: Count = 100
     skew: CountOrZero = 0
     weighted: bool = False
     norm: Literal["none", "batch", "layer"] = "none"
-    learning_rate: Factor = 0.1
-    teacher_temperature: Factor = 0.15
-    dtype: Literal["float64"] = "float64"
 
     def forced(self) -> dict[str, Setting]:
         """The batch is all samples."""

@@ -1,17 +1,14 @@
 """DDP over links of a set rate: what an all-reduce costs, and what overlap and accumulation save.
 
 Each rank lives in a network namespace of its own, and its one link lets a set number of bits
-through in a second (`runners/system/links.py`). The same steps are taken at several rates; at one
-of them with one bucket instead of one a layer, with a bucket for each parameter, with one
-all_reduce after backward instead of DDP, and with gradients accumulated over several microbatches.
-Without the right to make links, all of it is skipped.
+through in a second. The same steps are taken at several rates; at one of them with other buckets
+than one a layer, with one all_reduce after backward, and with gradients accumulated.
 
     python -m runners run shaped_link
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -31,7 +28,7 @@ from runners.traces.schema import Setting
 from runners.training.networks import copy_row, flat_gradient, gradients_of
 from runners.training.settings import StackSettings
 from runners.training.steps import stack_for
-from runners.training.transfers import sent_in_steps
+from runners.training.transfers import seconds_alone, sent_in_steps
 
 
 def ddp(rank: Rank[DdpSettings]) -> None:
@@ -59,10 +56,8 @@ def after_backward(rank: Rank[Settings]) -> None:
             losses.append(loss.item())
         with rank.phase("all_reduce", computes=False):
             gradients = flat_gradient(model)
-            dist.barrier()  # else the time would hold the other's backward as well
-            start = time.perf_counter()
-            dist.all_reduce(gradients)
-            rank.measure_seconds("all_reduce", [time.perf_counter() - start])
+            seconds = seconds_alone(rank, partial(dist.all_reduce, gradients))
+            rank.measure_seconds("all_reduce", [seconds])
             copy_row(gradients / rank.world_size, gradients_of(model))
 
 
@@ -92,18 +87,16 @@ def _microbatches(rank: Rank[Settings]) -> list[tuple[Tensor, Tensor]]:
     """This rank's samples: random ones, since what they are does not change what passes."""
     size, width = rank.settings.batch_size, rank.settings.width
     source = torch.Generator().manual_seed(rank.seed + rank.rank)
+    microbatches = []
     with rank.phase("samples"):
-        return [
-            (
-                torch.randn((size, width), generator=source),
-                torch.randint(0, width, (size,), generator=source),
-            )
-            for _ in range(rank.settings.num_microbatches)
-        ]
+        for _ in range(rank.settings.num_microbatches):
+            features = torch.randn((size, width), generator=source)
+            microbatches.append((features, torch.randint(0, width, (size,), generator=source)))
+    return microbatches
 
 
 QUESTION = (
-    "What does a step cost over a slow link, and what do overlap and accumulation save of it?"
+    "What does a step cost over a slow link, and how much do overlap and accumulation save of it?"
 )
 NUM_SETTLING_STEPS = 3  # the recorder leaves out as many
 EACH_LAYER, WHOLE_MODEL, EACH_PARAMETER = 263168, 1 << 22, 1  # bytes of a bucket
@@ -141,18 +134,17 @@ class DdpSettings(Settings):
 linked = partial(RunPlan, world_size=2, passes=("timed",), only_on_cpu=True, own_network=True)
 
 
-def _ddp(megabits: int | None = 400, *, full: bool = False, **settings: int) -> RunPlan:
-    rate = megabits and megabits * 10**6
+def _ddp(rate: int | None = 4 * 10**8, *, full: bool = False, **settings: int) -> RunPlan:
     return linked("ddp", settings=DdpSettings(link_bits_per_second=rate, **settings), full=full)
 
 
 RUNS = {
-    **{f"mbit_{megabits}": _ddp(megabits) for megabits in (100, 400, 1600)},
+    **{f"mbit_{megabits}": _ddp(megabits * 10**6) for megabits in (100, 400, 1600)},
     "one_bucket": _ddp(bucket_bytes=WHOLE_MODEL),
     "after_backward": linked("after_backward", settings=Settings()),
     "accumulated": _ddp(batch_size=192, num_microbatches=4),
     "reduced_each": _ddp(batch_size=192, num_microbatches=4, num_reductions=4),
     "small_buckets": _ddp(bucket_bytes=EACH_PARAMETER, full=True),
-    **{f"mbit_{megabits}": _ddp(megabits, full=True) for megabits in (50, 200, 800)},
+    **{f"mbit_{megabits}": _ddp(megabits * 10**6, full=True) for megabits in (50, 200, 800)},
     "unshaped": _ddp(None, full=True),
 }

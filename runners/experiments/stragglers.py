@@ -26,11 +26,11 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor, FactorOrZero, Seconds, closed_form
+from runners.plans.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import average, gradients_of
-from runners.training.settings import HiddenLayerSettings
+from runners.training.settings import FourClassSettings
 from runners.training.steps import (
     Epoch,
     batch_of,
@@ -140,16 +140,11 @@ def _in_one_process(rank: Rank[Joined], shards: list[Samples]) -> nn.Module:
 QUESTION = "How long is a step in which one rank is slow, or in which ranks have unequal samples?"
 
 
-class Settings(HiddenLayerSettings):
-    """A small classifier."""
+class Settings(FourClassSettings):
+    """A smaller classifier."""
 
     num_validation_samples: Count = 200
-    num_features: Count = 10
     num_hidden: Count = 16
-    num_classes: Count = 4
-    learning_rate: Factor = 0.1
-    teacher_temperature: Factor = 0.15
-    dtype: Literal["float64"] = "float64"
 
 
 class Paced(Settings):

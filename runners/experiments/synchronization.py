@@ -28,7 +28,7 @@ from runners.plans.settings import Count, CountOrZero, Factor, RunSettings, clos
 from runners.plans.work import mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training.networks import average, copy_row, flat, flat_gradient, gradients_of
-from runners.training.settings import HiddenLayerSettings
+from runners.training.settings import FourClassSettings
 from runners.training.steps import (
     batch_of,
     mlp_for,
@@ -210,19 +210,13 @@ QUESTION = "How often must replicas synchronize, and how stale may their gradien
 NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
 
 
-class Settings(HiddenLayerSettings):
+class Settings(FourClassSettings):
     """A small classifier that the ranks train on a shard each."""
 
     num_samples: Count = 6400
-    num_validation_samples: Count = 1000
-    num_features: Count = 10
-    num_hidden: Count = 64
-    num_classes: Count = 4
     batch_size: Count = 50
     num_steps: Count = 128
     learning_rate: Factor = 0.2
-    teacher_temperature: Factor = 0.15
-    dtype: Literal["float64"] = "float64"
     order: Literal["shuffled", "by_class"] = "shuffled"
     equal_parts = (("num_samples", "shards"),)
 

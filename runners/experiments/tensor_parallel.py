@@ -10,7 +10,10 @@ How many DTensor really makes is counted twice: by the memory meter and by PyTor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +26,7 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import described
+from runners.training.networks import described, gradients_of
 from runners.training.shape import FLOAT, TransformerShape
 from runners.training.split import block_plan, groups_of_a_kind
 from runners.training.transformer_model import Block
@@ -32,24 +35,12 @@ from runners.training.transformer_model import Block
 def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
     """Columns, then rows; the input of attention is declared once for its three projections."""
     block = _block(rank)
-    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
-    with rank.phase("wrap"):
-        # Ranks hold equal parameters, so each takes its own part and none are sent.
-        parallelize_module(block, mesh, block_plan(shares_input=shares_input), src_data_rank=None)
-    _train(rank, block)
-
-
-def split_each(rank: Rank[Settings]) -> None:
-    """The same split, but each projection declares its input for itself, as tutorials have it."""
-    split(rank, shares_input=False)
-
-
-def whole(rank: Rank[Settings]) -> None:
-    """The block as it is, on one device."""
-    _train(rank, _block(rank))
-
-
-def _train(rank: Rank[Settings], block: Block) -> None:
+    if rank.world_size > 1:
+        mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+        with rank.phase("wrap"):
+            # Ranks hold equal parameters, so each takes its own part and none are sent.
+            plan = block_plan(shares_input=shares_input)
+            parallelize_module(block, mesh, plan, src_data_rank=None)
     if not rank.is_metered:
         _compare(rank, block)
     tokens, rate = _input(rank), rank.settings.learning_rate
@@ -64,6 +55,13 @@ def _train(rank: Rank[Settings], block: Block) -> None:
         optimizer.step()
         tokens.grad = None
         optimizer.zero_grad()
+
+
+STRATEGIES = {
+    "whole": split,  # on one device there is nothing to split
+    # Each projection declares its input for itself, as tutorials have it.
+    "split_each": partial(split, shares_input=False),
+}
 
 
 def _block(rank: Rank[Settings]) -> Block:
@@ -93,29 +91,23 @@ def _compare(rank: Rank[Settings], block: Block) -> None:
         loss = out.square().mean()
     with CommDebugMode() as backward:
         loss.backward()
-    pairs = zip(block.parameters(), true.parameters(), strict=True)
     rank.measure("num_forward_collectives", forward.get_total_counts())
     rank.measure("num_backward_collectives", backward.get_total_counts())
-    rank.measure("output_difference", _apart((out, expected)))
-    rank.measure("input_gradient_difference", _apart((own.grad, tokens.grad)))
-    rank.measure("gradient_difference", _apart(*((mine.grad, it.grad) for mine, it in pairs)))
+    rank.measure("output_difference", _apart([out], [expected]))
+    rank.measure("input_gradient_difference", _apart([own.grad], [tokens.grad]))
+    rank.measure("gradient_difference", _apart(gradients_of(block), gradients_of(true)))
     block.zero_grad()
 
 
 @torch.no_grad()
-def _apart(*pairs: tuple[Tensor | None, Tensor | None]) -> float:
-    """The largest difference between mine and true, as a share of the largest true value of all.
+def _apart(mine: Sequence[Any], true: Sequence[Any]) -> float:
+    """The largest difference of tensors, as a share of the largest true value of all.
 
     Of all, since some gradients are nothing but rounding: a key's bias moves no softmax.
     """
-    differences, sizes = [], []
-    for mine, true in pairs:
-        assert mine is not None
-        assert true is not None
-        gathered = mine.full_tensor() if isinstance(mine, DTensor) else mine
-        differences.append((gathered - true).abs().max())
-        sizes.append(true.abs().max())
-    return float(torch.stack(differences).max() / torch.stack(sizes).max())
+    gathered = [one.full_tensor() if isinstance(one, DTensor) else one for one in mine]
+    difference = max((a - b).abs().max() for a, b in zip(gathered, true, strict=True))
+    return float(difference / max(one.abs().max() for one in true))
 
 
 QUESTION = (
@@ -161,18 +153,16 @@ class Settings(RunSettings):
         }
 
 
-run = partial(
-    RunPlan,
-    settings=Settings(),
-    label="tensor_parallel",
-    has_timeline=False,
-    can_share_device=False,
-)
+def _run(strategy: str, ranks: int) -> RunPlan:
+    plan = RunPlan(strategy, ranks, Settings(), label="tensor_parallel")
+    return replace(plan, has_timeline=False, can_share_device=False)
+
+
 RUNS = {
-    "ranks_1": run("whole", 1),
-    "ranks_2": run("split", 2),
-    "ranks_4": run("split", 4),
-    "each_input_2": run("split_each", 2),
+    "ranks_1": _run("whole", 1),
+    "ranks_2": _run("split", 2),
+    "ranks_4": _run("split", 4),
+    "each_input_2": _run("split_each", 2),
 }
 TRIED_WITH = {"*": {"num_steps": 4}}
 ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_samples": 4, "length": 2048}}

@@ -35,20 +35,25 @@ class HiddenLayerSettings(TeacherSettings):
     num_hidden: Count
 
 
-class SmallClassifierSettings(HiddenLayerSettings):
-    """The classifier that `ddp` trains, and that other experiments compare with it."""
+class FourClassSettings(HiddenLayerSettings):
+    """The network and the data of the experiments about replicas."""
 
-    num_samples: Count = 10000
     num_validation_samples: Count = 1000
     num_features: Count = 10
     num_hidden: Count = 64
     num_classes: Count = 4
-    batch_size: Count = 25
-    num_epochs: Count = 5
     learning_rate: Factor = 0.1
-    momentum: FactorOrZero = 0.9
     teacher_temperature: Factor = 0.15
     dtype: Literal["float32", "float64"] = "float64"
+
+
+class SmallClassifierSettings(FourClassSettings):
+    """The classifier that `ddp` trains, and that other experiments compare with it."""
+
+    num_samples: Count = 10000
+    batch_size: Count = 25
+    num_epochs: Count = 5
+    momentum: FactorOrZero = 0.9
 
 
 class GlobalBatchSettings(SmallClassifierSettings):
