@@ -62,19 +62,6 @@ def test_what_a_formula_gives_can_be_traced_to_the_fields_it_was_fed_with(copy, 
     assert str(found.unit) == "seconds"
 
 
-def test_the_start_values_give_what_a_reader_without_scripts_reads(copy, outputs):
-    evidence = Evidence(copy.load())
-    inputs = calculator.start(written(evidence.book), evidence)
-    whole = field(copy, "tiny_memory", "whole")
-    assert calculator.at_start(outputs["peak"], inputs).number == whole["model"]["bytes"] * 2
-
-
-def test_a_run_that_this_machine_lacks_is_left_out(copy, outputs):
-    copy.change_run("tiny_memory.halves", status="skipped", reason="no second device", ranks=[])
-    found = checks(outputs["peak"], Evidence(copy.load()))
-    assert [one.run for one in found] == ["tiny_memory.whole"]
-
-
 def _by_law(one):
     for each in one["inputs"][:2]:
         each["on_run"] = {"model_bytes": "run.model.bytes", "copies": "2 * run.world_size"}[
@@ -116,19 +103,6 @@ def test_on_another_machine_a_formula_may_be_further_off(copy):
     assert not [error for error in copy.errors() if "is off by" in error]
 
 
-def test_a_formula_with_a_name_that_is_no_input_is_shown_where_the_name_stands(copy):
-    copy.edit(COST, "formula: model_bytes * copies", "formula: model_bytes * copis")
-    error = next(error for error in copy.errors() if "copis" in error)
-    line = next(
-        number
-        for number, text in enumerate((copy.content / COST).read_text().splitlines(), 1)
-        if "copis" in text
-    )
-    column = (copy.content / COST).read_text().splitlines()[line - 1].index("copis") + 1
-    assert error.startswith(f"content/{COST}:{line}:{column}: no input is named 'copis'")
-    assert "did you mean 'copies'?" in error
-
-
 def _input(**changes):
     return lambda one: one["inputs"][0].update(changes)
 
@@ -152,13 +126,11 @@ WHOLE = "tiny_memory.whole"
     ("edit", "said"),
     [
         (_output(formula="model_bytes ** copies"), "expressions are made of"),
+        (_output(formula="model_bytes * copis"), "'copis'; did you mean 'copies'?"),
         (_output(formula="model_bytes * sum(copies, 1)"), "sum(…) is not known"),
-        (_output(within={"relative": 1, "absolute": 1}), "give relative or absolute"),
         (_output(name="copies"), "two inputs or outputs have the same name"),
         (_output(quantity="seconds"), f"{WHOLE}.ranks[0].memory.peak_bytes is bytes, not seconds"),
         (_input(start=f"{WHOLE}.world_size"), "is count, not bytes"),
-        (_input(start=f"{WHOLE}.status"), "is no number"),
-        (_input(low=90_000), "start lie between them"),
         (_input(low=90_000, high=80_000), "low must be below high"),
         (_check(given={"copies": f"{WHOLE}.world_size"}), "the formula needs 'model_bytes'"),
         (_given(bandwidth=f"{WHOLE}.world_size"), "the formula does not use 'bandwidth'"),
@@ -167,10 +139,7 @@ WHOLE = "tiny_memory.whole"
             _given(model_bytes=f"{WHOLE}.ranks[0].memory.peak_bytes / 2"),
             "the very field that the formula is compared with",
         ),
-        (_check(run="tiny_memory.hole"), "tiny_memory has no run 'hole'"),
         (_check(measured=f"{WHOLE}.ranks[0].memory.peek_bytes"), "has no field 'peek_bytes'"),
-        (_given(model_bytes=f"{WHOLE}.model.bites"), "has no field 'bites'"),
-        (_given(copies="2"), "2 is a bare constant"),
         (_check(law="whole-peak"), "give law, or else run and measured"),
         (lambda one: one["outputs"][0]["checked_on"].append("whole-peaks"), "no claim"),
         (
@@ -180,7 +149,6 @@ WHOLE = "tiny_memory.whole"
             ),
             "tiny_memory.whole.model has no field 'bites'",
         ),
-        (_input(at_most="model_bytes * copies"), "no input is named 'model_bytes'"),
     ],
 )
 def test_what_an_author_gets_wrong_in_a_calculator_is_told_at_its_place(copy, edit, said):

@@ -143,9 +143,6 @@ def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, si
         assert f"{gaps[0]:.0e}"[0] in "125"
 
 
-# --- words
-
-
 # --- told apart without colour
 
 

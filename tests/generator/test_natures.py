@@ -42,14 +42,6 @@ def test_what_is_computed_from_such_a_number_says_so_too(copy):
     assert "paced" not in link
 
 
-def test_a_simulated_number_counts_as_observed_by_a_claim(copy):
-    copy.change_run("tiny_memory.whole", nature="simulated")
-    book = copy.load()
-    named = [c for c in book.claims.values() if "tiny_memory.whole." in c.observed]
-    assert named
-    assert not any(Evidence(book).outcome(claim.id).error for claim in named)
-
-
 def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy):
     before = rendering.render(copy.load())["topics/sharding/experiment.md"]
     assert "pb-nature" not in before
@@ -62,13 +54,6 @@ def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy
     captions = re.findall(r'<p class="pb-caption".*?</p>', text, re.DOTALL)
     assert captions
     assert all(">Runs drawn here: paced.</small>" in caption for caption in captions)
-
-
-def test_a_run_of_another_nature_is_marked_in_the_table_of_runs(copy):
-    copy.change_run("tiny_memory.whole", nature="simulated")
-    page = rendering.render(copy.load())["evidence/tiny_memory.md"]
-    row = page.split("<code>whole</code>")[1]
-    assert '<small class="pb-nature">simulated</small>' in row.split("</tr>")[0]
 
 
 def test_runs_over_several_backends_are_told_apart_on_their_page(copy):

@@ -94,26 +94,6 @@ def test_times_of_ranks_that_shared_cores_there_are_not_judged_and_not_compared(
     assert there(desk)["averaging-is-slower"].verdict == "holds", "crowded on both: judged"
 
 
-def test_skipped_runs_stand_in_one_fold_below_the_table_with_every_place_that_links_lead_to(desk):
-    def on_desk():
-        page = rendering.render(desk.load("desk"))["evidence/tiny_memory.md"].replace("<wbr>", "")
-        before, _, rest = page.partition('\n## On <span class="pb-keep">desk</span>')
-        return before, rest.partition("\n## ")[0]
-
-    desk.change_run("tiny_memory.halves", machine="desk", status="skipped", reason="x", ranks=[])
-    before, own = on_desk()
-    assert "\n## On" not in before
-    table, _, fold = own.partition("</table>")
-    assert ("<code>halves_budget" in table, "<code>halves</code>" in table) == (True, False)
-    assert "1</span> run was skipped on <code>" in fold
-    assert fold.count('id="run-tiny_memory-halves"') == fold.count('id="halves"') == 1
-    for run in ("whole", "whole_budget", "halves_budget"):
-        desk.change_run(f"tiny_memory.{run}", "desk", status="skipped", reason="x", ranks=[])
-    before, own = on_desk()
-    assert "\n## On" in before, "a machine with numbers comes first"
-    assert ("<table" in own, own.count("4</span> runs were skipped on")) == (False, 1)
-
-
 def index_of(book):
     """Each claim of the index: its page, the marks, the verdicts of machines."""
     press = Press()

@@ -196,6 +196,3 @@ def test_the_sum_of_the_ring_is_what_the_run_recorded_for_all_ranks(played, foli
         assert said.startswith(f"rank {rank}: ")
         numbers = [float(number) for number in said.split(": ")[1].split(", ")]
         assert numbers == pytest.approx(whole, rel=5e-4)
-
-
-# --- the example of the README

@@ -31,12 +31,6 @@ def test_a_value_is_a_link_to_its_run_that_opens_its_provenance(evidence):
     assert json.loads(BLOCK.search(page.sources.block())[1])["root"] == "../../"
 
 
-def test_a_run_stands_in_the_data_once_however_many_values_it_gave(evidence):
-    page = PageText(evidence, depth=0)
-    page.line("{{ tiny_memory.whole.seed }} {{ tiny_memory.whole.ranks[0].memory.peak_bytes }}")
-    assert page.sources.block().count("2 January 2026, 03:04:05 UTC") == 1
-
-
 def test_a_computed_value_opens_to_its_formula_and_inputs(evidence):
     page = PageText(evidence, depth=1)
     link = page.expression("2 * tiny_memory.whole.model.bytes")
@@ -68,15 +62,9 @@ def test_text_from_a_trace_is_escaped(evidence):
     origin = Origin('"<m>', "e", 'r"', "printed[0]")
     value = Value("<script>1</script>", units.TEXT, "measured", "<f>", origin=origin)
     assert "<script>1" not in page.show(value) + page.sources.block()
+    assert page.sources.block().count("<") == 2, "no text of a trace ends the block of data"
     assert page.show(value).count('"') == 6
     assert sources(page)[0].shown == "<script>1</script>"
-
-
-def test_no_text_of_a_trace_ends_the_block_of_data(evidence):
-    page = PageText(evidence, depth=0)
-    origin = Origin("m", "e", "r", "printed[0]")
-    page.show(Value("</script><!-- <script>", units.TEXT, "measured", "f", origin=origin))
-    assert page.sources.block().count("<") == 2
 
 
 def test_a_claims_sentence_is_rendered_with_its_own_values(evidence):

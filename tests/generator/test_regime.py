@@ -57,13 +57,6 @@ def test_what_several_runs_of_a_regime_share_stands_once(book, kinds, said):
     assert line(book.claims["averaging-is-equal"], runs, lambda run: run.strategy).startswith(said)
 
 
-def test_what_a_run_has_recorded_goes_over_what_its_file_states(copy):
-    settings = copy.load().run(AVERAGED).settings
-    copy.change_run(AVERAGED, settings={**settings, "dtype": "float64", "optimizer": "adam"})
-    found = regime(copy.load(), "averaging-is-slower")
-    assert "float32 and float64; SGD and Adam;" in found
-
-
 def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
     whole = copy.load().run("tiny_memory.whole").settings
     of_two = {"settings": {**whole, "num_ranks": 2}}

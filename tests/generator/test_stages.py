@@ -63,8 +63,6 @@ def _num_heads(stage):
     [
         ("all_reduce", None, None, 2 * 2, "among all ranks"),
         ("broadcast", 0, None, 1, "rank 0 → every rank"),
-        ("scatter", 0, None, 1, "rank 0 → every rank, its own share included"),
-        ("gather", None, 0, 1, "every rank → rank 0, its own share included"),
     ],
 )
 def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(
