@@ -199,21 +199,20 @@ class Node:
         run = self.shown.trace.runs[self.origin.run]
         name = f"{self.shown.trace.experiment}.{self.origin.run}"
         if run.status == "skipped":
-            return AbsentError(run.why_skipped, name, is_skipped=True)
+            return AbsentError(run.why_skipped, name)
         if run.is_surprise:
             return AbsentError("the run did not end as declared", name)
         if self._stands_in_reference((*self.steps, *keys)):
-            return AbsentError("this machine's run has none", name, is_unexplained=True)
+            return AbsentError("this machine's run has none", name)
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:
         """Whether the reference machine's trace has a value where this machine's has none."""
-        shown = self.shown
-        if shown is None or shown.reference is None or shown.reference is shown.trace:
+        reference = self.shown.reference if self.shown else None
+        if self.shown is None or reference is None or reference is self.shown.trace:
             return False
-        run = shown.reference.runs.get(str(self.origin.run))
         try:
-            return run is not None and at(run, steps) is not None
+            return at(reference.runs, [str(self.origin.run), *steps]) is not None
         except (KeyError, IndexError, AttributeError, TypeError):
             return False
 

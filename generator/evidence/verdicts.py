@@ -30,8 +30,6 @@ WORDS: dict[Verdict, str] = {
     "does_not_apply": "does not apply here",
     "no_evidence": "no evidence here",
 }
-LACKS = "a run that ended as declared lacks a value here"
-SKIPPED = "a run that it needs was skipped here"
 CHANGED = "the code that simulates has changed"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
@@ -51,7 +49,6 @@ class Outcome:
         reason: what the trace itself says of a skipped run, as a text Value; else None.
         machine: the machine that measured its runs; None where they are about none.
         on_reference: whether all of it was measured on the reference machine.
-        lacks_value: whether a run that ended as declared lacks what the claim looks at.
         error: why the claim cannot be judged at all: the author's mistake.
         at: the field of the claim that is at fault.
     """
@@ -66,7 +63,6 @@ class Outcome:
     reason: Value | None = None
     machine: str | None = None
     on_reference: bool = True
-    lacks_value: bool = False
     error: str | None = None
     at: str = "observed"
 
@@ -76,7 +72,6 @@ class Outcome:
         return self.claim.kind == "law" and (
             self.verdict in ("does_not_hold", "not_distinguishable")
             or (self.on_reference and self.verdict in ("no_evidence", "too_few_samples"))
-            or (self.lacks_value and self.verdict == "no_evidence")
         )
 
 
@@ -125,7 +120,6 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         reason=reason,
         machine=next(filter(None, machines), None),
         on_reference={*machines} <= {"", evidence.book.reference.name},
-        lacks_value=explanation == LACKS,
         error=error,
         at=at,
     )
@@ -179,13 +173,12 @@ def _settle(
         if shown and shown.is_stale and shown.machine.name != evidence.book.reference.name:
             return "no_evidence", "the trace is stale: its experiment's code has changed", None
         if run is not None and run.status == "skipped":
-            return "does_not_apply", SKIPPED, _said(evidence, name)
-    for absent in filter(None, (observed.absent, predicted.absent)):
-        reason = _said(evidence, absent.run)
-        if absent.is_skipped:
-            return "does_not_apply", SKIPPED, reason
-        why = LACKS if absent.is_unexplained else "a run that it needs has no such value here"
-        return "no_evidence", why, reason
+            why = "a run that it needs was skipped here"
+            return "does_not_apply", why, _said(evidence, name)
+    absent = observed.absent or predicted.absent
+    if absent:
+        why = "a run that it needs has no such value here"
+        return "no_evidence", why, _said(evidence, absent.run)
     return None, "", None
 
 

@@ -6,7 +6,7 @@ orders are those of GPipe (Huang et al. 2019) and of 1F1B (PipeDream-Flush, Nara
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,22 +34,18 @@ def rows(
     """
     if rule not in RULES:
         raise ValueError(f"no rule for the schedule {rule!r}; there are {', '.join(RULES)}")
-    left = [_order(rule, rank, num_ranks, num_microbatches) for rank in range(num_ranks)]
+    left = [list(_order(rule, num_ranks - rank, num_microbatches)) for rank in range(num_ranks)]
     done: dict[tuple[Kind, int, int], float] = {}
     found: list[list[Action]] = [[] for _ in range(num_ranks)]
-    free = [0.0] * num_ranks
     while any(left):
-        rank = next(
-            rank
-            for rank, order in enumerate(left)
-            if order and done.keys() >= set(_before(*order[0], rank, num_ranks))
-        )
-        kind, microbatch = left[rank].pop(0)
-        needed = _before(kind, microbatch, rank, num_ranks)
-        start = max([free[rank], *(done[one] for one in needed)])
-        free[rank] = start + (1.0 if kind == "forward" else backward_ratio)
-        done[kind, microbatch, rank] = free[rank]
-        found[rank].append(Action(kind, microbatch, start, free[rank]))
+        for rank, order in enumerate(left):
+            while order and (needed := _needs(*order[0], rank, num_ranks)) in (None, *done):
+                kind, microbatch = order.pop(0)
+                free = found[rank][-1].end if found[rank] else 0.0
+                start = max(free, done[needed] if needed else 0.0)
+                end = start + (1.0 if kind == "forward" else backward_ratio)
+                done[kind, microbatch, rank] = end
+                found[rank].append(Action(kind, microbatch, start, end))
     return found
 
 
@@ -60,24 +56,22 @@ def idle_share(actions: Sequence[Sequence[Action]]) -> float:
     return 1 - busy / (end * len(actions))
 
 
-def _order(rule: str, rank: int, num_ranks: int, num: int) -> list[tuple[Kind, int]]:
-    """What a rank does, in its order."""
-    forwards: list[tuple[Kind, int]] = [("forward", n) for n in range(num)]
-    backwards: list[tuple[Kind, int]] = [("backward", n) for n in range(num)]
-    if rule == "gpipe":
-        return forwards + backwards
-    warm = min(num, num_ranks - rank)  # forwards before the first backward
-    order = forwards[:warm]
-    for n in range(num):
-        order.append(backwards[n])
-        order += forwards[warm + n : warm + n + 1]
-    return order
+def _order(rule: str, num_behind: int, num: int) -> Iterator[tuple[Kind, int]]:
+    """What a rank does, in its order; so many ranks, with itself, go from it to the last."""
+    ahead = num if rule == "gpipe" else min(num, num_behind)  # forwards before the first backward
+    for turn in range(num + ahead - 1):
+        if turn < num:
+            yield "forward", turn
+        if turn >= ahead - 1:
+            yield "backward", turn - ahead + 1
 
 
-def _before(kind: Kind, microbatch: int, rank: int, num_ranks: int) -> list[tuple[Kind, int, int]]:
+def _needs(
+    kind: Kind, microbatch: int, rank: int, num_ranks: int
+) -> tuple[Kind, int, int] | None:  # fmt: skip
     """What must be done on a neighbour, or here, before this can start."""
     if kind == "forward":
-        return [("forward", microbatch, rank - 1)] if rank else []
+        return ("forward", microbatch, rank - 1) if rank else None
     if rank == num_ranks - 1:
-        return [("forward", microbatch, rank)]
-    return [("backward", microbatch, rank + 1)]
+        return "forward", microbatch, rank
+    return "backward", microbatch, rank + 1
