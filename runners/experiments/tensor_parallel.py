@@ -1,17 +1,14 @@
 """A transformer's block split by columns and by rows, over 1, 2 and 4 ranks.
 
 The projections that come first are split by columns, those that follow by rows, so that a block
-needs one sum over the ranks after attention and one after its mlp, and as many backward.
-How many DTensor really makes is counted twice: by the memory meter and by PyTorch's own
-`CommDebugMode`. Outputs and gradients are compared with the block that is not split.
+needs one sum over the ranks after attention and one after its mlp, and as many backward. How many
+DTensor really makes is counted twice: by the memory meter and by PyTorch's `CommDebugMode`.
 
     python -m runners run tensor_parallel
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +30,10 @@ from runners.training.transformer_model import Block
 
 
 def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
-    """Columns, then rows; the input of attention is declared once for its three projections."""
+    """Columns, then rows; one device keeps the block whole.
+
+    The input of attention is declared once for its three projections, or by each, as tutorials do.
+    """
     block = _block(rank)
     if rank.world_size > 1:
         mesh = init_device_mesh(rank.device.type, (rank.world_size,))
@@ -57,19 +57,11 @@ def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
         optimizer.zero_grad()
 
 
-STRATEGIES = {
-    "whole": split,  # on one device there is nothing to split
-    # Each projection declares its input for itself, as tutorials have it.
-    "split_each": partial(split, shares_input=False),
-}
-
-
 def _block(rank: Rank[Settings]) -> Block:
     """The whole block, with the same parameters on every rank."""
     torch.manual_seed(rank.seed)
     block = Block(rank.settings.shape, rank.device)
-    is_split = rank.world_size > 1
-    rank.describe(described(block, rank.world_size, lambda n: is_split and not n.endswith("norm")))
+    rank.describe(described(block, rank.world_size, whole="norm"))
     return block
 
 
@@ -100,11 +92,8 @@ def _compare(rank: Rank[Settings], block: Block) -> None:
 
 
 @torch.no_grad()
-def _apart(mine: Sequence[Any], true: Sequence[Any]) -> float:
-    """The largest difference of tensors, as a share of the largest true value of all.
-
-    Of all, since some gradients are nothing but rounding: a key's bias moves no softmax.
-    """
+def _apart(mine: list[Any], true: list[Any]) -> float:
+    """The largest difference, as a share of the largest value of all: some are but rounding."""
     gathered = [one.full_tensor() if isinstance(one, DTensor) else one for one in mine]
     difference = max((a - b).abs().max() for a, b in zip(gathered, true, strict=True))
     return float(difference / max(one.abs().max() for one in true))
@@ -133,36 +122,29 @@ class Settings(RunSettings):
         return TransformerShape(1, 1, self.width, self.num_heads, 1, self.hidden)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """What a block has, what a rank holds of it, and the all-reduces of its two passes."""
-        shape, num_parameters = self.shape, self.shape.block_parameters()
-        num_whole = shape.whole_block_parameters()
+        """Of a block, of a rank's share under Adam with its four copies, and of the all-reduces."""
+        num_whole = self.shape.whole_block_parameters()
         return {
             "whole_bytes": FLOAT * num_whole,
-            "split_bytes": FLOAT * (num_parameters - num_whole),
-            # Adam keeps each parameter, its gradient and two moments.
-            "held_bytes": FLOAT * 4 * shape.block_parameters_on_a_rank(self.world_size),
-            # In backward through the last of attention's first projections these are whole on every
-            # rank: the input, its norm's output, the block's output, the gradient that passes
-            # attention by, that of the norm's output so far, and what is added to it.
+            "split_bytes": FLOAT * (self.shape.block_parameters() - num_whole),
+            "held_bytes": FLOAT * 4 * self.shape.block_parameters_on_a_rank(self.world_size),
+            # In backward through attention's last first projection: the input, its norm's output,
+            # the block's output, the gradient that passes attention by, that of the norm's output
+            # so far, and what is added to it.
             "num_whole_activations": 6,
-            # After attention and after the mlp. Backward sums after each projection that takes its
-            # input for itself.
-            "num_forward_sums": 2,
-            "num_backward_sums": 2 if self.strategy == "split" else 4,
+            "num_forward_sums": 2,  # after attention and after the mlp
+            "num_backward_sums": 2 if self.strategy == "split" else 4,  # for each declared input
             "activation_bytes": FLOAT * self.num_samples * self.length * self.width,
         }
 
 
-def _run(strategy: str, ranks: int) -> RunPlan:
-    plan = RunPlan(strategy, ranks, Settings(), label="tensor_parallel")
-    return replace(plan, has_timeline=False, can_share_device=False)
-
-
+STRATEGIES = {"whole": split, "split_each": partial(split, shares_input=False)}
+SAME: Any = {"label": "tensor_parallel", "has_timeline": False, "can_share_device": False}
 RUNS = {
-    "ranks_1": _run("whole", 1),
-    "ranks_2": _run("split", 2),
-    "ranks_4": _run("split", 4),
-    "each_input_2": _run("split_each", 2),
+    "ranks_1": RunPlan("whole", 1, Settings(), **SAME),
+    "ranks_2": RunPlan("split", 2, Settings(), **SAME),
+    "ranks_4": RunPlan("split", 4, Settings(), **SAME),
+    "each_input_2": RunPlan("split_each", 2, Settings(), **SAME),
 }
 TRIED_WITH = {"*": {"num_steps": 4}}
 ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_samples": 4, "length": 2048}}

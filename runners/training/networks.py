@@ -98,13 +98,10 @@ def description(
     )
 
 
-def described(module: nn.Module, num_ranks: int, is_sharded: Callable[[str], bool]) -> Model:
-    """Describe any module by the layers in it, which all of so many ranks hold, whole or in shards.
+def described(module: nn.Module, num_ranks: int, whole: str) -> Model:
+    """Describe any module that is split over so many ranks, by the layers in it, before it is.
 
-    Args:
-        module: before anything is split.
-        num_ranks: that hold it.
-        is_sharded: of a layer's name, whether ranks hold parts of it.
+    Those whose names end in `whole` every rank keeps whole.
     """
     layers = [
         Layer(
@@ -114,7 +111,7 @@ def described(module: nn.Module, num_ranks: int, is_sharded: Callable[[str], boo
             num_parameters=sum(p.numel() for p in layer.parameters()),
             bytes=sum(p.nbytes for p in layer.parameters()),
             ranks=list(range(num_ranks)),
-            is_sharded=is_sharded(name),
+            is_sharded=num_ranks > 1 and not name.endswith(whole),
         )
         for name, layer in module.named_modules()
         if not list(layer.children())
