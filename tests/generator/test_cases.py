@@ -5,12 +5,10 @@ import re
 
 import pytest
 
-from generator.content.book import load
 from generator.evidence.evaluation import Evidence
-from generator.items.cases import answerable, mistakes
+from generator.items.cases import answerable
 from generator.items.kinds import digest_of, key_of
 from generator.pages.press import Press
-from tests.conftest import ROOT
 
 TRY = "topics/averaging/quiz-try.yml"
 FOR = "for: [tiny_memory.halves, tiny_memory.whole]"
@@ -108,11 +106,3 @@ def test_a_case_is_refused_where_it_is_written(copy, text, new, says):
     (copy.content / TRY).write_text(written[:at] + new + written[at + len(text) :])
     errors = copy.errors()
     assert any(f"content/{TRY}:" in error and says in error for error in errors), errors
-
-
-def test_every_case_of_the_book_is_asked_on_the_reference_machine():
-    book = load(ROOT / "content", "reference-cpu-2c")
-    evidence = Evidence(book)
-    for topic in book.topics:
-        for item in topic.items.values():
-            assert [mistakes(item, one, evidence) for one in item.others] == [[]] * len(item.others)

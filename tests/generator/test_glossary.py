@@ -68,8 +68,6 @@ def test_the_longest_term_is_linked_and_words_that_hold_one_are_not():
     [
         '<p><a href="x">rank</a></p>',
         "<p><code>rank</code></p>",
-        '<p><button class="pb-value">rank</button></p>',
-        "<pre><code>rank</code></pre>",
         '<p title="rank">Nothing.</p>',
     ],
 )

@@ -23,17 +23,12 @@ FILE = "guide.yml"
         ("why, section: What came", "wyh, section: What came", "19:28: no lesson"),
         ("use: average", "use: split", "43:9: no edge leads to 'average'; name it under use:"),
         ("            use: split\n", "", "11:13: edges: an edge leads on by use, edges or"),
-        ("use: split", "use: split\n            continue_at: copies-differ", "11:13: "),
         (
             "A sum in each step.",
             "A sum in each step.\n    planned: tiny_memory.hole",
             "46:14: tiny_memory has no run 'hole'",
         ),
         ("id: copies-differ", "id: too-large", "23:13: duplicate symptom id 'too-large'"),
-        ("id: average", "id: split", "43:9: duplicate technique id 'split'"),
-        ("Its parts completed.", "It takes 3 ms.", "12:31: bare numeral '3'"),
-        ("claims: [halves-complete]\n            lesson", "lesson", "11:13: missing key 'claims'"),
-        ("tell: Compare", "tel: Compare", "25:9: unknown key 'tel'; did you mean 'tell'?"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(copy, old, new, error):

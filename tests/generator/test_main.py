@@ -126,13 +126,6 @@ def test_check_of_a_topic_lists_the_verdicts_of_its_claims_alone(run):
     assert "numbers of reference-frozen" in said
 
 
-def test_a_topic_that_is_nowhere_is_one_line_with_the_nearest(run):
-    code, said, error = run("check", "averagin")
-    assert (code, said) == (2, "")
-    assert error.startswith("no topic 'averagin'; did you mean 'averaging'?")
-    assert error.count("\n") == 1
-
-
 def test_a_new_lesson_passes_check_and_appears_in_the_book(run, out):
     code, said, _ = run("new", "lesson", "gradient-averaging")
     assert code == 0
@@ -143,22 +136,15 @@ def test_a_new_lesson_passes_check_and_appears_in_the_book(run, out):
     run("build", "--out", str(out))
     folder = out / "topics" / "gradient-averaging"
     assert {path.stem for path in folder.iterdir()} == {"index", "learn", "trace", "recall"}
-
-
-def test_the_program_of_a_new_lesson_runs(run):
-    _, said, _ = run("new", "lesson", "gradient-averaging")
-    (program,) = (line for line in said.splitlines() if line.endswith(".py"))
+    (program,) = (path for path in written if path.endswith(".py"))
     done = subprocess.run([sys.executable, program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "3\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), [("sharding", "exists already"), ("Bad Name", "joined by hyphens")]
-)
-def test_a_topic_that_cannot_be_started_says_why(run, name, said):
-    code, _, error = run("new", "lesson", name)
+def test_a_topic_that_is_there_already_is_not_started_again(run):
+    code, _, error = run("new", "lesson", "sharding")
     assert code == 2
-    assert said in error
+    assert "exists already" in error
 
 
 def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
@@ -178,11 +164,3 @@ def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, mon
     assert names <= {path.name for path in Path(".cache/schemas").iterdir()}
     kinds = json.loads(Path(".cache/schemas/quiz.json").read_text())["$defs"]
     assert all("stem" in kinds[name]["properties"] for name in ("Choice", "Order", "Complete"))
-
-
-@pytest.mark.parametrize("arguments", [[], ["bild"], ["new", "page", "x"], ["build", "--fast"]])
-def test_a_wrong_call_exits_with_two(arguments, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2
-    assert "usage:" in capsys.readouterr().err
