@@ -87,20 +87,14 @@ def _backing(evidence: Evidence, document: Document[GuideFile]) -> Iterator[Cont
 
 
 def _ways(document: Document[GuideFile]) -> Iterator[ContentError]:
-    """Edges that lead nowhere, and techniques that no edge leads to."""
+    """Edges that lead nowhere."""
     guide = document.model
     techniques = {one.id for one in guide.techniques}
     symptoms = {one.id for _, one in guide.symptoms}
-    used = set()
     for at, edge in guide.edges:
-        used.add(edge.use)
         for key, known, word in (
             ("use", techniques, "technique"), ("continue_at", symptoms, "symptom"),
         ):  # fmt: skip
             name = getattr(edge, key)
             if name and name not in known:
                 yield document.error((*at, key), f"no {word} {name!r}{nearest(name, known)}")
-    for position, one in enumerate(guide.techniques):
-        if one.id not in used:
-            message = f"no edge leads to {one.id!r}; name it under use:, or delete it"
-            yield document.error(("techniques", position, "id"), message)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-MAX_CHARACTERS = 600  # of a message; what it quotes may be a whole file
-
 
 def one_line(text: str) -> str:
     """A message as one line, whatever it quotes."""
-    half = MAX_CHARACTERS // 2  # what it quotes comes first, and what is wrong with that last
-    shown = text if len(text) <= MAX_CHARACTERS else f"{text[:half]} … {text[-half:]}"
-    return "".join(letter if letter.isprintable() else " " for letter in shown)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 class ContentError(ValueError):
@@ -31,10 +27,6 @@ class ContentError(ValueError):
         self.column = column
         self.message = one_line(message)
         super().__init__(self.message)
-
-    def __reduce__(self) -> tuple[type[ContentError], tuple[str, int, int, str]]:
-        """What another process makes it of again."""
-        return type(self), self.key
 
     @property
     def key(self) -> tuple[str, int, int, str]:

@@ -11,24 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from generator.content import content_files
+from generator.content.content_files import Files, found_in
 from generator.content.shelf import TraceOnPage
 from runners.traces import files
-from runners.traces.files import TraceError
 from runners.traces.records import Trace
 
 
 def read(folder: Path) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
     """The tries of a folder, the oldest first, and why the other files of it are none."""
-    found: list[Trace] = []
-    lost: list[str] = []
-    for path in content_files.found_in(folder, "*.json"):
-        try:
-            found.append(files.read(path))
-        except (TraceError, OSError) as error:
-            message = str(error).removeprefix(str(path)).removeprefix(": ").splitlines()[0]
-            lost.append(f"tries/{path.name}{'' if message.startswith(':') else ': '}{message}")
-    return tuple(sorted(found, key=lambda one: one.recorded_at)), tuple(lost)
+    tries = Files(folder)
+    found = [one for path in found_in(folder, "*.json") if (one := tries.trying(files.read, path))]
+    return tuple(sorted(found, key=lambda one: one.recorded_at)), tuple(map(str, tries.errors))
 
 
 def of_run(tries: Sequence[Trace], path: str) -> list[Trace]:

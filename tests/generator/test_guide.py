@@ -21,7 +21,6 @@ FILE = "guide.yml"
         ("use: split", "use: splitt", "15:18: no technique 'splitt'; did you mean 'split'?"),
         ("continue_at: copies-differ", "continue_at: copies", "20:26: no symptom 'copies'"),
         ("why, section: What came", "wyh, section: What came", "19:28: no lesson"),
-        ("use: average", "use: split", "43:9: no edge leads to 'average'; name it under use:"),
         ("            use: split\n", "", "11:13: edges: an edge leads on by use, edges or"),
         (
             "A sum in each step.",

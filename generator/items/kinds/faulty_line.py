@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -14,7 +13,7 @@ from generator.content.errors import ContentError
 from generator.content.listed_code import listed, misplaced
 from generator.content.quiz import CodeLine, FaultyLine
 from generator.items.answers import Answer, against
-from generator.items.kinds.kind import Form, Found, ItemError, Key, Kind, Part
+from generator.items.kinds.kind import Form, ItemError, Key, Kind, Part
 
 if TYPE_CHECKING:
     from generator.evidence.folio import Folio
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
 class Lines(Kind[FaultyLine]):
     """The lines of a program, of which one was corrected."""
 
-    @property
-    def num_places(self) -> int:
-        """The lines that a reader may pick."""
-        return len(self.item.lines)
+    places = "lines"
 
     def parts(self) -> Iterator[Part]:
         """Its lines, decided by the two programs."""
@@ -66,17 +62,8 @@ class Lines(Kind[FaultyLine]):
             raise ContentError("", 0, 0, str(error)) from None
         return wrong, right
 
-    def unclear(self) -> Iterator[Found]:
-        """Lines that are not in the order of the program."""
-        yield from super().unclear()
-        stripped = [line.strip() for line in self._programs[0].splitlines()]
-        places = [stripped.index(line.code.strip()) for line in self.item.lines]
-        for number, (before, after) in enumerate(pairwise(places), 1):
-            if after < before:
-                yield ("lines", number, "code"), "write the lines in the order of the program"
-
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
-        """The lines in the order of the program."""
+        """The lines as written."""
         return tuple(
             self._explained(line, place, folio) for place, line in enumerate(self.item.lines)
         )
@@ -89,7 +76,7 @@ class Lines(Kind[FaultyLine]):
         return Answer(text, folio.line(line.why), verdict, word, place, backing)
 
     def shown_order(self) -> tuple[int, ...]:
-        """As in the program."""
+        """As written, which is the order of the program."""
         return tuple(range(self.num_places))
 
     def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:

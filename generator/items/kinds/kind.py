@@ -134,6 +134,7 @@ class Kind(Generic[ItemT]):
 
     is_graded = True  # or a commitment, which has no right and wrong
     is_ordered = False  # whether its key is an order, which is never shown from the start
+    places = ""  # the key of its options, pieces, pairs or lines
 
     def __init__(self, item: ItemT, evidence: Evidence) -> None:
         self.item = item
@@ -152,7 +153,7 @@ class Kind(Generic[ItemT]):
     @property
     def num_places(self) -> int:
         """How many options, pieces, pairs or lines it has; none where a number is typed."""
-        return 0
+        return len(getattr(self.item, self.places, ()))
 
     @property
     def is_either_or(self) -> bool:

@@ -36,11 +36,7 @@ class Pairs(Kind[Match]):
     """Each left side belongs to the right side that the author wrote beside it."""
 
     is_ordered = True
-
-    @property
-    def num_places(self) -> int:
-        """Its pairs."""
-        return len(self.item.pairs)
+    places = "pairs"
 
     def parts(self) -> Iterator[Part]:
         """Its pairs."""

@@ -18,15 +18,12 @@ if TYPE_CHECKING:
 class OneOption(Kind[Choice | Several]):
     """The one option whose claim has the verdict that it names is right."""
 
-    @property
-    def num_places(self) -> int:
-        """Its options."""
-        return len(self.item.options)
+    places = "options"
 
     @property
     def is_either_or(self) -> bool:
-        """Whether there are two options."""
-        return self.num_places == 2
+        """Whether one of two options is right."""
+        return self.item.kind == "choice" and self.num_places == 2
 
     def parts(self) -> Iterator[Part]:
         """Its options; a slip is decided by its number."""
@@ -92,11 +89,6 @@ class OneOption(Kind[Choice | Several]):
 
 class SeveralOptions(OneOption):
     """Each option stands or falls with its claim; at least one is right, and not all."""
-
-    @property
-    def is_either_or(self) -> bool:
-        """Never: there are at least three options."""
-        return False
 
     @cached_property
     def key(self) -> Key:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -22,11 +22,7 @@ class Pieces(Kind[Order]):
     """The order follows from the values, or from the stages or steps of one run."""
 
     is_ordered = True
-
-    @property
-    def num_places(self) -> int:
-        """Its pieces."""
-        return len(self.item.pieces)
+    places = "pieces"
 
     def parts(self) -> Iterator[Part]:
         """Its pieces."""
@@ -67,7 +63,10 @@ class Pieces(Kind[Order]):
             if name not in recorded or names.index(name) != place:
                 if not self.evidence.book.is_reference:
                     return OPEN
-                raise ItemError(("pieces", place, "recorded"), _lost(path, str(name), recorded))
+                said = f"{path} recorded no stage or step {name!r}{nearest(str(name), recorded)}"
+                if name in recorded:
+                    said = f"{name!r} stands above already"
+                raise ItemError(("pieces", place, "recorded"), said)
         places = [recorded.index(str(name)) for name in names]
         return Key(right=tuple(sorted(range(len(places)), key=places.__getitem__)))
 
@@ -89,9 +88,3 @@ class Pieces(Kind[Order]):
             return form
         first, last = (unopened(folio.line(one)) for one in self.item.ends)
         return replace(form, places=(first, last))
-
-
-def _lost(path: str, name: str, recorded: Sequence[str]) -> str:
-    if name in recorded:
-        return f"{name!r} stands above already"
-    return f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
