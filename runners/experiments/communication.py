@@ -1,10 +1,10 @@
 """What collectives cost: time by size and by ranks, and the bytes that each really sends.
 
 `ranks_2`, `ranks_3` and `ranks_4` time each operation over payloads that grow by large steps, and
-fit t = α + β·bytes to the raw samples of every turn; residuals are what the fit to the medians
-leaves at each size. `wire_2` to `wire_4` run the same operations with each rank in a network of its
-own, and read the kernel's counters of its link: headers are taken off by the frame
-(`runners/meters/link.py`), so what is left is what the backend itself put on the wire.
+fit t = α + β·bytes to the raw samples of every turn. `wire_2` to `wire_4` run the same operations
+with each rank in a network of its own, and read the kernel's counters of its link: headers are
+taken off by the frame (`runners/meters/link.py`), so what is left is what the backend itself put on
+the wire.
 
 The size of an operation is that of the whole: what `all_gather` ends with on each rank, what
 `reduce_scatter` starts from, what the root of a `broadcast` has.
@@ -14,7 +14,6 @@ The size of an operation is that of the whole: what `all_gather` ends with on ea
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 
 import torch
@@ -51,10 +50,7 @@ def counted(rank: Rank[Settings]) -> None:
                 after = rank.link_count()
             assert before is not None
             assert after is not None
-            passed, name = after - before, f"{operation}_{size}"
-            rank.measure(f"{name}_sent_bytes", passed.sent_payload_bytes)
-            rank.measure(f"{name}_received_bytes", passed.received_payload_bytes)
-            rank.measure(f"{name}_headers_bytes", passed.sent_bytes - passed.sent_payload_bytes)
+            rank.measure(f"{operation}_{size}_sent_bytes", (after - before).sent_payload_bytes)
 
 
 def _operations(rank: Rank[Settings], num_bytes: int) -> dict[str, Callable[[], object]]:
@@ -85,10 +81,6 @@ def _time(rank: Rank[Timed], operation: str, calls: dict[int, Callable[[], objec
     fits = [fit(list(calls), turn) for turn in zip(*taken.values(), strict=True)]
     rank.measure_seconds(f"{operation}_alpha", [f.alpha for f in fits])
     rank.measure_seconds(f"{operation}_beta_a_mebibyte", [f.beta * (1 << 20) for f in fits])
-    medians = [statistics.median(samples) for samples in taken.values()]
-    whole = fit(list(calls), medians)
-    residuals = [m - whole.seconds(size) for size, m in zip(calls, medians, strict=True)]
-    rank.measure_seconds(f"{operation}_residual", residuals)
 
 
 QUESTION = "How long does each collective take, and how many bytes does it really send?"

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from statistics import fmean
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -31,6 +31,7 @@ from runners.ranks.rank import NUM_METERED_STEPS, Rank
 from runners.traces.schema import Setting
 from runners.training.shape import FLOAT, TransformerSettings
 from runners.training.split import blocks_plan
+from runners.training.steps import of_all_ranks
 from runners.training.transformer_model import Transformer, next_token_loss, next_token_step
 
 
@@ -117,16 +118,10 @@ def _train(
     for name, count in axes.measured().items() if axes else ():
         rank.measure(name, count)
     if not rank.is_metered:
-        rank.measure("losses", _mean_over_ranks(rank, losses))
-
-
-def _mean_over_ranks(rank: Rank[Settings], losses: list[float | None]) -> list[float]:
-    """The loss of each step over the whole batch: the mean over the ranks that saw their part."""
-    sums = torch.tensor([[loss or 0.0, float(loss is not None)] for loss in losses])
-    sums = sums.double().to(rank.device)
-    if dist.is_initialized():
-        dist.all_reduce(sums)
-    return [float(total / count) for total, count in sums]
+        # Ranks of an earlier stage know no loss; the others each saw their part of the batch.
+        by_step = zip(*of_all_ranks(rank, losses), strict=True)
+        means = [fmean(loss for loss in of if loss is not None) for of in by_step]
+        rank.measure("losses", means)
 
 
 def _whole_step(rank: Rank[Settings], model: nn.Module, part: int) -> Callable[[], float]:
