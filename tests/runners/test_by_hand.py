@@ -25,16 +25,6 @@ def measured(run: Measure, name: str, rank: int = 0) -> dict[str, float]:
     return {k: v for k, v in shown.ranks[rank].measures.items() if isinstance(v, int | float)}
 
 
-def payload(shown: dict[str, float], whose: str) -> dict[str, float]:
-    """Bytes of each collective."""
-    suffix = "_bytes"
-    return {
-        name.removeprefix(f"{whose}_").removesuffix(suffix): value
-        for name, value in shown.items()
-        if name.startswith(f"{whose}_") and name.endswith(suffix)
-    }
-
-
 @pytest.mark.parametrize("name", BY_HAND)
 def test_a_program_by_hand_is_short_and_runs_as_it_stands(run: Measure, name: str) -> None:
     lines = PROGRAMS[name].path.read_text().splitlines()
@@ -57,10 +47,6 @@ def test_a_rank_of_the_ring_sends_all_chunks_but_one_in_each_phase(run: Measure)
     # tensor_split needs no padding: 1003 values in chunks of 251, 251, 251 and 250.
     chunks = [251, 251, 251, 250]
     for rank in range(4):
-        shown = measured(run, "ring_all_reduce", rank)
         kept = chunks[(rank + 1) % 4] + chunks[(rank + 2) % 4]
-        expected = FLOAT64 * (2 * 1003 - kept)
-        assert shown["sent_bytes"] == expected
-        assert payload(shown, "hand") == {"send": expected}
-        # Torch's call names the tensor; gloo chooses the messages below the dispatcher.
-        assert payload(shown, "torch") == {"all_reduce": FLOAT64 * 1003}
+        sent = measured(run, "ring_all_reduce", rank)["sent_bytes"]
+        assert sent == FLOAT64 * (2 * 1003 - kept)

@@ -26,7 +26,6 @@ from runners.simulate.memory_blocks import (
     AllocatorSettings,
     rounded,
 )
-from tests.runners.segments import CachingAllocator as OtherModel
 
 EXPANDABLE = AllocatorSettings(expandable_segments=True)
 
@@ -232,28 +231,3 @@ def test_freeing_everything_leaves_one_free_block_in_each_segment_and_then_nothi
     allocator.empty_cache()
     assert allocator.segments() == []
     assert allocator.reserved.now == 0
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("allocate"), st.integers(1, 30 * MIB), st.just(0)),
-            st.tuples(st.just("free"), st.integers(0, 99), st.just(0)),
-        ),
-        max_size=60,
-    )
-)
-def test_it_agrees_with_the_other_model_of_the_allocator(log):
-    """tests/runners/segments.py was written apart from it; it has one stream and no limits."""
-    other, numbers = OtherModel(), []
-    for kind, number, _ in log:
-        if kind == "allocate":
-            numbers.append(other.allocate(number))
-        elif numbers:
-            other.free(numbers.pop(number % len(numbers)))
-    allocator, _ = run(log, AllocatorSettings())
-    assert (allocator.reserved.now, allocator.allocated.now, allocator.allocated.peak) == (
-        other.reserved,
-        other.allocated,
-        other.peak,
-    )

@@ -55,29 +55,12 @@ def test_the_closed_form_counts_what_torch_builds():
     assert small.num_parameters == sum(p.numel() for part in parts for p in part.parameters())
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("num_heads", 11, "do not divide"),
-        ("num_kv_heads", 5, "do not divide"),
-        ("depth", 3, "Extra"),
-    ],
-)
-def test_an_impossible_configuration_is_refused(tmp_path, key, value, said):
+def test_an_impossible_configuration_is_refused(tmp_path):
     document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
-    document["presets"][0]["architecture"][key] = value
+    document["presets"][0]["architecture"]["num_heads"] = 11
     changed = tmp_path / "presets.yml"
     changed.write_text(yaml.safe_dump(document), encoding="utf-8")
-    with pytest.raises(ValueError, match=said):
-        model_presets(changed)
-
-
-def test_two_presets_of_one_name_are_refused(tmp_path):
-    document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
-    document["presets"].append(document["presets"][0])
-    changed = tmp_path / "presets.yml"
-    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
-    with pytest.raises(ValueError, match="same id"):
+    with pytest.raises(ValueError, match="do not divide"):
         model_presets(changed)
 
 
