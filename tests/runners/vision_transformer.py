@@ -1,10 +1,10 @@
 """A small vision transformer, which no experiment has, and the loops that train it on ranks.
 
-In: a strategy. Out: the tensor bytes that each rank held at its peak. The loops are written here
+In: a folder. Out: the tensor bytes that each rank held at its peak. The loops are written here
 with torch alone; nothing of `runners/planning` runs in them. Blocks are timm's: a convolution that
-embeds patches, a class token, layer scale, and attention and an MLP behind norms.
+embeds patches, a class token, and attention and an MLP behind norms.
 
-python -m tests.runners.vision_transformer FOLDER RANKS STRATEGY…
+python -m tests.runners.vision_transformer FOLDER RANKS
 """
 
 from __future__ import annotations
@@ -49,17 +49,6 @@ class Embedding(nn.Module):
         return torch.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
 
 
-class Scale(nn.Module):
-    """A learned factor for each channel."""
-
-    def __init__(self):
-        super().__init__()
-        self.factor = nn.Parameter(torch.full((WIDTH,), 1e-5))
-
-    def forward(self, x):
-        return x * self.factor
-
-
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
@@ -77,13 +66,12 @@ class Block(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.scale1, self.scale2 = Scale(), Scale()
         self.attention = Attention()
         self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x):
-        x = x + self.scale1(self.attention(self.norm1(x)))
-        return x + self.scale2(self.narrow(F.gelu(self.widen(self.norm2(x)))))
+        x = x + self.attention(self.norm1(x))
+        return x + self.narrow(F.gelu(self.widen(self.norm2(x))))
 
 
 class Head(nn.Module):
@@ -171,26 +159,17 @@ def _train(module, optimizers, accumulates=None, finish=None):
             finish(after=True)
 
 
-def ddp(views=False):
-    module = DistributedDataParallel(VisionTransformer(), gradient_as_bucket_view=views)
+def ddp():
+    module = DistributedDataParallel(VisionTransformer())
     _train(module, [_adam(module.parameters())], module.no_sync)
 
 
-def ddp_view():
-    ddp(views=True)
-
-
-def fsdp(keeps=False):
+def fsdp():
     module = VisionTransformer()
     for block in module.blocks:
-        stays = not keeps and block is module.blocks[-1]
-        fully_shard(block, reshard_after_forward=not keeps and not stays)
-    fully_shard(module, reshard_after_forward=not keeps)
+        fully_shard(block, reshard_after_forward=block is not module.blocks[-1])
+    fully_shard(module)
     _train(module, [_adam(module.parameters())])
-
-
-def fsdp_keep():
-    fsdp(keeps=True)
 
 
 def zero1():
@@ -259,26 +238,18 @@ def _backward(flights, index, rank, last):
         dist.send(given.grad, rank - 1)
 
 
-LOOPS = {
-    "ddp": ddp,
-    "ddp-view": ddp_view,
-    "zero1": zero1,
-    "fsdp": fsdp,
-    "fsdp-keep": fsdp_keep,
-    "tp": tp,
-    "gpipe": gpipe,
-}
+LOOPS = {"ddp": ddp, "zero1": zero1, "fsdp": fsdp, "tp": tp, "gpipe": gpipe}
 
 
-def be_rank(rank, folder, ranks, strategies):
+def be_rank(rank, folder, ranks):
     """Train by each strategy, and write the peaks."""
     torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
     peaks = {}
-    for strategy in strategies:
+    for strategy, train in LOOPS.items():
         with Meter() as meter:
-            LOOPS[strategy]()
+            train()
         peaks[strategy] = meter.memory(None).peak_bytes
         dist.barrier()
     Path(folder, f"rank{rank}.json").write_text(json.dumps(peaks), encoding="utf-8")
@@ -289,4 +260,4 @@ def be_rank(rank, folder, ranks, strategies):
 if __name__ == "__main__":
     FOLDER, RANKS = sys.argv[1], int(sys.argv[2])
     METHOD = "fork" if sys.platform == "linux" else "spawn"
-    start_processes(be_rank, (FOLDER, RANKS, sys.argv[3:]), RANKS, start_method=METHOD)
+    start_processes(be_rank, (FOLDER, RANKS), RANKS, start_method=METHOD)
