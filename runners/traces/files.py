@@ -15,7 +15,7 @@ import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -41,24 +41,11 @@ class TraceError(FixableError):
     """A trace that cannot be used; the message names the file and the field."""
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object, in which each key stands once: of two values, one would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"bare {text} is not JSON")
-
-
 @lru_cache(maxsize=512)
 def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
     """The record in a file's text; the same text is read once, and records never change."""
     try:
-        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
-        record = model.model_validate(document)
+        record = model.model_validate(json.loads(text))
     except ValidationError as error:
         first, others = error.errors()[0], error.error_count() - 1
         message = first["msg"].lower() if first["loc"] else "not a JSON object; delete it"
@@ -135,39 +122,23 @@ def machine_folders(traces: Path) -> list[str]:
 
 
 def read_machine(folder: Path) -> Machine:
-    """Read `machine.json` of a machine's folder.
-
-    Raises:
-        TraceError: as `read_record`.
-    """
+    """Read `machine.json` of a machine's folder; errors as `read_record` has them."""
     return read_record(folder / "machine.json", Machine)
 
 
 def read_primitives(folder: Path) -> Primitives | None:
-    """Read `primitives.json` of a machine's folder; None where none were measured.
-
-    Raises:
-        TraceError: as `read_record`.
-    """
+    """Read `primitives.json` of a machine's folder; None where none were measured."""
     path = folder / "primitives.json"
     return read_record(path, Primitives) if path.exists() else None
 
 
 def read_grid(path: Path) -> Grid:
-    """Read the committed plans of one preset, `content/planner/plans/<preset>.json`.
-
-    Raises:
-        TraceError: as `read_record`, and where its rows are not those that were simulated.
-    """
+    """Read the committed plans of one preset, `content/planner/plans/<preset>.json`."""
     return read_record(path, Grid)
 
 
 def read_published(path: Path) -> PublishedPlans | None:
-    """Read the simulations of published measurements; None where there are none.
-
-    Raises:
-        TraceError: as `read_record`, and where its rows are not those that were simulated.
-    """
+    """Read the simulations of published measurements; None where there are none."""
     return read_record(path, PublishedPlans) if path.exists() else None
 
 
@@ -208,11 +179,7 @@ def _as_text(document: dict[str, Any]) -> str:
 
 
 def write_rows(path: Path, found: Grid | PublishedPlans) -> None:
-    """Write simulated plans whole, each of their rows in one line.
-
-    Raises:
-        OSError: the disk refused; nothing is left behind.
-    """
+    """Write simulated plans as `write`, each of their rows in one line."""
     document = found.model_dump(mode="json")
     rows = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in document.pop("rows")]
     head = json.dumps(document, indent=1, sort_keys=True).removesuffix("\n}")

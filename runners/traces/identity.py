@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from runners.system.errors import FixableError
 
 # Kernels keep some memory for themselves, and another kernel keeps more or less of it. Two sizes
@@ -68,20 +70,14 @@ def kept_ids(path: Path) -> dict[str, str]:
         IdentityError: the file cannot be read.
     """
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        return TypeAdapter(dict[str, str]).validate_json(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise _unreadable(path, str(error)) from None
-    if not isinstance(kept, dict) or not all(isinstance(one, str) for one in kept.values()):
-        raise _unreadable(path, "it must map fingerprints to ids")
-    return kept
-
-
-def _unreadable(path: Path, why: str) -> IdentityError:
-    return IdentityError(
-        f"{path}: cannot be read ({why}); correct it, or delete it to measure into new folders"
-    )
+    except ValueError:
+        raise IdentityError(
+            f"{path}: does not map fingerprints to ids; correct it, or delete it to measure into "
+            "new folders"
+        ) from None
 
 
 def id_among(kept: dict[str, str], here: Identity) -> str | None:

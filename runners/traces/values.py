@@ -9,9 +9,10 @@ No torch.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from runners.traces.files import VALUES, TraceError, trace_paths, write_json
 
@@ -32,14 +33,11 @@ def listed(folder: Path) -> dict[str, str] | None:
     """
     path = folder / VALUES
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return TypeAdapter(dict[str, str]).validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise TraceError(f"{path}: not a whole JSON file ({error}); restore it from git") from None
-    if not isinstance(document, dict) or not all(isinstance(v, str) for v in document.values()):
-        raise TraceError(f"{path}: not an object of digests; restore it from git")
-    return document
+    except (OSError, ValueError):
+        raise TraceError(f"{path}: not an object of digests; restore it from git") from None
 
 
 def list_values(folder: Path, *measured: str) -> None:
@@ -58,11 +56,7 @@ def list_values(folder: Path, *measured: str) -> None:
 
 
 def edited(path: Path) -> str | None:
-    """Why the trace at a path is not the one that was measured; None where it is, or may be.
-
-    Raises:
-        TraceError: the folder's list cannot be read.
-    """
+    """Why the trace at a path is not the one that was measured; None where it is, or may be."""
     return dict(faults(path.parent, path.stem)).get(path.name)
 
 

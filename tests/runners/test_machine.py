@@ -140,7 +140,7 @@ def test_ids_that_cannot_be_read_are_an_error_and_are_not_replaced(desk):
         with pytest.raises(IdentityError, match="delete it to measure into new folders"):
             ask()
     machine.LOCAL_ID.write_text("[]")
-    with pytest.raises(IdentityError, match="must map fingerprints to ids"):
+    with pytest.raises(IdentityError, match="does not map fingerprints to ids"):
         machine.describe()
     assert machine.LOCAL_ID.read_text() == "[]"
 
