@@ -78,10 +78,8 @@ def read(path: Path) -> Program:
         ProgramError: as `found`.
     """
     text, tree = _parsed(path)
-    ranks = _ranks(path, ast.get_docstring(tree) or "")
-    settings = constants(tree)
+    settings, budget = constants(tree), None
     expected: Status = "completed"
-    budget: int | None = None
     for place, line in enumerate(text.splitlines(), start=1):
         match = DECLARED.match(line)
         if match is None:
@@ -91,15 +89,13 @@ def read(path: Path) -> Program:
             if name == "expected":
                 expected = _status(value)
                 continue
-            number = _number(value, settings)
-            if name != "budget_bytes":
-                settings[name] = number
-            elif isinstance(number, int) and number > 0:
-                budget = number
-            else:
-                raise ValueError(f"bytes are a whole number above zero, not {number}")
+            settings[name] = number = _number(value, settings)
         except ValueError as error:
             raise ProgramError(f"{_shown(path)}:{place}: {name}: {error}") from None
+        if name == "budget_bytes":
+            budget = int(number)
+            del settings[name]
+    ranks = _ranks(path, ast.get_docstring(tree) or "")
     return Program(path, ranks, expected, budget, settings)
 
 
@@ -156,20 +152,17 @@ def _status(word: str) -> Status:
     if word == "died":
         raise ValueError("a program cannot declare how it dies; an experiment's RunPlan can")
     known: tuple[Status, ...] = get_args(Status)
-    for status in known:
-        if word == status:
-            return status
-    raise ValueError(f"{word!r} is no outcome; there are {', '.join(known)}")
+    if word not in known:
+        raise ValueError(f"{word!r} is no outcome; there are {', '.join(known)}")
+    return known[known.index(word)]
 
 
 def _number(text: str, known: dict[str, Setting]) -> int | float:
     """Arithmetic over numbers and known names."""
     try:
         return _value(ast.parse(text, mode="eval").body, known)
-    except (SyntaxError, RecursionError, MemoryError):
+    except (SyntaxError, RecursionError, ArithmeticError):
         raise ValueError(f"cannot be read as arithmetic: {text[:80]}") from None
-    except ArithmeticError as error:
-        raise ValueError(f"{error}: {text[:80]}") from None
 
 
 def _value(node: ast.expr, known: dict[str, Setting]) -> int | float:

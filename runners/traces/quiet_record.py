@@ -9,7 +9,7 @@ torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -70,8 +70,7 @@ def least_quiet(sessions: list[Quiet | None]) -> Quiet | None:
     return min(known, key=lambda one: one.is_quiet)
 
 
-@dataclass(frozen=True)
-class Quietness:
+class Quietness(NamedTuple):
     """Which of a machine's experiments it measured while it was quiet, by name."""
 
     quiet: tuple[str, ...]
@@ -81,7 +80,7 @@ class Quietness:
     @property
     def num(self) -> int:
         """All experiments."""
-        return len(self.quiet) + len(self.disturbed) + len(self.unknown)
+        return sum(map(len, self))
 
     def line(self) -> str:
         """The whole in one line."""

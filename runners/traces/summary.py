@@ -6,6 +6,7 @@ show them of the recorded one, so that a reader sees the same lines in both plac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from runners.traces.records import RankRecord, Run
@@ -126,44 +127,34 @@ def _step_time(run: Run) -> Iterator[str]:
     step = run.timing.step
     if step is None:
         return
-    median, low, high = (
-        seconds_in_words(seconds)
-        for seconds in (
-            step.median_seconds, step.first_quartile_seconds, step.third_quartile_seconds,
-        )
-    )  # fmt: skip
+    median = seconds_in_words(step.median_seconds)
+    low = seconds_in_words(step.first_quartile_seconds)
+    high = seconds_in_words(step.third_quartile_seconds)
     places = "accelerators" if run.device == "cuda" else "cores"
     crowd = f"; more ranks than {places}" if run.timing.oversubscribed else ""
     if step.num_samples == 1:
         yield f"step: {median}, measured once{crowd}"
-        return
-    measured = f"median {median} of {step.num_samples} measurements"
-    yield f"step: {measured}, quartiles {low} and {high}{crowd}"
+    else:
+        measured = f"median {median} of {step.num_samples} measurements"
+        yield f"step: {measured}, quartiles {low} and {high}{crowd}"
 
 
 def bytes_in_words(number: float) -> str:
     """Bytes in the largest unit of which there is one, to three digits."""
-    size = float(number)
-    for unit in _BYTES:
-        if size < 1024 or unit == _BYTES[-1]:
-            break
-        size /= 1024
-    return f"{size:.0f} {unit}" if unit == "B" else f"{_three_digits(size)} {unit}"
+    if number < 1024:
+        return f"{number:.0f} B"
+    power = min(int(math.log2(number) // 10), len(_BYTES) - 1)
+    return f"{_three_digits(number / 1024**power)} {_BYTES[power]}"
 
 
 def seconds_in_words(seconds: float) -> str:
     """Seconds in s, ms or µs, to three digits."""
     if seconds < 0:  # of a clock that is behind
         return f"−{seconds_in_words(-seconds)}"
-    if seconds >= 1:
-        return f"{_three_digits(seconds)} s"
-    if seconds >= 1e-3:
-        return f"{_three_digits(seconds * 1e3)} ms"
-    return f"{_three_digits(seconds * 1e6)} µs"
+    factor, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
+    return f"{_three_digits(seconds * factor)} {unit}"
 
 
 def _three_digits(number: float) -> str:
     """Three significant digits; digits before the point are never rounded away."""
-    if number >= 100:
-        return f"{number:.0f}"
-    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+    return f"{number:.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
