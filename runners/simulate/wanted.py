@@ -20,7 +20,7 @@ from runners.traces.plan_grid import engine_digest
 TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
 _SPEED = "_per_second"  # settings of a link, which nothing passes
 _FOLLOWS_FROM = ("strategy", "world_size", "seed", "needs_group", "own_network", "nature")
-_ENTRY = "runners.simulate.one_rank"
+_ENTRY = "runners/simulate/one_rank.py"
 
 
 class UnknownRunError(FixableError):

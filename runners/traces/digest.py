@@ -43,7 +43,7 @@ class _Read(NamedTuple):
 
     Attributes:
         content: what of it can change a result.
-        modules: the covered modules that it may import.
+        modules: ours that it may import.
         programs: of `content/`, that it names whole or by a pattern with an asterisk.
     """
 
@@ -69,8 +69,7 @@ def _parsed(text: str, *, is_program: bool) -> _Read:
     programs = _programs(tree) if "content/" in text else ()
     modules: set[str] = set()
     _strip(tree, modules)
-    covered = frozenset(name for name in modules if name.startswith(COVERED))
-    return _Read(f"{dumped(tree)}{said}".encode(), covered, programs)
+    return _Read(f"{dumped(tree)}{said}".encode(), frozenset(modules), programs)
 
 
 def _strip(node: ast.AST, modules: set[str]) -> None:
@@ -137,8 +136,11 @@ def _found(programs: Iterable[str], *, by_pattern: bool = False) -> list[Path]:
     return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
 
 
-def covered_files(path: Path) -> list[Path]:
-    """Every file whose code the digest of the experiment at `path` covers, sorted."""
+def covered_files(path: Path, rooms: tuple[str, ...] = COVERED) -> list[Path]:
+    """A file, what it names of `content/`, and what it imports from these rooms, and so on; sorted.
+
+    For an experiment's file that is every file whose code its digest covers.
+    """
     seen: set[Path] = set()
     waiting = [path]
     while waiting:
@@ -147,7 +149,8 @@ def covered_files(path: Path) -> list[Path]:
             continue
         seen.add(current)
         found = _read(current)
-        waiting += [p for name in sorted(found.modules) if (p := _module_path(name))]
+        ours = sorted(name for name in found.modules if name.startswith(rooms))
+        waiting += [p for name in ours if (p := _module_path(name))]
         waiting += _found(found.programs)
     return sorted(seen)
 

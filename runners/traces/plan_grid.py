@@ -8,7 +8,6 @@ they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import platform
@@ -16,13 +15,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from runners.traces.device_memory import least_bytes, needed_bytes
-from runners.traces.digest import ROOT, file_digest
+from runners.traces.digest import ROOT, covered_files, file_digest
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
 from runners.traces.schema import Record, Setting
@@ -32,7 +30,7 @@ PREFIX = "plan_"  # of the names by which expressions call grids
 QUESTION = (
     "Which strategies fit this model on so many devices, and what does each rank hold and send?"
 )
-_ENTRY = "runners.planning.one_rank"
+_ENTRY = "runners/planning/one_rank.py"
 _ROOMS = ("runners.planning.", "runners.simulate.", "runners.meters.")
 _SHORT = {"bf16-mixed": "", "adam": "", "none": "", "all": "checkpointed"}
 
@@ -290,29 +288,12 @@ def engine_digest(entry: str = _ENTRY) -> str:
     """The digest of the code that simulates: comments, docstrings and layout left out.
 
     Args:
-        entry: the module that simulates one rank, of a plan or of an experiment's run.
+        entry: the file that simulates one rank, of a plan or of an experiment's run.
     """
     digest = hashlib.sha256()
-    for path in engine_files(entry):
+    for path in covered_files(ROOT / entry, _ROOMS):
         digest.update(file_digest(path).encode())
     return digest.hexdigest()[:16]
-
-
-@cache
-def engine_files(entry: str = _ENTRY) -> tuple[Path, ...]:
-    """Every module that the simulation of a rank imports from the rooms that simulate."""
-    seen: set[Path] = set()
-    waiting = [entry]
-    while waiting:
-        path = ROOT / f"{waiting.pop().replace('.', '/')}.py"
-        if path in seen or not path.is_file():
-            continue
-        seen.add(path)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names = (node.module, *(f"{node.module}.{one.name}" for one in node.names))
-                waiting += [name for name in names if name.startswith(_ROOMS)]
-    return tuple(sorted(seen))
 
 
 @cache

@@ -39,7 +39,6 @@ class Quiet(Record):
     load_before_share: float | None
     load_after_share: float | None
     canaries: dict[str, Canary]  # by name
-    largest_ratio: float | None = None  # no longer recorded
 
     @property
     def disturbances(self) -> list[str]:

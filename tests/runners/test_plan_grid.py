@@ -11,6 +11,7 @@ from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
 from runners.simulate import processes
 from runners.traces import plan_grid
+from runners.traces.digest import ROOT, covered_files
 from runners.traces.files import TraceError, read_grid
 from runners.traces.plan_grid import as_trace, run_name
 
@@ -110,7 +111,7 @@ def test_a_cut_or_edited_file_is_refused_in_one_line_that_names_it(tiny, change,
 
 
 def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):
-    names = {path.name for path in plan_grid.engine_files()}
+    names = {path.name for path in covered_files(ROOT / plan_grid._ENTRY, plan_grid._ROOMS)}
     assert {"one_rank.py", "transformer.py", "stand_ins.py", "caching_allocator.py"} <= names
     assert not {"command.py", "table.py", "processes.py", "grid.py", "suite.py"} & names
     before = plan_grid.code_digest("llama-8b")
