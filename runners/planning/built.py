@@ -168,7 +168,7 @@ def _own(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     stages = own_model.stages_of(model, strategy.num_stages)
     module = stages[stage]
     if strategy.tensor > 1 and mesh is not None:
-        parallelize_module(module, mesh["tensor"], own_model.result(model.tensor_plan or ""))
+        parallelize_module(module, mesh["tensor"], own_model.named(model.tensor_plan or "")())
 
     def arguments() -> Any:
         with _default_type(question):

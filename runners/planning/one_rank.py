@@ -22,7 +22,7 @@ from runners.planning.answer import RankPlan, sent_bytes
 from runners.planning.built import build
 from runners.planning.question import Question
 from runners.planning.stated_values import StatedMode, own_code_at_work
-from runners.planning.step import EMBEDDING, Repeats, Step, one_step_counted, repeats
+from runners.planning.step import EMBEDDING, Repeats, Step, repeats
 from runners.planning.transformer import share_tied
 from runners.planning.updates import Update
 from runners.simulate.allocation_replay import replay
@@ -110,8 +110,9 @@ def take_steps(
     meter.name(update.wide.values(), "gradients")
     step = Step(question, chunks, update, mesh, device, meter)
     step.run(1)
-    with one_step_counted(meter):
-        step.run(repeats(question).simulated)
+    meter.counting = True
+    step.run(repeats(question).simulated)
+    meter.counting = False
     return step
 
 

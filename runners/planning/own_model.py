@@ -40,14 +40,9 @@ def named(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def result(name: str, *arguments: int) -> Any:
-    """What a function that the model names returns."""
-    return named(name)(*arguments)
-
-
 def arguments(model: Model, training: Training) -> Any:
     """A batch: a tuple, or a dictionary of keyword arguments."""
-    given = result(model.batch or "", training.microbatch, training.sequence)
+    given = named(model.batch or "")(training.microbatch, training.sequence)
     for tensor in tensors_of(given):
         if isinstance(tensor, FakeTensor):
             tensor.constant = None  # its values stand for those of any batch
@@ -86,15 +81,17 @@ def stages_of(model: Model, count: int) -> list[nn.Module]:
         PlanError: the function returns something else.
     """
     if count > 1:
-        name, given = model.stages or "", result(model.stages or "", count)
+        build = named(model.stages or "")
+        given = build(count)
         stages = list(given) if isinstance(given, Iterable) else []
     else:
-        name, given = model.module or "", result(model.module or "")
+        build = named(model.module or "")
+        given = build()
         stages = [given]
     if len(stages) != count or not all(isinstance(one, nn.Module) for one in stages):
         number = f" for each of {count} stages" if count > 1 else ""
         kind = type(given).__name__
-        raise PlanError(f"{line_of(named(name))} builds no nn.Module{number}; it returns {kind}")
+        raise PlanError(f"{line_of(build)} builds no nn.Module{number}; it returns {kind}")
     return stages
 
 

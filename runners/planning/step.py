@@ -7,8 +7,8 @@ their phases are counted as often as they occur (`Repeats`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,10 +93,9 @@ class Step:
         self._num = 1
         self._logits: Tensor | None = None  # which some training loops keep
         self._is_autocast = question.training.precision == "autocast"
-        stages = mesh.get_group("pipeline") if mesh is not None else None
-        self._stages = stages
-        self._rank = stages.rank() if stages is not None else 0
-        self._ends = _ends(question, chunks, stages)
+        self._stages = mesh.get_group("pipeline") if mesh is not None else None
+        self._rank = self._stages.rank() if self._stages is not None else 0
+        self._ends = _ends(question, chunks, self._stages)
         self._in_flight: dict[tuple[int, int], tuple[tuple[Any, ...], Any]] = {}
         self._weights_wait: dict[tuple[int, int], Any] = {}  # what their gradients follow from
         self._passed: dict[tuple[str, int, int], Tensor] = {}  # to another stage of this rank
@@ -114,20 +113,17 @@ class Step:
             phase = FORWARD if turn.kind == FORWARD else BACKWARD
             self._meter.enter(f"{LAST if turn.microbatch == self._num - 1 else ''}{phase}")
             with self._quiet(turn):
-                self._take(turn)
-            self._name_gradients()
+                if turn.kind == FORWARD:
+                    self._forward(turn)
+                elif turn.kind == WEIGHT:
+                    self._weights(turn)
+                else:
+                    self._backward(turn)
+            self._meter.name((g for _, g in self._update.gradients()), "gradients")
         self._meter.enter("update")
         self._sum_gradients()
         self._update.step()
         self._meter.name(self._update.state(), "optimizer")
-
-    def _take(self, turn: Turn) -> None:
-        if turn.kind == FORWARD:
-            self._forward(turn)
-        elif turn.kind == WEIGHT:
-            self._weights(turn)
-        else:
-            self._backward(turn)
 
     def _quiet(self, turn: Turn) -> AbstractContextManager[None]:
         """Gradients are summed with the last microbatch; FSDP reduces those of each."""
@@ -156,7 +152,7 @@ class Step:
         arguments = built.arguments()
         self._meter.name(tensors_in(arguments), "buffers")
         if not built.is_first:
-            self._peer(dist.recv, arguments[0].detach(), self._rank_beside(turn, -1))
+            self._receive(arguments[0].detach(), self._rank_beside(turn, -1))
         return arguments
 
     def _backward(self, turn: Turn) -> None:
@@ -181,15 +177,13 @@ class Step:
         if passed is not None:
             return passed
         gradient = torch.empty_like(output)
-        self._peer(dist.recv, gradient, self._rank_beside(turn, 1))
+        self._receive(gradient, self._rank_beside(turn, 1))
         return gradient
 
     def _weights(self, turn: Turn) -> None:
         """The part of a split backward pass that gives the gradients of the weights."""
-        built, waited = (
-            self._chunks[turn.chunk],
-            self._weights_wait.pop((turn.chunk, turn.microbatch)),
-        )
+        built = self._chunks[turn.chunk]
+        waited = self._weights_wait.pop((turn.chunk, turn.microbatch))
         if built.is_first:
             torch.autograd.backward(*waited)
         else:
@@ -202,22 +196,19 @@ class Step:
             kind = FORWARD if step == 1 else BACKWARD
             self._passed[kind, turn.chunk + step, turn.microbatch] = tensor
         else:
-            self._peer(dist.send, tensor, rank)
+            dist.send(tensor.contiguous(), group=self._stages, group_dst=rank)
 
     def _rank_beside(self, turn: Turn, step: int) -> int:
         strategy = self._question.strategy
         return strategy.rank_of(strategy.stages_of(self._rank)[turn.chunk] + step)
 
-    def _peer(self, call: Callable[..., Any], tensor: Tensor, peer: int) -> None:
-        call(tensor.contiguous(), group=self._stages, **_end(call, peer))
+    def _receive(self, tensor: Tensor, rank: int) -> None:
+        dist.recv(tensor.contiguous(), group=self._stages, group_src=rank)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if not self._is_autocast:
             return nullcontext()
         return torch.autocast(self._device.type, torch.bfloat16)
-
-    def _name_gradients(self) -> None:
-        self._meter.name((g for _, g in self._update.gradients()), "gradients")
 
     def _sum_gradients(self) -> None:
         """What no wrapper has summed: of stages, in fp32, or left by sequence parallelism."""
@@ -260,17 +251,3 @@ def _ends(
         [ranks[0], ranks[-1]], use_local_synchronization=True, group_desc=EMBEDDING
     )
     return group
-
-
-def _end(call: Callable[..., Any], peer: int) -> dict[str, int]:
-    return {"group_dst": peer} if call is dist.send else {"group_src": peer}
-
-
-@contextmanager
-def one_step_counted(meter: MemoryMeter) -> Iterator[None]:
-    """What the meter counts: the operations of one step."""
-    meter.counting = True
-    try:
-        yield
-    finally:
-        meter.counting = False
