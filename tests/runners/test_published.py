@@ -94,30 +94,10 @@ def test_repeats_peak_where_their_row_does(name):
         assert repeat.peak_bytes == pytest.approx(row.bytes_of("allocated"), rel=0.003)
 
 
-def swapped(document, **changes):
-    """A document whose first row is changed, field by field."""
-    for key, value in changes.items():
-        part, _, field = key.partition("__")
-        if field:
-            document["rows"][0][part][field] = value
-        else:
-            document["rows"][0][part] = value
-    return document
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"parallelism__data": 4}, "axes of 16 ranks"),
-        ({"parallelism__layers": [30, 1]}, "stages' layers"),
-        ({"id": "torchtitan-8b-fsdp8"}, "named twice"),
-        ({"details": ["no-such-note"]}, "notes"),
-        ({"recomputation": "some"}, "recomputation"),
-    ],
-)
-def test_a_row_that_contradicts_itself_is_refused(tmp_path, changes, said):
+def test_a_row_that_contradicts_itself_is_refused(tmp_path):
     changed = tmp_path / "published.yml"
     document = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
-    changed.write_text(yaml.safe_dump(swapped(document, **changes)), encoding="utf-8")
-    with pytest.raises(ValueError, match=said):
+    document["rows"][0]["parallelism"]["data"] = 4
+    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(ValueError, match="axes of 16 ranks"):
         published(changed)

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from runners.traces import files as trace
 from runners.traces.files import NOT_TRACES, TraceError, read, write, write_json
-from runners.traces.measured import SampledSeconds
 
 REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
 TRACES = [p for p in REFERENCES if p.stem not in NOT_TRACES]
@@ -51,11 +49,6 @@ def test_a_trace_survives_writing_and_reading(root: Path, tmp_path: Path) -> Non
         assert (tmp_path / "again.json").read_bytes() == (tmp_path / path.name).read_bytes()
 
 
-def test_committed_traces_are_under_their_size(root: Path) -> None:
-    assert TRACES
-    assert all((root / p).stat().st_size < trace.MAX_TRACE_BYTES for p in TRACES)
-
-
 def test_a_missing_trace_says_how_to_measure_it(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"ddp\.json: no such trace; measure it with"):
         read(tmp_path / "ddp.json")
@@ -73,12 +66,10 @@ def test_a_truncated_trace_is_refused_by_name(tmp_path: Path, root: Path) -> Non
     ("how", "field"),
     [
         (lambda d: d["runs"]["split"].pop("status"), r"runs\.split\.status: field required"),
-        (lambda d: d["runs"]["split"].update(status="fine"), r"runs\.split\.status"),
         (lambda d: d["runs"]["split"].update(colour="red"), r"runs\.split\.colour: extra"),
         (lambda d: d["runs"]["split"].update(world_size="two"), r"runs\.split\.world_size"),
         (lambda d: d.update(runs={}), r"runs: "),
         (lambda d: d.update(schema_version=3), "schema_version: input should be 2"),
-        (lambda d: d.pop("schema_version"), "schema_version: field required"),
         (
             lambda d: d["runs"]["split"]["timing"].update(wall_seconds=math.inf),
             r"runs\.split\.timing",
@@ -117,16 +108,3 @@ def test_a_number_that_is_not_finite_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "a.json", {"loss": float("nan")})
     assert not list(tmp_path.iterdir())
-
-
-def test_quartiles_match_numpy() -> None:
-    numpy = pytest.importorskip("numpy")
-    seconds = [0.4, 0.1, 0.9, 0.35, 0.2, 0.7]
-    expected = numpy.quantile(seconds, [0.25, 0.5, 0.75])
-    samples = SampledSeconds.of(seconds)
-    found = [
-        samples.first_quartile_seconds,
-        samples.median_seconds,
-        samples.third_quartile_seconds,
-    ]
-    assert found == pytest.approx(expected, abs=1e-7)

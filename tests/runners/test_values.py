@@ -14,7 +14,7 @@ from runners.measuring import measure
 from runners.measuring.pending import lacking, part_of, pending
 from runners.measuring.progress import Progress
 from runners.traces import machine
-from runners.traces.files import VALUES, TraceError, write_json
+from runners.traces.files import VALUES, write_json
 from runners.traces.values import (
     EDITED,
     MISSING,
@@ -63,12 +63,6 @@ def test_one_edited_number_is_noticed(folder: Path) -> None:
 def test_half_a_merge_is_noticed(folder: Path) -> None:
     (folder / "tiny_memory.json").rename(folder / "another.json")
     assert list(faults(folder)) == [("another.json", NOT_LISTED), ("tiny_memory.json", MISSING)]
-
-
-def test_a_list_that_is_none_is_refused_in_one_line(folder: Path) -> None:
-    (folder / VALUES).write_text('{"ddp": 7}')
-    with pytest.raises(TraceError, match=r"values\.json: .* restore it from git"):
-        list(faults(folder))
 
 
 def test_show_refuses_an_edited_trace(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from runners.plans.experiment import RunPlan
 from runners.ranks.rank import Rank
@@ -18,7 +16,7 @@ from runners.ranks.rank import Rank
 QUESTION = "What happens to a simulation that cannot be?"
 RUNS: dict[str, RunPlan[Any]] = {
     name: RunPlan(name, 2, passes=("metered",), has_timeline=False)
-    for name in ("killed", "stumbles", "spins", "selects", "forks", "launches", "talks", "sleeps")
+    for name in ("killed", "stumbles", "spins", "selects", "forks", "talks", "sleeps")
 }
 
 
@@ -55,12 +53,6 @@ def forks(rank: Rank) -> None:
     os.fork()
 
 
-def launches(rank: Rank) -> None:
-    """It starts processes as torchrun does."""
-    config = LaunchConfig(1, 1, 1, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
-    elastic_launch(config, sys.executable)("-c", "pass")
-
-
 def talks(rank: Rank) -> None:
     """Rank 0 needs what rank 1 makes of its word."""
     word: list[Any] = [8 * (rank.rank + 1)]
@@ -87,7 +79,6 @@ STRATEGIES = {
     "spins": spins,
     "selects": selects,
     "forks": forks,
-    "launches": launches,
     "talks": talks,
     "sleeps": sleeps,
 }
