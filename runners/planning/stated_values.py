@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
@@ -34,7 +33,7 @@ class StatedMode(ValuelessMode):
     """Refuses to give a value that nobody stated.
 
     Args:
-        stated: a value by `FILE:LINE`.
+        stated: a value by `FILE:LINE`, as a refusal names the line.
 
     Attributes:
         used: the lines at which a stated value was read.
@@ -94,28 +93,20 @@ class StatedMode(ValuelessMode):
         return tensor.new_empty_strided((count, tensor.dim()), (1, count), dtype=torch.int64)
 
     def _value(self, line: str | None, dtype: torch.dtype, what: str = "what is read") -> Any:
-        key = self._key_of(line)
-        if key is None:
+        if line is None or line not in self._stated:
             self._refuse(
                 "reads values of a tensor, and a plan has none; "
                 f"state {what} there: --assume {line}=VALUE"
             )
-        self.used.add(key)
-        value = self._stated[key]
+        self.used.add(line)
+        value = self._stated[line]
         if dtype is torch.bool:
             return bool(value)
         if dtype.is_floating_point:
             return value
         if not value.is_integer():
-            self._refuse(f"reads a whole number, and --assume {key}={value:g} states none")
+            self._refuse(f"reads a whole number, and --assume {line}={value:g} states none")
         return int(value)
-
-    def _key_of(self, line: str | None) -> str | None:
-        """The line as the user named it: the end of its path is enough."""
-        for key in self._stated if line else ():
-            if f"/{Path(line or '').absolute()}".endswith(f"/{key.removeprefix('./')}"):
-                return key
-        return None
 
     def _refuse(self, what: str) -> NoReturn:
         line = own_code.running_line()

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces.files import write_json
 from runners.traces.identity import Identity, id_among, kept_ids
@@ -57,21 +58,17 @@ def available_bytes() -> int | None:
 
 def cpu_name() -> str:
     """The processor as the operating system names it."""
-    return (
-        _stated(Path("/proc/cpuinfo"), "model name") or platform.processor() or platform.machine()
-    )
+    named = _stated(Path("/proc/cpuinfo"), "model name")
+    return named or platform.processor() or platform.machine()
 
 
 def _stated(path: Path, name: str) -> str | None:
     """What the first line of this name in a file of the kernel says; None without one."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        found = re.search(rf"^{name}\s*:(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return None
-    found = (
-        value for key, _, value in (line.partition(":") for line in lines) if key.strip() == name
-    )
-    return next((value.strip() for value in found), None)
+    return found.group(1).strip() if found else None
 
 
 @cache
@@ -122,8 +119,6 @@ def accelerators() -> list[Accelerator]:
     Raises:
         AcceleratorError: there is one, and torch cannot use it.
     """
-    from runners.system import accelerator
-
     return [Accelerator(name=n, memory_bytes=size) for n, size in accelerator.described()]
 
 
@@ -133,15 +128,11 @@ def device_kind() -> str:
     Raises:
         AcceleratorError: there is one, and torch cannot use it.
     """
-    from runners.system import accelerator
-
     return accelerator.kind()
 
 
 def num_places(device: str) -> int:
     """Ranks that can compute at once, each on a core or an accelerator of its own."""
-    from runners.system import accelerator
-
     return accelerator.num_devices() if device == "cuda" else num_cores()
 
 
@@ -170,15 +161,15 @@ def _part(here: Identity, visible: Sequence[Accelerator]) -> str:
 
 def name(*, as_reference: bool = False) -> str:
     """The name of this machine, which is that of its folder; as `describe`, and without torch."""
-    here, visible = identity(), accelerators()
-    part = _part(here, visible)
-    if as_reference and part:
-        raise PartOfMachineError(
-            f"the reference folder is measured with a whole machine, and ranks may use only "
-            f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or leave "
-            "out --as-reference"
-        )
+    here = identity()
+    part = _part(here, accelerators())
     if as_reference:
+        if part:
+            raise PartOfMachineError(
+                f"the reference folder is measured with a whole machine, and ranks may use only "
+                f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or "
+                "leave out --as-reference"
+            )
         return f"reference-{_kind(here)}"
     whole = f"{_kind(here)}-{id_among(kept_ids(LOCAL_ID), here) or NOT_MEASURED_YET}"
     return f"{whole}/{part}" if part else whole
@@ -197,7 +188,7 @@ def describe(*, as_reference: bool = False) -> Machine:
     """
     import torch
 
-    here, visible = identity(), accelerators()
+    here = identity()
     return Machine(
         schema_version=1,
         name=name(as_reference=as_reference),
@@ -210,7 +201,7 @@ def describe(*, as_reference: bool = False) -> Machine:
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
         torch=str(torch.__version__),
-        accelerators=visible,
+        accelerators=accelerators(),
         topology=topology(),
         libraries=libraries(),
     )
