@@ -33,8 +33,7 @@ def fsdp(rank: Rank[Settings]) -> None:
     samples = steps.shard_of(rank, lesson.training)
     with rank.stage("load", "take the samples of this rank", lesson.training.features) as out:
         out(samples.features)
-    stack = steps.stack_for(rank, is_sharded=True)
-    layers = [layer for layer in stack if isinstance(layer, nn.Linear)]
+    layers = [m for m in steps.stack_for(rank, is_sharded=True) if isinstance(m, nn.Linear)]
     model = Units(rank, layers)
     keep = "keep one part of each parameter"
     with rank.phase("wrap"), rank.stage("shard", keep, flat(model)) as out:

@@ -79,7 +79,6 @@ def _own(rank: Rank[Settings], samples: Samples) -> Samples:
 
 
 QUESTION = "Which techniques train on a batch whose activations do not fit one device's memory?"
-COPIES_PER_PARAMETER = 2  # plain SGD keeps each parameter and its gradient
 
 
 class Settings(RunSettings):
@@ -99,8 +98,7 @@ class Settings(RunSettings):
     @property
     def widths(self) -> list[int]:
         """Of the input, of every layer's output between, and of the logits."""
-        hidden = [self.width] * (self.num_residual_layers + 1)
-        return [self.num_features, *hidden, self.num_classes]
+        return [self.num_features, *[self.width] * (self.num_residual_layers + 1), self.num_classes]
 
     @property
     def num_parts(self) -> int:
@@ -115,7 +113,7 @@ class Settings(RunSettings):
         num_wide = 2 * (self.num_residual_layers + 1)
         return {
             "bytes_per_value": FLOAT_BYTES,
-            "copies_per_parameter": COPIES_PER_PARAMETER,
+            "copies_per_parameter": 2,  # plain SGD keeps each parameter and its gradient
             "num_samples_per_rank": self.batch_size // self.world_size,
             "num_samples_at_once": self.batch_size // self.num_parts,
             "activation_bytes_per_sample": FLOAT_BYTES * (num_wide * self.width + self.num_classes),
@@ -125,16 +123,15 @@ class Settings(RunSettings):
 
 
 def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, RunPlan[Settings]]:
-    """A run without a limit, and under a budget that only the whole batch on one device exceeds."""
+    """A run without a limit, and under one between what half of the batch and all of it needs."""
     label = "parts" if strategy == "split" else ""
     free = RunPlan(strategy, ranks, Settings(**settings), has_timeline=ranks > 1, label=label)
     known: dict[str, Any] = free.settings.closed_forms()
     sample_bytes = known["activation_bytes_per_sample"] + known["sample_bytes"]
-    state_bytes = COPIES_PER_PARAMETER * known["model_bytes"]
+    state_bytes = known["copies_per_parameter"] * known["model_bytes"]
     limited = replace(
         free,
         settings=Settings(**settings, num_epochs=3),  # it is too small in the first, or never
-        # Halfway between what half of the batch needs and what the whole of it needs.
         budget_bytes=free.settings.batch_size * 3 // 4 * sample_bytes + state_bytes,
         expected="out_of_memory" if strategy == "single" else "completed",
         passes=("budgeted",),
