@@ -2,7 +2,6 @@
 
 import pytest
 
-from generator.content import names
 from generator.evidence.evaluation import Evidence
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
@@ -102,17 +101,3 @@ def test_each_mistake_in_a_law_is_one_line_at_its_place(copy, old, new, at, said
 def test_a_question_names_a_law_with_its_run(lawful, name, said):
     lawful.edit(QUIZ, "claim: replicas-drift}", f"claim: {name}}}")
     assert any(f"content/{QUIZ}:" in error and said in error for error in lawful.errors())
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("run.ranks[0].x", "a.b.ranks[0].x"),
-        ("x.run + run", "x.run + a.b"),
-        ("run.ranks | each('run.y')", "a.b.ranks | each('run.y')"),
-        ("observed + observed('x')", "observed('c') + observed('x')"),
-        ("rerun.x - run.x", "rerun.x - a.b.x"),
-    ],
-)
-def test_short_names_are_written_out_where_a_path_begins(written, meant):
-    assert names.of_expression(written, {"run": "a.b", "observed": "observed('c')"}) == meant

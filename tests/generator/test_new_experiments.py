@@ -38,12 +38,6 @@ def on_pages(book):
     return {path: text.decode() for path, text in Press().printed(book).items()}
 
 
-def test_what_the_reference_machine_has_comes_from_no_other(strict):
-    book = strict()
-    assert {one.folder for one in book.traces.values()} == {REFERENCE}
-    assert list(book.machines) == [REFERENCE]
-
-
 def test_an_experiment_that_only_this_machine_has_measured_is_shown_and_marked(copy, strict):
     copy.trace("tiny_memory").unlink()
     book = strict()

@@ -33,9 +33,7 @@ def test_a_page_with_short_names_is_the_same_page(copy):
         ("both: tiny_training.gone", "tiny_training.gone", "tiny_training has no run 'gone'"),
         ("tiny_memory: tiny_training.averaged", "tiny_training.averaged}",
          "'tiny_memory' is an experiment; choose another name"),
-        ("mean: tiny_training.averaged", "tiny_training.averaged}", "'mean' means something"),
         ("run: tiny_training.averaged", "tiny_training.averaged}", "'run' means something"),
-        ("both: averaged", "averaged}", "both: must match pattern"),
     ],
 )  # fmt: skip
 def test_a_name_that_cannot_be_is_told_where_it_is_given(copy, short, at, said):

@@ -7,7 +7,6 @@ import pytest
 
 from generator.content.book import load
 from generator.pages import rendering
-from generator.pages.views import trials
 from runners.traces.summary import summary_lines
 from tests.recorded import as_recorded
 
@@ -126,19 +125,6 @@ def test_a_file_that_is_no_try_is_one_line_and_never_a_lost_page(
     assert set(rendered) == set(rendered_frozen)
     assert "<code>tries/odd.json:" in rendered[TRY]
     assert own_rows(rendered[TRY])
-
-
-def test_what_was_changed_is_every_setting_that_differs(book):
-    run = book.run(RUN)
-    own = run.model_copy(
-        update={"settings": {**run.settings, "num_rows": 20_000, "new": "adam"}, "world_size": 1}
-    )
-    told = {one.name: (one.before, one.after) for one in trials.changed(run, own)}
-    assert told == {
-        "num_rows": ("40", "20,000"),
-        "new": ("–", "adam"),
-        "world_size": ("2", "1"),
-    }
 
 
 def test_a_trial_shows_the_very_lines_that_the_command_prints_of_the_books_run(
