@@ -105,17 +105,6 @@ class RunSettings(BaseModel):
             if isinstance(value, closed_form)
         }
 
-    def divides(self, *pairs: tuple[str, str]) -> None:
-        """Refuse settings of which the first does not make the second's number of equal parts.
-
-        Raises:
-            ValueError: with one line that says which.
-        """
-        for whole, parts in pairs:
-            size, number = getattr(self, whole), getattr(self, parts)
-            if size % number:
-                raise ValueError(f"{whole} {size} cannot be divided by {parts} {number}")
-
     def of_run(self, strategy: str, world_size: int, seed: int = 0) -> Self:
         """The same settings in a run of this strategy, so many ranks and this seed.
 
@@ -125,7 +114,10 @@ class RunSettings(BaseModel):
         bound = type(self)(**self.declared())
         bound._strategy, bound._world_size, bound._seed = strategy, world_size, seed
         bound = bound.model_copy(update=bound.forced())
-        bound.divides(*bound.equal_parts)
+        for whole, parts in bound.equal_parts:
+            size, number = getattr(bound, whole), getattr(bound, parts)
+            if not number or size % number:
+                raise ValueError(f"{whole} {size} cannot be divided by {parts} {number}")
         bound.check()
         return bound
 
