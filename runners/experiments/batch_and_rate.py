@@ -75,9 +75,8 @@ def _train(rank: Rank[Settings], highest: float, num_warm_up_updates: int = 0) -
         if (index + 1) % between == 0:
             seen.append((index + 1) * settings.global_batch_size)
             losses.append(validate(model, lesson.validation)[1])
-    loss, accuracy, count = epoch.seen()
     graded = validate(model, lesson.validation) if rank.rank == 0 else None
-    rank.epoch(1, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
+    epoch.close(graded)
     rank.measure("num_samples_seen", seen)
     rank.measure("validation_losses", losses)
     rank.measure("first_rate", rates[0])

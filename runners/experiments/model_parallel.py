@@ -60,7 +60,7 @@ def stages(rank: Rank[Settings]) -> None:
             _, given = _forward(rank, own, lesson.validation.features)
         if is_last:
             labels = lesson.validation.labels
-            _report(rank, epoch, (len(labels), *grade(given, labels)))
+            print(f"epoch {index}: loss {epoch.close((len(labels), *grade(given, labels))):.4f}")
     if not rank.is_metered:
         _predict(rank, own, lesson.validation)
 
@@ -112,7 +112,7 @@ def single(rank: Rank[Settings]) -> None:
         epoch = Epoch(rank, index)
         for batch in epoch.batches(lesson.training, settings.batch_size):
             train_batch(model, optimizer, batch, epoch)
-        _report(rank, epoch, validate(model, lesson.validation))
+        print(f"epoch {index}: loss {epoch.close(validate(model, lesson.validation)):.4f}")
 
 
 def _lesson(rank: Rank[Settings]) -> Lesson:
@@ -137,12 +137,6 @@ def _describe(rank: Rank[Settings], held_by: list[list[int]]) -> None:
     settings = rank.settings
     hidden = [settings.width] * (settings.num_layers - 1)
     rank.describe(description([settings.num_features, *hidden, settings.num_classes], held_by))
-
-
-def _report(rank: Rank[Settings], epoch: Epoch, graded: tuple[int, float, float]) -> None:
-    loss, accuracy, count = epoch.seen()
-    rank.epoch(epoch.index, loss=loss, accuracy=accuracy, num_samples=count, validation=graded)
-    print(f"epoch {epoch.index}: loss {loss:.4f}")
 
 
 def _show_loading(rank: Rank[Settings], lesson: Lesson, own: nn.Module) -> None:

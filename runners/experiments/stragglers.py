@@ -108,15 +108,7 @@ def joined(rank: Rank[Joined]) -> None:
     with replica.join(divide_by_initial_world_size=settings.divides_by == "initial"):
         for batch in epoch.batches(shards[rank.rank], settings.batch_size):
             train_batch(replica, optimizer, batch, epoch)
-    mean, accuracy, count = epoch.seen()
-    rank.epoch(
-        1,
-        loss=mean,
-        accuracy=accuracy,
-        num_samples=count,
-        validation=validate(model, lesson.validation) if rank.rank == 0 else None,
-        parameters=model.parameters(),
-    )
+    epoch.close(validate(model, lesson.validation) if rank.rank == 0 else None, model.parameters())
     rank.measure("num_distinct", num_distinct(rank, model.parameters()))
     if rank.rank == 0:
         oracle = _in_one_process(rank, shards)

@@ -152,10 +152,26 @@ class Epoch:
         self._rank.step_loss(value)
         self._rank.count_samples(len(labels) if num_own is None else num_own)
 
-    def seen(self) -> tuple[float, float, int]:
-        """Mean loss over equal batches, share classified rightly, number of samples."""
-        mean = sum(self._losses) / len(self._losses)
-        return mean, self._num_correct / self.num_samples, self.num_samples
+    def close(
+        self,
+        validation: tuple[int, float, float] | None = None,
+        parameters: Iterable[Tensor] | None = None,
+    ) -> float | None:
+        """Record the epoch; of replicas that are compared, the digest of their parameters too.
+
+        Returns:
+            Mean loss over equal batches.
+        """
+        loss = sum(self._losses) / len(self._losses) if self._losses else None
+        self._rank.epoch(
+            self.index,
+            loss=loss,
+            accuracy=self._num_correct / self.num_samples if self.num_samples else None,
+            num_samples=self.num_samples,
+            validation=validation,
+            parameters=parameters,
+        )
+        return loss
 
 
 def epochs(
@@ -179,17 +195,9 @@ def epochs(
     for index in rank.epochs(rank.settings.num_epochs):
         epoch = Epoch(rank, index)
         yield epoch
-        loss, accuracy, count = epoch.seen() if epoch.num_samples else (None, None, 0)
         validates = is_sharded or (rank.rank == 0 and not rank.is_metered)
         graded = validate(model, validation) if validates else None
-        rank.epoch(
-            index,
-            loss=loss,
-            accuracy=accuracy,
-            num_samples=count,
-            validation=graded,
-            parameters=None if is_sharded else model.parameters(),
-        )
+        loss = epoch.close(graded, None if is_sharded else model.parameters())
         if graded and line:
             _, validation_loss, validation_accuracy = graded
             known = {"validation_loss": validation_loss, "validation_accuracy": validation_accuracy}
