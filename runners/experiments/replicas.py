@@ -59,7 +59,7 @@ def one_step(rank: Rank[StepSettings]) -> None:
 
 def _network(rank: Rank[StepSettings]) -> nn.Module:
     """The classifier, with a normalization behind its first layer where one is asked for."""
-    settings, dtype = rank.settings, torch.float64
+    settings, dtype = rank.settings, getattr(torch, rank.settings.dtype)
     torch.manual_seed(rank.seed)
     widths = (settings.num_features, settings.num_hidden, settings.num_classes)
     first, *others = mlp(widths, dtype=dtype)

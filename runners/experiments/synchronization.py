@@ -228,7 +228,8 @@ class Settings(FourClassSettings):
     @closed_form
     def model_bytes(self) -> int:
         """The size of all parameters."""
-        return 8 * mlp_parameters((self.num_features, self.num_hidden, self.num_classes))
+        widths = (self.num_features, self.num_hidden, self.num_classes)
+        return (8 if self.dtype == "float64" else 4) * mlp_parameters(widths)
 
 
 class SingleSettings(Settings):
