@@ -21,7 +21,7 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
         series = _series(panel, read, names, folio)
         if series:
             drawing = lines(series, words["epoch"], is_share=panel == "accuracy")
-            title = words[f"panel_{panel}"]
+            title = words[panel]
             description = f"{title}. " + "; ".join(
                 f"{s.name}: " + ", ".join(f"{y:.4g}" for _, y in s.points) for s in series
             )

@@ -64,7 +64,7 @@ def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> Row:
         label.format(", ".join(map(str, sorted({one.state.devices for one in grid.rows})))),
         Markup('{} {} {}<small class="pb-regime">{} {} {}, {}</small>').format(
             counted(sum(needed(run.ranks) <= memory for run in usual)),
-            words["of"],
+            folio.ui["evidence"]["of"],
             counted(len(usual)),
             words["fitting_on"],
             label.format(devices),

@@ -47,7 +47,8 @@ def _scores(plans: PublishedPlans, folio: Folio) -> Markup:
     misses = Markup('{} <span class="pb-label">{:g}%</span>').format(
         words["misses"], plans.most_error * 100
     )
-    columns = [Column(words["kind"], False), *map(Column, (words["median"], words["numbers"]))]
+    kind = Column(folio.ui["sift"]["kind"], False)
+    columns = [kind, *map(Column, (words["median"], words["numbers"]))]
     rows = (_score(kinds, plans, folio) for kinds in (ALLOCATED, RESERVED))
     return table([*columns, Column(misses)], rows)
 
