@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from html.parser import HTMLParser
-
 import pytest
-from markdown import Markdown
 
 from generator.content.errors import ContentErrors
-from generator.pages import headings, rendering
+from generator.pages import rendering
 
 FILE = "guide.yml"
 
@@ -50,46 +46,6 @@ def test_a_claim_that_stops_holding_fails_the_build_at_its_edge(copy):
     copy.edit("claims/tiny_memory.yml", "\"'completed'\"", "\"'deadlocked'\"")
     found = [one for one in copy.errors() if one.startswith(f"content/{FILE}")]
     assert any("13:22: claim 'halves-complete' shows nothing" in one for one in found), found
-
-
-def test_the_page_leads_from_each_symptom_to_claims_runs_and_lessons(book):
-    page = rendering.render(book)["guide.md"]
-    assert re.findall(r"^### (.+)$", page, re.MULTILINE) == [
-        "A model does not fit", "Two copies differ",
-    ]  # fmt: skip
-    assert page.count('class="pb-edge-asks"') == 4
-    assert 'href="#technique-split"' in page
-    assert 'id="technique-split"' in page
-    assert 'href="#symptom-copies-differ"' in page
-    assert 'id="symptom-copies-differ"' in page
-    assert 'href="topics/averaging/why.html#when-not-to-use-it"' in page
-    assert 'href="evidence/tiny_memory.html#run-tiny_memory-halves_budget"' in page
-    assert "evidence/tiny_memory.html#claim-halves-complete" in page
-
-
-class _Ids(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.found = []
-
-    def handle_starttag(self, tag, attrs):
-        if re.fullmatch("h[2-6]", tag):
-            self.found.append(dict(attrs)["id"])
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "## What is it?\n\n### A part\n\n### A part\n\n## “Quoted”, and `code`\n",
-        '## <span class="pb-label">1</span> Größe &amp; width\n\n## ZeRO-1: one owner\n',
-    ],
-)
-def test_anchors_are_those_that_mkdocs_gives(page):
-    reader = _Ids()
-    reader.feed(Markdown(extensions=["toc"]).convert(page))
-    plain = page.replace("`", "")  # our headings hold no Markdown
-    firsts = [one for one in reader.found if not one.endswith("_1")]
-    assert list(headings.anchors(plain.encode()).values()) == firsts
 
 
 def test_an_observation_that_is_stated_as_a_fact_is_refused(copy):

@@ -29,24 +29,6 @@ def asked_and_shown(page):
     return part, [sources[int(number)] for number in opened]
 
 
-def test_the_question_stands_first_and_the_figure_waits_for_the_answer(book):
-    page = rendering.render(book)[HOME]
-    question, reveal = page.index('data-item="who-fits"'), page.index('data-after="who-fits"')
-    assert (
-        question < reveal < page.index('id="figure-home-bars"') < page.index("</details>", reveal)
-    )
-    before = re.sub(r"<form.*?</form>|<details.*?</details>", "", page[:reveal], flags=re.DOTALL)
-    assert "KiB" not in before.partition("# A tiny book")[2]
-
-
-def test_every_bar_and_every_number_of_the_figure_opens_its_source(book):
-    page = rendering.render(book)[HOME]
-    bars = re.findall(r'data-say="[^"]*" data-opens="([^"]+)"', page)
-    assert len(bars) == page.count("data-say=")
-    sources = popovers_of(page)
-    assert all(sources[int(number)].source for number in bars)
-
-
 @pytest.mark.parametrize(
     "changes",
     [

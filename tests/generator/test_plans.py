@@ -80,17 +80,6 @@ def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
     assert sum("law plan-shares" in line for line in lines) == 2
 
 
-def test_the_page_of_a_model_has_a_row_for_each_run_and_a_drawing_for_each_state(book):
-    press = Press()
-    page = press.printed(book)["plan/tiny.md"].decode()
-    for name in book.traces["plan_tiny"].trace.runs:
-        assert f'id="{name}"' in page
-        assert f'id="run-plan_tiny-{name}"' in page
-        assert f"<code>plan_tiny.{name}</code>" in page.replace("<wbr>", "")
-    assert "assets/figures/plan-tiny-plan.js" in press.assets
-    assert page.count("tensor-parallel ranks do not divide") == 1  # left out
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

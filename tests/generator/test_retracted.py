@@ -98,13 +98,6 @@ def test_a_program_that_no_run_executed_is_refused_with_the_command_that_does(re
     assert "python -m runners run repeats --full" in error
 
 
-def test_a_sentence_shows_its_verdict_and_its_regime(copy):
-    refuted, confirmed = sections(copy)[:2]
-    assert ">false</strong>" in refuted
-    assert "<p>Tested with two ranks.</p>" in refuted
-    assert ">true</strong>" in confirmed
-
-
 @pytest.mark.parametrize(
     ("written", "instead", "shown"),
     [("false", "true", "refuted"), ("true", "false", "confirmed"),

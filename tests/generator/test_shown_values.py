@@ -1,7 +1,6 @@
 """The page of an experiment lists what other pages print of its runs, so that links show it."""
 
 import html
-import json
 import re
 
 import pytest
@@ -39,14 +38,3 @@ def test_each_value_of_a_lesson_stands_in_the_fold_of_the_run_that_it_leads_to(r
             assert value in held, (path, value)
             found += 1
     assert found > 50
-
-
-def test_the_row_of_a_run_has_its_payload_and_the_fold_each_collective(copy):
-    trace = json.loads(copy.trace("tiny_training").read_text())
-    of_ranks = [rank["collectives"] for rank in trace["runs"]["averaged"]["ranks"]]
-    assert [[one["bytes"] for one in rank] for rank in of_ranks] == [[144], [144]]
-    page = rendering.render(copy.load())["evidence/tiny_training.md"]
-    row = text_of(page.partition("<code>averaged</code>")[2].partition("</tr>")[0])
-    assert "144 B" in row
-    held = folds(page)["tiny_training-averaged"][1]
-    assert re.search(r"Counted\s+payload of all_reduce in one step, ranks 0–1: 144 B", held)

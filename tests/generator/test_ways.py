@@ -41,19 +41,6 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
     assert seen
 
 
-def test_what_an_index_says_of_minutes_is_what_the_page_says(rendered, book):
-    minutes = re.compile(r'<span class="pb-label" title="computed from the words[^>]*>(\d+)</span>')
-    for topic in book.topics:
-        told = minutes.findall(rendered[f"topics/{topic.id}/index.md"])
-        own = {
-            mode: minutes.findall(rendered[f"topics/{topic.id}/{mode}.md"])
-            for mode in topic.lessons
-        }
-        assert told == [one for found in own.values() for one in found]
-        assert told
-        assert own.get("recall", []) == []  # takes as long as what is due that day
-
-
 def test_recall_asks_every_item_of_its_topic_but_those_left_out(book):
     for topic in book.topics:
         if "recall" in topic.lessons:
