@@ -1,7 +1,6 @@
-"""What decides each key: a claim, an expression or a run for every part of every item.
+"""What decides a key: no difference of times, which another machine may turn round.
 
-In: a file of items, or the evidence. Out: located mistakes, for parts that nothing decides and for
-graded questions that hang on a difference of times.
+In: a file of items, and the evidence. Out: located mistakes.
 """
 
 from __future__ import annotations
@@ -20,26 +19,15 @@ from generator.items.kinds import Part, kind_of
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
 
-UNDECIDED = (
-    "nothing says what decides this option; name a claim under right_if:, refuted_by: or decides:"
-)
 _TIME = re.compile(r"\.timing\b|seconds\b")
 Found = tuple[Path, str]
 
 
 def mistakes(evidence: Evidence, document: Document[QuizFile]) -> Iterator[ContentError]:
-    """Options without a decider, and graded questions about times that another machine turns."""
+    """Graded questions about times that another machine turns."""
     for position, item in enumerate(document.model.items):
-        for path, message in (*_undecided(item, evidence), *_timed(item, evidence)):
+        for path, message in _timed(item, evidence):
             yield document.error(("items", position, *path), message)
-
-
-def _undecided(item: Item, evidence: Evidence) -> Iterator[Found]:
-    for part in kind_of(item, evidence).parts():
-        if (
-            not (part.claims or part.expressions) and part.path[0] == "options"
-        ):  # other kinds: evidence_checks.py
-            yield part.path, UNDECIDED
 
 
 def _timed(item: Item, evidence: Evidence) -> Iterator[Found]:

@@ -80,6 +80,8 @@ class Option(Written):
             raise ValueError("an option has text: and why:, or a slip:")
         if self.slip and (self.text or self.right_if or self.misconception):
             raise ValueError("a slip brings its own text and misconception, and is never right")
+        if not (self.slip or self.deciders):
+            raise ValueError("name the claim that decides it: right_if:, refuted_by: or decides:")
         return self
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from generator.content.errors import ContentError
 from generator.content.listed_code import listed, misplaced
 from generator.content.quiz import CodeLine, FaultyLine
 from generator.items.answers import Answer, against
-from generator.items.kinds.kind import Form, ItemError, Key, Kind, Part
+from generator.items.kinds.kind import Form, ItemError, Key, Kind
 
 if TYPE_CHECKING:
     from generator.evidence.folio import Folio
@@ -23,13 +22,6 @@ class Lines(Kind[FaultyLine]):
     """The lines of a program, of which one was corrected."""
 
     places = "lines"
-
-    def parts(self) -> Iterator[Part]:
-        """Its lines, decided by the two programs."""
-        both = (self.item.wrong, self.item.right)
-        programs = tuple(f"{one.path} {one.object or ''}" for one in both)
-        for place in range(self.num_places):
-            yield Part(("lines", place), (), programs)
 
     @cached_property
     def key(self) -> Key:

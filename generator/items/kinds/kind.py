@@ -170,8 +170,8 @@ class Kind(Generic[ItemT]):
         return f"{self.key.right} of {self.num_places}"
 
     def parts(self) -> Iterator[Part]:
-        """Its parts, in the order written, each with what decides it."""
-        raise NotImplementedError
+        """Its parts that a claim or a value decides, in the order written."""
+        return iter(())
 
     def unclear(self) -> Iterator[Found]:
         """What is wrong with it as the runs came out; working out its key comes first."""

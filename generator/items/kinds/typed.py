@@ -23,7 +23,6 @@ from generator.items.kinds.kind import (
     Found,
     Key,
     Kind,
-    Part,
     unopened,
     whole,
 )
@@ -50,12 +49,6 @@ class TypedNumber(Kind[TypedT]):
     def covered(self) -> str:
         """The expression, and never its value."""
         return "".join(self.item.answer.split())
-
-    def parts(self) -> Iterator[Part]:
-        """The number asked for, and the slips."""
-        yield Part(self.place, (), (self.item.answer,))
-        for place, slip in enumerate(self.item.slips):
-            yield Part(("slips", place), (), (slip.gives,))
 
     @cached_property
     def key(self) -> Key:
