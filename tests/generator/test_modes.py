@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from generator.content.errors import ContentErrors
 from generator.pages import rendering
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
@@ -66,20 +65,3 @@ def test_a_law_of_a_row_that_compares_bytes_with_seconds_is_refused_once(copy):
     found = copy.errors()
     assert len(found) == 1
     assert "seconds and bytes cannot be added or compared" in found[0]
-
-
-@pytest.mark.parametrize(
-    ("waits", "asked", "said"),
-    [
-        ("[afterword]", "", "waits: names afterword, which this page does not have"),
-        ("[prediction]", "  commit: is-it-faster\n", "names prediction, which waits for a commit:"),
-        ("[stages, stages]", "", "waits: names a part twice"),
-    ],
-)
-def test_a_part_that_cannot_wait_for_the_first_question_is_refused(copy, waits, asked, said):
-    path = "topics/averaging/trace.yml"
-    copy.edit(path, "prediction:\n", f"prediction:\n{asked}")
-    assert copy.errors() == []
-    copy.edit(path, "commit: is-it-equal\n", f"commit: is-it-equal\nwaits: {waits}\n")
-    with pytest.raises(ContentErrors, match=said):
-        copy.load()
