@@ -15,7 +15,7 @@ from runners.planning.processes import answers, answers_anew
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.digest import ROOT
-from runners.traces.files import TraceError, read_grid, write_rows
+from runners.traces.files import read_grid, write_rows
 from runners.traces.plan_grid import (
     FOLDER,
     Confirmed,
@@ -131,13 +131,11 @@ def confirm(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | N
     Args: as `make` has them.
 
     Raises:
-        PlanError: a row came out otherwise, what is asked has changed, or the file is no grid.
+        PlanError: a row came out otherwise, or what is asked has changed.
+        TraceError: the file is no grid.
     """
     by_row = {(state, asked.strategy.name): asked for state, asked in questions(_preset(preset))}
-    try:
-        grid = read_grid(folder / f"{preset}.json")
-    except TraceError as error:
-        raise PlanError(str(error)) from None
+    grid = read_grid(folder / f"{preset}.json")
     if any((one.state, one.strategy) not in by_row for one in grid.rows):
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
     chosen = grid.rows[::EACH]

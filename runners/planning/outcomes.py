@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from statistics import median
+from typing import NamedTuple
 
 import torch
 
@@ -17,13 +18,12 @@ from runners.planning.one_rank import take_steps
 from runners.planning.question import PlanError, Question
 from runners.planning.step import Step, repeats
 from runners.system import accelerator
-from runners.traces.schema import Record
 
 NUM_TIMED_STEPS = 3
 GIB = 2**30
 
 
-class Outcome(Record):
+class Outcome(NamedTuple):
     """What a configuration needed on a device.
 
     Attributes:
@@ -89,12 +89,6 @@ def _seconds(step: Step, num_microbatches: int, device: torch.device) -> float:
 
 def lines(simulated: RankPlan, measured: Outcome, limit_bytes: float) -> list[str]:
     """A line for each number that both have, and one for the verdict."""
-    reserved = min(simulated.reserved_bytes, round(limit_bytes))
-    rows = [
-        _line("peak", simulated.peak_bytes, measured.peak_bytes),
-        _line("allocated", simulated.allocated_bytes, measured.allocated_bytes),
-        _line("reserved", reserved, measured.reserved_bytes),
-    ]
     ended = "completed" if measured.phase is None else f"ran out of memory in {measured.phase}"
     verdict = (
         f"within {limit_bytes / GIB:.4g} GiB: simulated to "
@@ -102,9 +96,15 @@ def lines(simulated: RankPlan, measured: Outcome, limit_bytes: float) -> list[st
     )
     if measured.step_seconds is None:
         return [verdict]  # it ended before its peak
+    reserved = min(simulated.reserved_bytes, round(limit_bytes))
+    rows = []
+    for name, ours, theirs in (
+        ("peak", simulated.peak_bytes, measured.peak_bytes),
+        ("allocated", simulated.allocated_bytes, measured.allocated_bytes),
+        ("reserved", reserved, measured.reserved_bytes),
+    ):
+        error = f", {ours / theirs - 1:+.2%}" if theirs else ""
+        rows.append(
+            f"{name:<10}{ours / GIB:10.4f} GiB simulated{theirs / GIB:10.4f} measured{error}"
+        )
     return [*rows, verdict, f"step: {measured.step_seconds:.3g} s, not simulated"]
-
-
-def _line(name: str, simulated: int, measured: int) -> str:
-    error = f", {simulated / measured - 1:+.2%}" if measured else ""
-    return f"{name:<10}{simulated / GIB:10.4f} GiB simulated{measured / GIB:10.4f} measured{error}"

@@ -95,34 +95,20 @@ def _line(answer: Answer, memory_bytes: float, rates: Rates) -> str:
     if rank is None:
         return f"{name}  not planned: {answer.reason}"
     held = rank.at_peak
-    sizes = "".join(
-        f"{size / GIB:{width}.2f}"
-        for size, width in (
-            (needs(answer), 9),
-            (rank.reserved_bytes, 10),
-            (rank.peak_bytes, 9),
-            (held.parameters_bytes, 9),
-            (held.gradients_bytes, 8),
-            (held.optimizer_bytes, 8),
-            (held.activations_bytes, 8),
-            (held.buckets_bytes + held.buffers_bytes, 7),
-        )
-    )
+    columns = [(needs(answer), 9), (rank.reserved_bytes, 10), (rank.peak_bytes, 9)]
+    columns += [(held.parameters_bytes, 9), (held.gradients_bytes, 8), (held.optimizer_bytes, 8)]
+    columns += [(held.activations_bytes, 8), (held.buckets_bytes + held.buffers_bytes, 7)]
+    sizes = "".join(f"{size / GIB:{width}.2f}" for size, width in columns)
     bound = answer.seconds_at_least(rates.flops, rates.link)
     at_least = f"{bound:8.3f} s" if bound is not None else f"{'–':>10}"
     flops = max(one.flops for one in answer.ranks) / 1e12
-    return (
-        f"{name}{verdict(answer, memory_bytes):>9}{sizes}{flops:9.2f}{at_least}  {_payload(rank)}"
-    )
-
-
-def _payload(rank: RankPlan) -> str:
-    parts = [
+    payload = ", ".join(
         f"{one.operation} {one.axis} {one.bytes / GIB:.2f}"
         for one in sorted(rank.calls, key=lambda one: -one.bytes)
         if one.bytes >= GIB / 200
-    ]
-    return ", ".join(parts) or "none"
+    )
+    found = f"{verdict(answer, memory_bytes):>9}{sizes}{flops:9.2f}{at_least}"
+    return f"{name}{found}  {payload or 'none'}"
 
 
 def document(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> list[dict[str, Any]]:
