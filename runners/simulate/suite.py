@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from runners.plans.experiment import RunPlan, find
 from runners.simulate.log import RankLog, Sent, SimulatedRun, UnsimulatedError
@@ -97,11 +97,11 @@ async def _logs(wanted: Wanted) -> dict[int, RankLog]:
     """
     every, last = set(range(wanted.plan.world_size)), wanted.plan.world_size - 1
     logs: dict[int, RankLog] = {}
-    ranks, sent = {0, last}, Sent()
+    ranks, sent, document = {0, last}, Sent(), wanted.as_json()
     while missing := ranks - logs.keys():
         num_sent = len(sent)
         for rank in sorted(missing):
-            came = await in_a_process(_rank, wanted, rank, sent, most_seconds=MOST_WALL_SECONDS)
+            came = await in_a_process(_rank, document, rank, sent, most_seconds=MOST_WALL_SECONDS)
             if came.reason is not None:
                 raise UnsimulatedError(came.reason, has_failed=came.has_failed)
             sent = came.sent
@@ -126,13 +126,14 @@ class _Came(NamedTuple):
     has_failed: bool = False
 
 
-def _rank(wanted: Wanted, rank: int, sent: Sent) -> _Came:
+def _rank(document: dict[str, Any], rank: int, sent: Sent) -> _Came:
     """Simulate one rank in this process."""
     from torch._subclasses import fake_tensor
 
     from runners.simulate.messages import BlockedError
     from runners.simulate.one_rank import simulate_rank
 
+    wanted = Wanted.from_json(document)
     _be_quiet(MOST_SECONDS_OF_A_PROGRAM if wanted.plan.strategy == "program" else MOST_SECONDS)
     try:
         log = simulate_rank(find(wanted.experiment), wanted.plan, rank, sent, wanted.device)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from runners.plans.experiment import RunPlan, find, names, on_device
 from runners.simulate.processes import torch_release
@@ -56,6 +57,18 @@ class Wanted:
             self.device,
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+    def as_json(self) -> dict[str, Any]:
+        """What another process needs to know of it: experiments' settings cannot be pickled."""
+        return {**vars(self), "plan": self.plan.as_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Wanted:
+        """A run from what `as_json` made of it."""
+        declared = document["plan"]
+        experiment = find(document["experiment"])
+        kind = experiment.settings_of(declared["strategy"], declared["settings"])
+        return cls(**{**document, "plan": RunPlan.from_json(declared, kind)})
 
 
 def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
