@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from runners.traces.measured import Memory, SampledSeconds
-from runners.traces.records import Circumstances, Epoch, RankRecord, Run, Trace
+from runners.traces.records import Circumstances, RankRecord, Run, Trace
 
 Place = tuple[str | int, ...]
 
@@ -36,28 +36,13 @@ class Violation(NamedTuple):
     message: str
 
 
-class Rule(NamedTuple):
-    """What each run obeys.
-
-    Attributes:
-        field: that a message names.
-        wrong: the message where the rule is broken.
-        holds: of a run that was not skipped.
-    """
-
-    field: Place
-    wrong: str
-    holds: Callable[[Run], bool]
-
-
 def violations(trace: Trace) -> Iterator[Violation]:
-    """The rules that a trace breaks, run by run; a run that was skipped has recorded nothing."""
+    """What contradicts itself in a trace, run by run; a skipped run has recorded nothing."""
     for name, run in trace.runs.items():
         if run.status == "skipped":
             continue
-        for field, wrong, holds in RULES:
-            if not holds(run):
-                yield Violation(("runs", name, *field), wrong)
+        for field, wrong in (*_of_run(run), *_of_times(run), *_of_losses(run)):
+            yield Violation(("runs", name, *field), wrong)
         for rank, record in enumerate(run.ranks):
             for field, wrong in _of_rank(record, run):
                 yield Violation(("runs", name, "ranks", rank, *field), wrong)
@@ -73,6 +58,53 @@ def beyond(trace: Trace, memory_bytes: int) -> Iterator[Violation]:
             if rank.memory and (rank.memory.kernel_peak_bytes or 0) > memory_bytes:
                 path = ("runs", name, "ranks", place, "memory", "kernel_peak_bytes")
                 yield Violation(path, "is more than the machine has")
+
+
+def _of_run(run: Run) -> Iterator[tuple[Place, str]]:
+    if run.backend == "nccl" and run.device != "cuda":
+        yield ("backend",), "nccl communicates on CUDA alone"
+    if not _has_its_ranks(run):
+        yield ("ranks",), "are not as many as world_size, each once"
+    if (run.error is None) != (run.status in ENDED):
+        yield ("error",), "stands exactly where a run neither completed nor diverged"
+    if not _sends_what_is_received(run):
+        yield ("ranks",), "one receives from another what that one did not send, or the reverse"
+
+
+def _of_times(run: Run) -> Iterator[tuple[Place, str]]:
+    timing, timeout = run.timing, run.settings.get("timeout_seconds")
+    has_timed_out = run.error is not None and run.error.kind == "timed_out"
+    if has_timed_out and isinstance(timeout, int | float) and timing.wall_seconds < timeout:
+        yield ("timing", "wall_seconds"), "is less than the timeout after which the run ended"
+    lasted = [sum(timing.stages.values()), sum(timing.prediction.values())]
+    lasted += [sum(timing.step.samples)] if timing.step else []
+    lasted += [span.end_seconds for span in timing.timeline]
+    if run.nature != "simulated" and max(lasted) > timing.wall_seconds + WALL_ROUNDING_SECONDS:
+        said = "is less than the stages, the steps or the timeline took"
+        yield ("timing", "wall_seconds"), said
+    times = [*timing.measures.values(), *([timing.step] if timing.step else [])]
+    if not all(map(_follows_from_samples, times)):
+        yield ("timing",), "has a median or quartile not of its samples"
+
+
+def _of_losses(run: Run) -> Iterator[tuple[Place, str]]:
+    """Losses of epochs lie among those of their steps and ranks, where each of these is kept."""
+    num_steps, left = divmod(len(run.step_losses), max(len(run.epochs), 1))
+    for n, epoch in enumerate(run.epochs):
+        of_ranks = [one.loss for one in epoch.ranks]
+        if len(of_ranks) >= run.world_size and not _is_among(epoch.loss, of_ranks):
+            yield ("epochs", n, "loss"), "is not among the losses of the ranks"
+        if not left and not _is_among(epoch.loss, run.step_losses[n * num_steps :][:num_steps]):
+            yield ("step_losses",), "do not have the loss of each epoch among those of its steps"
+
+
+def _is_among(mean: float | None, losses: Sequence[float | None]) -> bool:
+    """Whether a mean lies between the least and the largest; where all of them are known."""
+    numbers = [loss for loss in losses if loss is not None]
+    if mean is None or not numbers or len(numbers) < len(losses):
+        return True
+    slack = LOSS_ROUNDING * max(1.0, abs(mean))
+    return min(numbers) - slack <= mean <= max(numbers) + slack
 
 
 def _of_rank(rank: RankRecord, run: Run) -> Iterator[tuple[Place, str]]:
@@ -107,22 +139,6 @@ def _has_its_ranks(run: Run) -> bool:
     return len(numbers) == run.world_size and numbers == list(range(run.world_size))
 
 
-def _lasted_its_timeout(run: Run) -> bool:
-    if run.error is None or run.error.kind != "timed_out":
-        return True
-    timeout = run.settings.get("timeout_seconds")
-    return run.timing.wall_seconds >= (timeout if isinstance(timeout, int | float) else 0.0)
-
-
-def _stays_within_wall_time(run: Run) -> bool:
-    """Stages, steps, what a prediction's steps took and the timeline lasted no longer than all."""
-    timing = run.timing
-    lasted = [sum(timing.stages.values()), sum(timing.prediction.values())]
-    lasted += [sum(timing.step.samples)] if timing.step else []
-    lasted += [span.end_seconds for span in timing.timeline]
-    return run.nature == "simulated" or max(lasted) <= timing.wall_seconds + WALL_ROUNDING_SECONDS
-
-
 def _sends_what_is_received(run: Run) -> bool:
     """What one rank sends another, the other receives: as many calls and bytes in the step."""
     moved: dict[str, Counter[object]] = {"send": Counter(), "recv": Counter()}
@@ -135,35 +151,6 @@ def _sends_what_is_received(run: Run) -> bool:
     return run.status not in ENDED or moved["send"] == moved["recv"]
 
 
-def _epochs_agree_with_steps(run: Run) -> bool:
-    """The loss of an epoch lies among those of its steps, where each step is kept."""
-    num_steps, left = divmod(len(run.step_losses), max(len(run.epochs), 1))
-    if left or not num_steps:
-        return True
-    parts = (run.step_losses[n * num_steps :][:num_steps] for n in range(len(run.epochs)))
-    return all(_is_among(e.loss, part) for e, part in zip(run.epochs, parts, strict=True))
-
-
-def _agrees_with_its_ranks(epoch: Epoch, run: Run) -> bool:
-    losses = [one.loss for one in epoch.ranks]
-    return len(losses) < run.world_size or _is_among(epoch.loss, losses)
-
-
-def _is_among(mean: float | None, losses: Iterable[float | None]) -> bool:
-    """Whether a mean lies between the least and the largest; where all of them are known."""
-    known = list(losses)
-    numbers = [loss for loss in known if loss is not None]
-    if mean is None or not numbers or len(numbers) < len(known):
-        return True
-    slack = LOSS_ROUNDING * max(1.0, abs(mean))
-    return min(numbers) - slack <= mean <= max(numbers) + slack
-
-
-def _times_are_summed_up(run: Run) -> bool:
-    times = [*run.timing.measures.values(), *([run.timing.step] if run.timing.step else [])]
-    return all(map(_follows_from_samples, times))
-
-
 def _follows_from_samples(times: SampledSeconds) -> bool:
     try:
         whole = SampledSeconds.of(times.samples)
@@ -174,44 +161,3 @@ def _follows_from_samples(times: SampledSeconds) -> bool:
         math.isclose(getattr(times, f), getattr(whole, f), rel_tol=1e-6, abs_tol=ROUNDING_SECONDS)
         for f in fields
     )
-
-
-RULES = (
-    Rule(
-        ("backend",),
-        "nccl communicates on CUDA alone",
-        lambda run: run.backend != "nccl" or run.device == "cuda",
-    ),
-    Rule(("ranks",), "are not as many as world_size, each once", _has_its_ranks),
-    Rule(
-        ("error",),
-        "stands exactly where a run neither completed nor diverged",
-        lambda run: (run.error is None) == (run.status in ENDED),
-    ),
-    Rule(
-        ("ranks",),
-        "one receives from another what that one did not send, or the reverse",
-        _sends_what_is_received,
-    ),
-    Rule(
-        ("timing", "wall_seconds"),
-        "is less than the timeout after which the run ended",
-        _lasted_its_timeout,
-    ),
-    Rule(
-        ("timing", "wall_seconds"),
-        "is less than the stages, the steps or the timeline took",
-        _stays_within_wall_time,
-    ),
-    Rule(("timing",), "has a median or quartile not of its samples", _times_are_summed_up),
-    Rule(
-        ("step_losses",),
-        "do not have the loss of each epoch among those of its steps",
-        _epochs_agree_with_steps,
-    ),
-    Rule(
-        ("epochs",),
-        "have a loss that is not among those of the ranks",
-        lambda run: all(_agrees_with_its_ranks(epoch, run) for epoch in run.epochs),
-    ),
-)

@@ -51,7 +51,7 @@ FORGED: list[tuple[str, str, Any, str]] = [
     (DDP, "ranks.0.num_parameters", more(1), "num_parameters: is more than the whole model has"),
     (DDP, "ranks.0.memory.peak_bytes", 8, "is less than the parameters that the rank holds"),
     (DDP, "ranks.0.memory.at_peak.gradients_bytes", more(4), "at_peak: does not sum to peak_bytes"),
-    (DDP, "epochs.0.loss", 9.0, "have a loss that is not among those of the ranks"),
+    (DDP, "epochs.0.loss", 9.0, "epochs.0.loss: is not among the losses of the ranks"),
     (DDP, "step_losses", lambda losses: [0.0] * len(losses), "step_losses: do not have the"),
     (MODEL, "ranks.0.collectives", [], "ranks: one receives from another what that one did not"),
 ]
