@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from runners.traces.fields import Key, is_of_kernel, is_of_time
 from runners.traces.files import TraceError, machine_folders, read, trace_paths
@@ -30,16 +29,7 @@ LONGEST = 60  # characters of words that differ
 Steps = tuple[Key, ...]
 
 
-class Apart(NamedTuple):
-    """A field of a run that differs, however many ranks, epochs or steps it has.
-
-    Attributes:
-        share: the largest difference, of the larger value; infinite between words.
-        line: the field and how far apart it is.
-    """
-
-    share: float
-    line: str
+Apart = tuple[float, str]  # how far apart a field is, of the larger value, and the line of it
 
 
 @dataclass
@@ -63,14 +53,14 @@ class Difference:
 
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
-        unequal = [one.line for one in sorted(self.unequal, key=lambda one: (-one.share, one.line))]
-        rounded = sorted(one for one in self.may_differ if math.isfinite(one.share))
+        unequal = [line for _, line in sorted(self.unequal, key=lambda one: (-one[0], one[1]))]
+        rounded = sorted(one for one in self.may_differ if math.isfinite(one[0]))
         num = f"{len(rounded)} field{'s' if len(rounded) > 1 else ''}, most of all "
         parts = {
             "measured under other circumstances": self.circumstances,
             "ended otherwise": self.outcomes,
             "should be equal, and is not": unequal,
-            "may differ from machine to machine": [num + one.line for one in rounded[-1:]],
+            "may differ from machine to machine": [num + line for _, line in rounded[-1:]],
             "took another time, beyond its spread": self.times,
             "not compared": self.left_out,
         }
@@ -195,7 +185,7 @@ def _apart(path: str, pairs: list[tuple[object, object]]) -> Apart:
     if not math.isfinite(share):
         words = " | ".join(repr(str(value)[:LONGEST]) for value in pair)
     times = f", {len(pairs)} times" if len(pairs) > 1 else ""
-    return Apart(share, f"{path}: {words}{times}")
+    return share, f"{path}: {words}{times}"
 
 
 def _share(one: object, other: object) -> float:

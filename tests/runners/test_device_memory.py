@@ -10,8 +10,7 @@ import yaml
 from runners.planning.published import PATH
 from runners.traces import device_memory
 from runners.traces.device_memory import least_bytes, needed_bytes, verdict
-from runners.traces.files import read_grid, read_published
-from runners.traces.plan_grid import as_trace
+from runners.traces.files import read_published
 
 CONTENT = Path(__file__).resolve().parents[2] / "content"
 GIB = 1 << 30
@@ -28,20 +27,6 @@ def test_every_term_is_cited_with_the_same_value():
 def test_a_device_fits_is_marginal_or_does_not_fit(gib, said):
     # 1.03 × 42 GiB, and 451 + 534 + 64 MiB and one communicator of 688 MiB: 44.96 GiB.
     assert verdict(gib * GIB, needed_bytes(42 * GIB, 1), least_bytes(40 * GIB)) == said
-
-
-def test_each_group_of_ranks_needs_its_communicator():
-    more = needed_bytes(GIB, 3) - needed_bytes(GIB, 1)
-    assert more == 2 * device_memory.COMMUNICATOR_BYTES
-
-
-def test_a_rank_of_a_committed_plan_needs_more_than_it_reserves_and_at_least_what_it_allocates():
-    for path in sorted((CONTENT / "planner" / "plans").glob("*.json")):
-        for run in as_trace(read_grid(path)).runs.values():
-            for rank in run.ranks:
-                found = rank.measures
-                assert found["needed_bytes"] > device_memory.ERROR * found["reserved_bytes"]
-                assert found["needed_bytes"] > found["least_bytes"] > found["allocated_bytes"]
 
 
 def test_no_fit_understates_a_published_peak_by_more_than_three_per_cent():
