@@ -17,9 +17,9 @@ from runners.planning.question import Model, PlanError, Question, Training, stra
 from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
-from runners.simulate.processes import cores
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write_rows
+from runners.traces.machine import num_cores
 
 LONGEST = 4096  # tokens of a sample where none are named
 
@@ -138,7 +138,7 @@ def _outcomes(asked: argparse.Namespace) -> int:
 
 def _published(asked: argparse.Namespace) -> int:
     rows = published_rows().rows
-    found = answers(published.questions(rows), cores())
+    found = answers(published.questions(rows), num_cores())
     has_failed = any(one.has_failed for one in found)
     plans = published.simulated(found, rows)
     if asked.grid and not has_failed:
@@ -167,7 +167,7 @@ def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
 def _plan(asked: argparse.Namespace) -> int:
     model, training = _asked(asked)
     questions, refused = _questions(model, training, asked)
-    answered = answers(questions, cores())
+    answered = answers(questions, num_cores())
     found = [*answered, *refused]
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")

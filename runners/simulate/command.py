@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runners.simulate.log import RankLog, SimulatedRun
-from runners.simulate.processes import CACHE, cores
+from runners.simulate.processes import CACHE
 from runners.simulate.suite import simulate
 from runners.simulate.wanted import wanted
 from runners.traces import machine
@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
     """
     device = machine.device_kind()
     folder = machine.TRACES / machine.name() if device == "cuda" else reference()
-    found = simulate(wanted(arguments.names, device), CACHE, cores())
+    found = simulate(wanted(arguments.names, device), CACHE, machine.num_cores())
     compared = compare(found.runs, folder)
     if arguments.json:
         print(json.dumps([one._asdict() for one in compared], indent=1), flush=True)

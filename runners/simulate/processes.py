@@ -10,7 +10,6 @@ import asyncio
 import gc
 import importlib
 import multiprocessing
-import os
 import platform
 import signal
 import warnings
@@ -174,11 +173,6 @@ def prepare() -> None:
         update.step()
     gc.collect()
     gc.freeze()  # no later collection looks at what was loaded
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def torch_release() -> str:
