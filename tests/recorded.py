@@ -24,35 +24,20 @@ def as_recorded(run: dict[str, Any]) -> None:
         timing.update(stages={}, prediction={}, step=None)
         return
     run["reason"] = None
-    missing = range(len(run["ranks"]), run["world_size"])
-    run["ranks"] = [*run["ranks"], *(_bare(rank) for rank in missing)]
-    ended = run["status"] in ("completed", "diverged")
-    if ended:
+    for rank in range(len(run["ranks"]), run["world_size"]):
+        run["ranks"].append({"rank": rank, "status": "completed", "collectives": []})
+    if run["status"] in ("completed", "diverged"):
         run["error"] = None
-        nan = [{"field": "loss", "step": 0, "kind": "nan"}]
-        run["non_finite"] = (run["non_finite"] or nan) if run["status"] == "diverged" else []
-    elif run["error"] and run["error"].get("rank") is None:  # they hang, and none is behind
-        run["ranks"][0]["failure"] = {**run["error"], "rank": 0}
     elif run["error"] is None or not any(r["failure"] == run["error"] for r in run["ranks"]):
-        run["error"] = run["error"] or _failure(run["status"])
-        run["ranks"][0]["failure"] = run["error"] = {**run["error"], "rank": 0}
+        run["error"] = {**(run["error"] or _failure(run["status"])), "rank": 0}
+        run["ranks"][0]["failure"] = run["error"]
     for rank in run["ranks"]:
-        if ended:
-            rank["failure"] = None
+        rank["failure"] = rank.get("failure") if run["error"] else None
         rank["status"] = run["status"] if rank["failure"] else "completed"
-        _settle_memory(rank["memory"])
+        _settle_memory(rank.get("memory"))
         _settle_parameters(rank, run)
     _settle_losses(run)
     _settle_times(timing, run["world_size"])
-
-
-def _bare(rank: int) -> dict[str, Any]:
-    """A rank that has recorded nothing."""
-    unknown = (
-        "failure", "num_parameters", "num_samples", "first_parameter_digest",
-        "start_parameter_digest", "parameter_digest", "memory",
-    )  # fmt: skip
-    return {"rank": rank, "status": "completed", "collectives": [], **dict.fromkeys(unknown)}
 
 
 def _failure(status: str) -> dict[str, Any]:
@@ -77,7 +62,7 @@ def _settle_memory(memory: dict[str, Any] | None) -> None:
 
 def _settle_parameters(rank: dict[str, Any], run: dict[str, Any]) -> None:
     """Let a rank hold no more than the model, or than its peak has room for."""
-    model, memory, held = run["model"], rank["memory"], rank["num_parameters"]
+    model, memory, held = run["model"], rank.get("memory"), rank.get("num_parameters")
     if not model or held is None:
         return
     room = memory["peak_bytes"] if memory and memory["peak_bytes"] is not None else model["bytes"]
