@@ -6,12 +6,13 @@ In: content/guide.yml, the evidence, and the pages of the lessons as printed. Ou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
-from generator.content.guide import GuideFile
+from generator.content.guide import Edge, GuideFile
+from generator.content.yaml_source import Path
 from generator.items import evidence_checks
 
 if TYPE_CHECKING:
@@ -21,15 +22,28 @@ if TYPE_CHECKING:
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Everything in the guide that does not fit, but for the headings of lessons."""
     guide: GuideFile = document.model
-    yield from _repeated(document)
-    yield from _backing(evidence, document)
-    yield from _as_facts(evidence, document)
-    yield from _ways(document)
+    techniques = {("techniques", i): one for i, one in enumerate(guide.techniques)}
+    yield from _repeated(document, [(at, one.id) for at, one in techniques.items()])
+    yield from _repeated(document, [(at, one.id) for at, one in guide.symptoms])
+    for at, technique in techniques.items():
+        yield from _unheld(evidence, document, at, technique.claims)
     lessons = {f"{topic.id}/{mode}" for topic in evidence.book.topics for mode in topic.lessons}
-    for at, edge in guide.edges:
-        if edge.lesson.page not in lessons:
-            message = f"no lesson {edge.lesson.page!r}{nearest(edge.lesson.page, lessons)}"
-            yield document.error((*at, "lesson", "page"), message)
+    known = {
+        "use": ("technique", {one.id for one in guide.techniques}),
+        "continue_at": ("symptom", {one.id for _, one in guide.symptoms}),
+    }
+    for place, edge in guide.edges:
+        yield from _unheld(evidence, document, place, edge.claims)
+        yield from _as_facts(evidence, document, place, edge)
+        for key, (word, ids) in known.items():
+            name = getattr(edge, key)
+            if name and name not in ids:
+                message = f"no {word} {name!r}{nearest(name, ids)}"
+                yield document.error((*place, key), message)
+        page = edge.lesson.page
+        if page not in lessons:
+            message = f"no lesson {page!r}{nearest(page, lessons)}"
+            yield document.error((*place, "lesson", "page"), message)
 
 
 def headings(
@@ -49,52 +63,32 @@ def headings(
             yield document.error((*at, "lesson", "section"), f"{message}{near}")
 
 
-def _repeated(document: Document[GuideFile]) -> Iterator[ContentError]:
-    guide = document.model
-    places = [
-        *((at, one.id, "symptom") for at, one in guide.symptoms),
-        *((("techniques", i), one.id, "technique") for i, one in enumerate(guide.techniques)),
-    ]
-    counted = Counter(name for _, name, _ in places)
-    for at, name, word in places:
+def _repeated(
+    document: Document[GuideFile], places: Sequence[tuple[Path, str]]
+) -> Iterator[ContentError]:
+    counted = Counter(name for _, name in places)
+    for at, name in places:
         if counted[name] > 1:
-            yield document.error((*at, "id"), f"duplicate {word} id {name!r}")
+            yield document.error((*at, "id"), f"duplicate id {name!r}")
 
 
-def _as_facts(evidence: Evidence, document: Document[GuideFile]) -> Iterator[ContentError]:
-    """Answers that state an observation, which another machine may not make, as a fact."""
-    for at, edge in document.model.edges:
-        for name in edge.claims:
-            claim = evidence.book.claims.get(name)
-            if claim and claim.kind == "observation" and f"('{name}')" not in edge.because:
-                instead = f"end it with {{{{ holds('{name}') }}}}, or let showed('{name}') say it"
-                message = f"it states an observation as a fact; {instead}"
-                yield document.error((*at, "because"), message)
+def _as_facts(
+    evidence: Evidence, document: Document[GuideFile], at: Path, edge: Edge
+) -> Iterator[ContentError]:
+    """An answer that states an observation, which another machine may not make, as a fact."""
+    for name in edge.claims:
+        claim = evidence.book.claims.get(name)
+        if claim and claim.kind == "observation" and f"('{name}')" not in edge.because:
+            instead = f"end it with {{{{ holds('{name}') }}}}, or let showed('{name}') say it"
+            message = f"it states an observation as a fact; {instead}"
+            yield document.error((*at, "because"), message)
 
 
-def _backing(evidence: Evidence, document: Document[GuideFile]) -> Iterator[ContentError]:
-    """Claims behind edges and costs that do not hold where the book was written."""
-    guide = document.model
-    parts = [
-        *((at, edge.claims) for at, edge in guide.edges),
-        *((("techniques", i), one.claims) for i, one in enumerate(guide.techniques)),
-    ]
-    for at, claims in parts:
-        for position, claim in enumerate(claims):
-            problem = evidence_checks.unheld(evidence, claim)
-            if problem:
-                yield document.error((*at, "claims", position), problem)
-
-
-def _ways(document: Document[GuideFile]) -> Iterator[ContentError]:
-    """Edges that lead nowhere."""
-    guide = document.model
-    techniques = {one.id for one in guide.techniques}
-    symptoms = {one.id for _, one in guide.symptoms}
-    for at, edge in guide.edges:
-        for key, known, word in (
-            ("use", techniques, "technique"), ("continue_at", symptoms, "symptom"),
-        ):  # fmt: skip
-            name = getattr(edge, key)
-            if name and name not in known:
-                yield document.error((*at, key), f"no {word} {name!r}{nearest(name, known)}")
+def _unheld(
+    evidence: Evidence, document: Document[GuideFile], at: Path, claims: Sequence[str]
+) -> Iterator[ContentError]:
+    """Claims that do not hold where the book was written."""
+    for position, claim in enumerate(claims):
+        problem = evidence_checks.unheld(evidence, claim)
+        if problem:
+            yield document.error((*at, "claims", position), problem)

@@ -23,7 +23,7 @@ FILE = "guide.yml"
             "A sum in each step.\n    planned: tiny_memory.hole",
             "46:14: tiny_memory has no run 'hole'",
         ),
-        ("id: copies-differ", "id: too-large", "23:13: duplicate symptom id 'too-large'"),
+        ("id: copies-differ", "id: too-large", "23:13: duplicate id 'too-large'"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(copy, old, new, error):
