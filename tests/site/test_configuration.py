@@ -19,6 +19,7 @@ from tests.site.html_reading import Reading, read
 CONFIGURED = """\
       machine: desk
 repo_url: https://github.com/example/book
+edit_uri: edit/main/
 nav:
   - index.md
   - Lessons:
@@ -131,7 +132,7 @@ def test_the_header_leads_into_every_section_of_the_nav_and_marks_the_readers(bu
 
 
 def test_edit_links_lead_to_what_an_author_wrote(built):
-    base = "https://github.com/example/book/edit/master/"
+    base = "https://github.com/example/book/edit/main/"
     assert {
         name: edited(page(built, f"{name}.html"))
         for name in ("topics/sharding/experiment", "guides/about", "mine", "evidence/tiny_memory")

@@ -83,9 +83,8 @@ def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, o
     assert not page.locator(".pb-step-controls").is_visible()
     page.goto((frozen_site / "topics/averaging/cost.html").as_uri())
     assert not page.locator("[data-calculator] form").is_visible()
-    assert (
-        "model_bytes\xa0×\xa0copies" in page.locator("[data-calculator] table").first.inner_text()
-    )
+    formulas = page.locator("[data-calculator] table").first.inner_text()
+    assert "model_bytes × copies" in " ".join(formulas.split())
     page.goto((frozen_site / "evidence.html").as_uri())
     assert not page.locator(".pb-sift").is_visible()
     assert page.locator("noscript p").inner_text()

@@ -75,7 +75,7 @@
     actions.textContent = "";
     const sitting = (name, those) => {
       const values = { n: those.length, m: fresh.length };
-      if (those.length) actions.append(button(say(name, values), () => sit(those, name === "practise")));
+      if (those.length) actions.append(button(say(name, values), () => sit(those)));
     };
     sitting("start_due", due);
     if (!due.length) goOn();
@@ -109,10 +109,7 @@
 
   // One question of a sitting; what is due again at once comes back at its end. `undo` takes back the
   // step that led here, which `told` tells.
-  function ask(those, at, undo, told = "") {
-    // Another tab may have asked a question since, or put it off.
-    const isOpen = (one) => !isPutOff(one) && (isEarly || !record(one) || isDueNow(one.id, record(one)));
-    const queue = those.filter((one, position) => position < at || isOpen(one));
+  function ask(queue, at, undo, told = "") {
     if (at >= queue.length) return offer(`${told} ${words.sitting_done}`.trim(), undo);
     const question = inTurn(queue[at]);
     show(question);
@@ -128,7 +125,7 @@
         const before = store.later()[id] || 0;
         putOff([question], until);
         const back = () => {
-          if (store.later()[id] === until) putOff([question], before); // as no other tab has done since
+          putOff([question], before);
           again();
         };
         ask(others, at, back, words[`${name}_told`]);
@@ -156,15 +153,9 @@
     });
   }
 
-  // Only this answer goes: where another tab has answered since, what it kept stays.
   function takeBack({ id, before }) {
-    const { attempts, ...rest } = store.get(id) || { attempts: [] };
-    const others = attempts.filter(({ at }) => at !== before.now);
-    const former = JSON.parse(before.found);
-    const lastOf = (those) => those.length && those[those.length - 1].at;
-    const isUntouched = former && lastOf(attempts) === before.now && lastOf(others) === lastOf(former.attempts);
-    if (isUntouched) store.put(id, former);
-    else if (others.length) store.put(id, { ...rest, attempts: others });
+    const former = JSON.parse(before);
+    if (former) store.put(id, former);
     else store.remove(id);
   }
 
@@ -200,10 +191,9 @@
   // ——— A sitting; the variants stand in a file of their own, which the first one loads ———
 
   let { variants } = section.dataset;
-  let isComing, isEarly;
+  let isComing;
 
-  function sit(queue, early) {
-    isEarly = early;
+  function sit(queue) {
     const begin = () => {
       variants = "";
       ask(queue, 0);

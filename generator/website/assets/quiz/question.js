@@ -251,7 +251,7 @@
 
     keep(answer, isRight, done) {
       const now = Date.now();
-      this.before = { now, found: JSON.stringify(store.get(this.id)) }; // as another tab may have left it
+      this.before = JSON.stringify(store.get(this.id)); // Recall can take an answer back
       const sure = this.form.querySelector(".pb-sure input:checked");
       const confidence = sure ? Number(sure.value) : null;
       const record = store.of(this.id, this.digests) || { attempts: [], due: 0, again: false, done: false };
@@ -336,8 +336,6 @@
         shown.textContent = "";
         line.lastElementChild.onclick = () => {
           own.forEach((part) => (part.dataset.meant = ""));
-          const shown = waiting.map((part, at) => ("meant" in part.dataset ? at : -1));
-          history.replaceState({ ...history.state, shown }, ""); // for whoever comes back to this page
           open();
           one.tabIndex = -1;
           one.focus({ preventScroll: true }); // its heading may stand above
@@ -363,14 +361,8 @@
     });
   });
 
-  // What is open when the page comes back stands open, for the browser to scroll to where it was.
-  // What was shown with a line's button is shown to whoever comes back; a reload hides it again.
   const waiting = all(document, "[data-after]");
-  const isBack = performance.getEntriesByType("navigation")[0]?.type === "back_forward";
-  waiting.forEach((one, at) => {
-    one.hidden = true;
-    if (isBack && history.state?.shown?.includes(at)) one.dataset.meant = "";
-  });
+  waiting.forEach((one) => (one.hidden = true));
   const forms = (within) => all(within, "form.pb-item:not([data-open])");
   book.waiting = (within) => forms(within).map((form) => new Waiting(form));
   forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
