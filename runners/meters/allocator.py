@@ -15,14 +15,10 @@ fits. The bytes given out are the sum of its blocks, each rounded up to 512 byte
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
-from runners.meters.refusal import note_held_bytes
+from runners.meters.refusal import Limit
 from runners.system import accelerator
 from runners.traces.measured import AllocatorMemory, Memory
 
@@ -82,7 +78,7 @@ def checked(memory: Memory, found: AllocatorMemory) -> Memory:
     return memory.model_copy(update={"allocator": found})
 
 
-class AllocatorLimit(TorchDispatchMode):
+class AllocatorLimit(Limit):
     """Raises `torch.OutOfMemoryError` where more than the budget has been given out.
 
     It looks after each operation at the allocator's peak since the limit was set, so that memory
@@ -91,44 +87,28 @@ class AllocatorLimit(TorchDispatchMode):
     """
 
     def __init__(self, budget_bytes: int, device: torch.device) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._budget_bytes = budget_bytes
         self._device = device
         accelerator.reset_peak(device)
         self._start = self._before = accelerator.allocated(device).now_bytes
 
-    def __enter__(self) -> AllocatorLimit:
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)  # type: ignore[no-untyped-call]
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation, then look whether the budget still holds."""
-        if any(issubclass(t, DTensor) for t in types):
-            return NotImplemented  # its local operations pass by here next
-        try:
-            result = func(*args, **(kwargs or {}))
-        except torch.OutOfMemoryError as error:  # the device is full before the budget is
-            note_held_bytes(error, accelerator.allocated(self._device).now_bytes - self._start)
-            raise
-        self.check()
-        return result
+    def held_bytes(self) -> int:
+        """What the allocator has given out since the limit was set, before this operation."""
+        return self._before - self._start
 
     def check(self) -> None:
-        """Look at the peak now; a refusal notes what was held before the operation.
+        """Look at the peak now.
 
         Raises:
             torch.OutOfMemoryError: it lies above the budget.
         """
         found = accelerator.allocated(self._device)
         if found.peak_bytes - self._start > self._budget_bytes:
-            held_bytes = self._before - self._start
             error = torch.OutOfMemoryError(
                 f"out of memory: tried to allocate {found.peak_bytes - self._before} bytes beside "
-                f"{held_bytes} under a budget of {self._budget_bytes}"
+                f"{self.held_bytes()} under a budget of {self._budget_bytes}"
             )
-            note_held_bytes(error, held_bytes)
+            self.note(error)
             raise error
         self._before = found.now_bytes

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 Ends = tuple[int | None, int | None]  # source and destination, global ranks; None: every rank
 EVERY_RANK: Ends = (None, None)
 
+NAMESPACES = ("c10d", "_c10d_functional")
 # What the dispatcher calls an operation → what PyTorch's users call it.
 OPERATIONS = {
     "allreduce_": "all_reduce",

@@ -7,13 +7,15 @@ the same log of allocations and frees follows them; there is no kernel to hold i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
+from unittest.mock import patch
 
 import torch
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from runners.meters.memory import CPU, MemoryMeter
+
+_PROPAGATE = "_propagate_tensor_meta_non_cached"
 
 
 class FakeMemoryMeter(MemoryMeter):
@@ -26,10 +28,7 @@ class FakeMemoryMeter(MemoryMeter):
     def __init__(self, device: torch.device = CPU) -> None:
         super().__init__(device)
         self._asks_for_shapes = False
-        self._propagate: Callable[..., Any] = ShardingPropagator._propagate_tensor_meta_non_cached
-
-    def __enter__(self) -> FakeMemoryMeter:
-        propagate, meter = self._propagate, self
+        propagate, meter = getattr(ShardingPropagator, _PROPAGATE), self
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             meter._asks_for_shapes = True
@@ -38,12 +37,14 @@ class FakeMemoryMeter(MemoryMeter):
             finally:
                 meter._asks_for_shapes = False
 
-        ShardingPropagator._propagate_tensor_meta_non_cached = watched  # type: ignore[method-assign]
-        super().__enter__()
-        return self
+        self._watched = patch.object(ShardingPropagator, _PROPAGATE, watched)
+
+    def __enter__(self) -> Self:
+        self._watched.start()
+        return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
-        ShardingPropagator._propagate_tensor_meta_non_cached = self._propagate  # type: ignore[method-assign]
+        self._watched.stop()
         super().__exit__(*exception)
 
     def _sees(self, tensor: torch.Tensor) -> bool:

@@ -43,7 +43,6 @@ def wait_until_idle(process: Path = Path("/proc/self")) -> None:
     """Return once no thread of gloo runs or would run; call it with no collective in flight."""
     if not (process / "task").exists():
         time.sleep(GUESS_SECONDS)
-        return
     threads = GlooThreads(process)
     threads.look()
     threads.wait_until_idle()

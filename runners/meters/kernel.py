@@ -34,15 +34,9 @@ class MeterDisagreesError(RuntimeError):
 
 
 class _MallocStatistics(ctypes.Structure):
-    """What glibc's `mallinfo2` returns, in bytes."""
+    """What glibc's `mallinfo2` returns, in bytes; the eighth is what somebody holds."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd",
-            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-        )
-    ]  # fmt: skip
+    _fields_ = [(f"field{number}", ctypes.c_size_t) for number in range(10)]
 
 
 @cache
@@ -53,21 +47,6 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def _resident_heap_bytes() -> int:
-    """Resident pages of the heap; it may be several mappings, one after the other."""
-    total, is_heap, seen = 0, False, False
-    with Path("/proc/self/smaps").open(encoding="ascii", errors="replace") as mappings:
-        for line in mappings:
-            if line[0] in "0123456789abcdef":  # the head of a mapping: addresses, rights, file
-                is_heap = line.rstrip().endswith("[heap]")
-                if seen and not is_heap:
-                    return total
-                seen = seen or is_heap
-            elif is_heap and line.startswith("Rss:"):
-                total += int(line.split()[1]) * 1024
-    return total
-
-
 def _free_heap_bytes() -> int:
     """Resident bytes of the heap that nobody uses; 0 where the allocator does not say.
 
@@ -75,7 +54,16 @@ def _free_heap_bytes() -> int:
     """
     if not hasattr(_libc(), "mallinfo2"):
         return 0
-    return max(0, _resident_heap_bytes() - int(_libc().mallinfo2().uordblks))
+    resident, is_heap = 0, False
+    with Path("/proc/self/smaps").open(encoding="ascii", errors="replace") as mappings:
+        for line in mappings:
+            if line[0] in "0123456789abcdef":  # the head of a mapping: addresses, rights, file
+                is_heap = line.rstrip().endswith("[heap]")
+                if resident and not is_heap:
+                    break
+            elif is_heap and line.startswith("Rss:"):
+                resident += int(line.split()[1]) * 1024
+    return max(0, resident - int(_libc().mallinfo2().field7))
 
 
 def return_free_heap() -> None:
@@ -88,18 +76,16 @@ def _status_bytes(*fields: str) -> list[int] | None:
     """Fields of /proc/self/status, in bytes; None where the kernel does not tell all of them."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
-    except OSError:
+        found = dict(line.split(":", 1) for line in status.splitlines())
+        return [int(found[field].split()[0]) * 1024 for field in fields]
+    except (OSError, KeyError):
         return None
-    found = dict(line.split(":", 1) for line in status.splitlines())
-    if any(field not in found for field in fields):
-        return None
-    return [int(found[field].split()[0]) * 1024 for field in fields]
 
 
 def heap_bytes() -> int | None:
     """Bytes of the process's data segment (VmData); None where the kernel does not say."""
     found = _status_bytes("VmData")
-    return None if found is None else found[0]
+    return found[0] if found else None
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ set of headers.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from runners.system.links import INTERFACE
 
@@ -28,8 +28,7 @@ LOOK_SECONDS = 0.002
 STILL_SECONDS = 0.05  # no frame this long: acknowledgements, which the kernel delays by 40 ms, too
 
 
-@dataclass(frozen=True)
-class LinkCount:
+class LinkCount(NamedTuple):
     """Bytes and frames that have passed an interface, headers included."""
 
     sent_bytes: int
@@ -39,12 +38,7 @@ class LinkCount:
 
     def __sub__(self, earlier: LinkCount) -> LinkCount:
         """What passed since an earlier count."""
-        return LinkCount(
-            self.sent_bytes - earlier.sent_bytes,
-            self.sent_frames - earlier.sent_frames,
-            self.received_bytes - earlier.received_bytes,
-            self.received_frames - earlier.received_frames,
-        )
+        return LinkCount(*(now - then for now, then in zip(self, earlier, strict=True)))
 
     @property
     def sent_payload_bytes(self) -> int:
@@ -57,9 +51,9 @@ class LinkCount:
         return self.received_bytes - HEADER_BYTES * self.received_frames
 
 
-def read(text: str) -> LinkCount | None:
-    """The count of a rank's interface in the text of `/proc/net/dev`; None without one."""
-    for line in text.splitlines():
+def count(counters: Path = COUNTERS) -> LinkCount | None:
+    """What has passed this process's own link; None where it has none."""
+    for line in counters.read_text(encoding="ascii").splitlines() if counters.exists() else ():
         name, _, numbers = line.partition(":")
         if name.strip() == INTERFACE:
             fields = [int(number) for number in numbers.split()]
@@ -67,28 +61,17 @@ def read(text: str) -> LinkCount | None:
     return None
 
 
-def count() -> LinkCount | None:
-    """What has passed this process's own link; None where it has none."""
-    try:
-        return read(COUNTERS.read_text(encoding="ascii"))
-    except OSError:
-        return None
-
-
 class LinkMeter:
-    """Counts one rank's link whenever all ranks of the pass do."""
+    """Counts one rank's link whenever all ranks of the pass do.
+
+    Args:
+        folder: of the pass, shared by its ranks.
+        rank: the one whose link this is.
+        world_size: how many ranks count.
+    """
 
     def __init__(self, folder: Path, rank: int, world_size: int) -> None:
-        """Prepare to meet the other ranks.
-
-        Args:
-            folder: of the pass, shared by its ranks.
-            rank: the one whose link this is.
-            world_size: how many ranks count.
-        """
-        self._folder = folder
-        self._rank = rank
-        self._world_size = world_size
+        self._folder, self._rank, self._world_size = folder, rank, world_size
         self._num_meetings = 0
 
     def count(self) -> LinkCount | None:
@@ -97,7 +80,11 @@ class LinkMeter:
         Every rank calls it, as often as the others. None where the rank has no link of its own.
         """
         self._meet()  # what ranks sent before has been received by now
-        passed = _still_count()
+        passed, since = count(), time.monotonic()
+        while passed is not None and time.monotonic() - since < STILL_SECONDS:
+            time.sleep(LOOK_SECONDS)
+            if (now := count()) != passed:
+                passed, since = now, time.monotonic()
         self._meet()  # nobody sends on before all have counted
         return passed
 
@@ -108,13 +95,3 @@ class LinkMeter:
         for rank in range(self._world_size):
             while not (self._folder / f"link{self._num_meetings}.{rank}").exists():
                 time.sleep(LOOK_SECONDS)
-
-
-def _still_count() -> LinkCount | None:
-    """The count, once it has not changed for a while."""
-    passed, since = count(), time.monotonic()
-    while passed is not None and time.monotonic() - since < STILL_SECONDS:
-        time.sleep(LOOK_SECONDS)
-        if (now := count()) != passed:
-            passed, since = now, time.monotonic()
-    return passed

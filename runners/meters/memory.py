@@ -11,18 +11,18 @@ the backend, and remembers which of them passed in which stage.
 from __future__ import annotations
 
 import weakref
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import wraps
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.collectives import (
     EVERY_RANK,
+    NAMESPACES,
     OPERATIONS,
     Ends,
     ends_of,
@@ -30,6 +30,7 @@ from runners.meters.collectives import (
     tensors_in,
 )
 from runners.meters.gloo_threads import GlooThreads
+from runners.meters.operations import Operations
 from runners.traces.measured import Collective, Memory, MemoryClasses, Transfer
 from runners.traces.records import Move
 
@@ -44,19 +45,16 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
-class MemoryMeter(TorchDispatchMode):
+class MemoryMeter(Operations):
     """Follows storages while it is entered; `phase` is what the rank is doing now."""
 
     def __init__(self, device: torch.device = CPU) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._device = device  # tensors elsewhere, such as Adam's step counters, are counted apart
         self._on_other_device: set[int] = set()  # numbers of storages that lie on another device
         self.phase = "build"
         self.counting = False  # whether collectives are being counted
-        self.collectives: Counter[str] = Counter()
-        self.collective_bytes: Counter[str] = Counter()
-        self.transfers: Counter[tuple[str, Ends]] = Counter()
-        self.transfer_bytes: Counter[tuple[str, Ends]] = Counter()
+        self._calls: dict[tuple[str, Ends], list[int]] = {}  # the payload of each, in bytes
         self.moves: dict[str, list[Move]] = {}  # by stage, of the first time it was passed
         self._stage: str | None = None
         self._received: list[Move] = []  # since the last stage; the next one works on it
@@ -82,28 +80,14 @@ class MemoryMeter(TorchDispatchMode):
         self._stage = None
         self._received = []
 
-    def _see_move(self, operation: str, ends: Ends, args: Any) -> None:
-        source, destination = ends
-        move = Move(
-            operation=operation,
-            source=source,
-            destination=destination,
-            bytes=payload_bytes(args),
-        )
-        if self._stage is not None:
-            self.moves[self._stage].append(move)
-        elif operation == "recv":
-            self._received.append(move)
-
     def enter(self, phase: str) -> None:
         """Say what the rank does from now on; what it holds at this moment counts to it."""
         self.phase = phase
         self._log.append((phase, 0, 0))
 
-    def __enter__(self) -> MemoryMeter:
+    def __enter__(self) -> Self:
         # FSDP frees gathered parameters by resizing their storage, past the dispatcher.
-        resize = self._resize
-        meter = self
+        resize, meter = self._resize, self
 
         @wraps(resize)
         def watched(storage: torch.UntypedStorage, size: int) -> Any:
@@ -113,24 +97,21 @@ class MemoryMeter(TorchDispatchMode):
             return result
 
         torch.UntypedStorage.resize_ = watched  # type: ignore[method-assign,assignment]
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
+        return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
         torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
-        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+        super().__exit__(*exception)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(issubclass(t, DTensor) for t in types):
-            return NotImplemented  # let it desugar: its local operations pass by here next
+    def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Execute an operation and follow what it gives."""
         self._gloo.wait_until_idle()
-        result = func(*args, **(kwargs or {}))
-        if func.namespace in ("c10d", "_c10d_functional"):
+        result = func(*args, **kwargs)
+        if func.namespace in NAMESPACES:
             self._gloo.look()
             self._see_collective(func.__name__.split(".")[0], args)
-        for tensor in tensors_in(result):
-            if self._sees(tensor):
-                self._see(tensor)
+        for tensor in filter(self._sees, tensors_in(result)):
+            self._see(tensor)
         return result
 
     def _sees(self, tensor: torch.Tensor) -> bool:
@@ -144,22 +125,18 @@ class MemoryMeter(TorchDispatchMode):
         operation = OPERATIONS.get(name)
         if operation is None:
             return
-        ends = ends_of(name, args)
-        self._see_move(operation, ends, args)
-        self.largest_collective_bytes = max(self.largest_collective_bytes, payload_bytes(args))
+        ends, num_bytes = ends_of(name, args), payload_bytes(args)
+        move = Move(operation=operation, source=ends[0], destination=ends[1], bytes=num_bytes)
+        if self._stage is not None:
+            self.moves[self._stage].append(move)
+        elif operation == "recv":
+            self._received.append(move)
+        self.largest_collective_bytes = max(self.largest_collective_bytes, num_bytes)
         if self.counting:
-            self.collectives[operation] += 1
-            self.collective_bytes[operation] += payload_bytes(args)
-            self._count_transfer(operation, ends, payload_bytes(args))
+            self._calls.setdefault((operation, ends), []).append(num_bytes)
         if operation in BUCKETED:
             for tensor in tensors_in(args):
                 self._see(tensor, "buckets")
-
-    def _count_transfer(self, operation: str, ends: Ends, num_bytes: int) -> None:
-        if ends == EVERY_RANK:
-            return
-        self.transfers[operation, ends] += 1
-        self.transfer_bytes[operation, ends] += num_bytes
 
     def _see(self, tensor: torch.Tensor, kind: str | None = None) -> torch.UntypedStorage:
         storage = local(tensor).untyped_storage()
@@ -245,32 +222,24 @@ class MemoryMeter(TorchDispatchMode):
 
     def collective_list(self) -> list[Collective]:
         """The collectives counted, summed by operation, and those with a peer by their ends."""
+        found: dict[str, list[Transfer]] = {}
+        for (name, ends), calls in sorted(self._calls.items(), key=_by_operation_and_ends):
+            one = Transfer(source=ends[0], destination=ends[1], count=len(calls), bytes=sum(calls))
+            found.setdefault(name, []).append(one)
         return [
             Collective(
                 operation=name,
-                count=count,
-                bytes=self.collective_bytes[name],
-                transfers=self._transfers_of(name),
+                count=sum(one.count for one in all_calls),
+                bytes=sum(one.bytes for one in all_calls),
+                transfers=[one for one in all_calls if (one.source, one.destination) != EVERY_RANK],
             )
-            for name, count in sorted(self.collectives.items())
-        ]
-
-    def _transfers_of(self, name: str) -> list[Transfer]:
-        found = [ends for operation, ends in self.transfers if operation == name]
-        return [
-            Transfer(
-                source=ends[0],
-                destination=ends[1],
-                count=self.transfers[name, ends],
-                bytes=self.transfer_bytes[name, ends],
-            )
-            for ends in sorted(found, key=_with_every_rank_first)
+            for name, all_calls in found.items()
         ]
 
 
-def _with_every_rank_first(ends: Ends) -> tuple[int, int]:
-    source, destination = ends
-    return -1 if source is None else source, -1 if destination is None else destination
+def _by_operation_and_ends(calls: tuple[tuple[str, Ends], list[int]]) -> tuple[str, list[int]]:
+    (name, ends), _ = calls
+    return name, [-1 if end is None else end for end in ends]
 
 
 def _classes(values: dict[str, int]) -> MemoryClasses:

@@ -15,32 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+if TYPE_CHECKING:
+    from runners.ranks.rank import Rank
+
 BASE = "build"  # what a rank does where nothing else is marked
 STEP_PHASES = FORWARD, BACKWARD, UPDATE = "forward", "backward", "optimizer"
-
-
-class Marked(Protocol):
-    """What a phase needs of its rank."""
-
-    phase_name: str
-
-    @property
-    def is_metered(self) -> bool:
-        """Whether meters want to hear where each phase ends."""
-
-    def beat(self) -> None:
-        """Tell the observer what the rank does now."""
-
-    def begin(self, phase: Phase) -> None:
-        """The phase begins."""
-
-    def end(self, phase: Phase) -> None:
-        """The phase has ended, without a failure."""
 
 
 class Phase:
@@ -48,7 +32,7 @@ class Phase:
 
     __slots__ = ("_rank", "computes", "name", "outer", "start_ns")
 
-    def __init__(self, rank: Marked, name: str, computes: bool) -> None:
+    def __init__(self, rank: Rank[Any], name: str, computes: bool) -> None:
         self._rank, self.name, self.computes = rank, name, computes
         self.outer, self.start_ns = "", 0  # the phase around it, while it is open
 
@@ -68,17 +52,12 @@ class Phase:
 
 
 class StepPhases:
-    """Tells forward, backward and update apart by hooks on a module, autograd and an optimizer.
-
-    Under meters each is a `Phase`, whose end they hear as well. Elsewhere only its name and a
-    heartbeat are wanted, and a step of a small model has no time for more.
-    """
+    """Tells forward, backward and update apart by hooks on a module, autograd and an optimizer."""
 
     current: ClassVar[StepPhases | None] = None  # of this process: it hears of `Tensor.backward`
 
-    def __init__(self, rank: Marked) -> None:
+    def __init__(self, rank: Rank[Any]) -> None:
         self._rank = rank
-        self._is_metered = rank.is_metered
         self._phases = {name: Phase(rank, name, computes=True) for name in STEP_PHASES}
         self.open = ""  # the phase that a hook has begun
         self._handles: list[Any] = []
@@ -104,26 +83,17 @@ class StepPhases:
 
     def close(self) -> None:
         """End the phase that a hook has begun, if one is open."""
-        opened = self.open
-        if opened and self._rank.phase_name == opened:
-            if self._is_metered:
-                self._phases[opened].__exit__(None)
-            else:
-                self._rank.phase_name = BASE
+        if self.open and self._rank.phase_name == self.open:
+            self._phases[self.open].__exit__(None)
         self.open = ""
 
     def begin(self, name: str) -> None:
         """Begin a phase, and end the one that a hook began before; not within a marked phase."""
-        rank = self._rank
-        now = rank.phase_name
+        now = self._rank.phase_name
         if now == name or (now != BASE and now != self.open):
             return  # several forward passes before one backward; or within a marked phase
-        if self._is_metered:
-            self.close()
-            self._phases[name].__enter__()
-        else:
-            rank.phase_name = name
-            rank.beat()
+        self.close()
+        self._phases[name].__enter__()
         self.open = name
 
     def _on_forward(self, *call: object) -> None:
@@ -151,12 +121,10 @@ def _hear_of_backward() -> None:
     @wraps(differentiated)
     def backward(tensor: Tensor, *arguments: Any, **named: Any) -> None:
         phases = StepPhases.current
-        if phases is None:
-            return differentiated(tensor, *arguments, **named)
-        phases.begin(BACKWARD)
+        if phases is not None:
+            phases.begin(BACKWARD)
         differentiated(tensor, *arguments, **named)
-        if phases.open == BACKWARD:  # after a failure nothing is said, and the phase stands
-            phases.close()
-        return None
+        if phases is not None and phases.open == BACKWARD:
+            phases.close()  # after a failure nothing is said, and the phase stands
 
     Tensor.backward = backward  # type: ignore[method-assign,assignment]

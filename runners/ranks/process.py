@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import resource
 import sys
 import time
 from contextlib import nullcontext
@@ -23,9 +24,10 @@ from torch import nn
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.meters.allocator import AllocatorLimit
 from runners.meters.kernel import heap_bytes
 from runners.meters.memory import MemoryMeter
-from runners.meters.refusal import held_bytes_at
+from runners.meters.refusal import DataSegmentLimit, held_bytes_at
 from runners.plans.experiment import RunPlan, find
 from runners.ranks.confirm import confirm_memory
 from runners.ranks.heartbeat import Heart
@@ -33,7 +35,6 @@ from runners.ranks.rank import Rank
 from runners.system import accelerator
 from runners.system.links import enter
 from runners.traces.files import write_json
-from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 from runners.traces.schema import Status
 
@@ -66,12 +67,6 @@ def preload() -> None:
     torch.set_num_threads(1)
 
 
-def _device(plan: RunPlan, rank: int, kind: str) -> torch.device:
-    if kind == "cpu":
-        return torch.device("cpu")
-    return torch.device("cuda", rank % accelerator.num_devices())
-
-
 def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
     """Touch backward, both optimizers, a wrapper and collectives once, with tiny tensors.
 
@@ -97,7 +92,7 @@ def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
             optimizer.zero_grad()
 
 
-def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
+def _limit(rank: Rank[Any], budget_bytes: int, heap_before: int) -> None:
     """Make the allocator refuse what goes beyond the budget.
 
     On an accelerator the budget counts what its allocator gives out; main memory is not limited.
@@ -106,7 +101,7 @@ def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
         BudgetTooSmallError: the warm-up alone took more.
     """
     if rank.device.type == "cuda":
-        rank.limit_allocator(budget_bytes)
+        rank.limit(AllocatorLimit(budget_bytes, rank.device))
         return
     now = heap_bytes()
     if now is None:
@@ -117,17 +112,7 @@ def _limit(rank: Rank, budget_bytes: int, heap_before: int) -> None:
             "warm-up needs; raise the budget or shrink the warm-up"
         )
     _limit_data(now + budget_bytes)
-    rank.note_refusals(now)
-
-
-def _spare_the_machine(most_bytes: int) -> None:
-    """Let the allocator refuse what this machine does not have, before the machine itself stalls.
-
-    For what readers try: a declared run is known to fit.
-    """
-    now = heap_bytes()
-    if now is not None:
-        _limit_data(now + most_bytes)
+    rank.limit(DataSegmentLimit(now))
 
 
 def _limit_data(num_bytes: int | None) -> None:
@@ -136,19 +121,9 @@ def _limit_data(num_bytes: int | None) -> None:
     Elsewhere no budget is run (`machine.can_limit_memory`), and nothing is to be lifted: to raise
     a soft limit to an infinite hard one is an error on macOS.
     """
-    if platform.system() != "Linux":
-        return
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (hard if num_bytes is None else num_bytes, hard))
-
-
-def _lift_limit(rank: Rank) -> None:
-    """Let the rank write its record: the budget is for training."""
-    rank.lift_limit()
-    if rank.device.type == "cpu":
-        _limit_data(None)
+    if platform.system() == "Linux":
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard if num_bytes is None else num_bytes, hard))
 
 
 def _requested_bytes(message: str) -> int | None:
@@ -187,10 +162,6 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
     )
 
 
-def _write(path: Path, outcome: RankOutcome) -> None:
-    write_json(path, outcome.model_dump(mode="json"))
-
-
 def _store(request: dict[str, Any]) -> Store:
     """Where ranks find each other: in a file, or through the node that torchrun chose."""
     if request["rendezvous"] is None:
@@ -217,7 +188,7 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     _warm_up(rank.device, plan.world_size, plan.needs_group)
     if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
         _limit(rank, plan.budget_bytes, before)
-        rank.start_kernel()
+        rank.start_peak()
     if rank.is_metered:
         rank.start_memory()
     torch.manual_seed(plan.seed)
@@ -235,34 +206,39 @@ def live(request: dict[str, Any]) -> None:
     settings = experiment.settings_of(declared["strategy"], declared["settings"])
     plan = RunPlan.from_json(declared, settings)
     heart = Heart(Path(request["heart"]))
-    device = _device(plan, request["rank"], request["device"])
+    device = torch.device("cpu")
+    if request["device"] == "cuda":
+        device = torch.device("cuda", request["rank"] % accelerator.num_devices())
     rank = Rank(request["rank"], plan, request["pass"], device, heart)
     record = Path(request["record"])
     rank.scratch, rank.followed = record.parent, request["followed"]
     torch.set_num_threads(1)
     try:
         with rank.phase("warm_up"):
-            if request["most_bytes"] is not None:
-                _spare_the_machine(request["most_bytes"] // plan.world_size)
+            now = heap_bytes()
+            if request["most_bytes"] is not None and now is not None:
+                # What readers try may be more than this machine has, and would make it stall.
+                _limit_data(now + request["most_bytes"] // plan.world_size)
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()
         confirm_memory(rank, experiment.strategies[plan.strategy])
     except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
-        rank.note_held(error)
         # The limit first: the record must not run out of memory as the training did.
-        _lift_limit(rank)
+        rank.lift_limit(error)
+        _limit_data(None)
         rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
         rank.keep_peak()
         if rank.outcome.failure.kind == "exception":
             import traceback
 
             traceback.print_exc()
-        _write(record, rank.outcome)
+        write_json(record, rank.outcome.model_dump(mode="json"))
         while True:
             time.sleep(60)
-    _lift_limit(rank)
-    _write(record, rank.outcome)
+    rank.lift_limit()
+    _limit_data(None)
+    write_json(record, rank.outcome.model_dump(mode="json"))
     heart.beat("done", rank.step_index)
     if dist.is_initialized() and not rank.has_lost_peers:
         dist.barrier()

@@ -28,11 +28,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from runners.meters.activity import ActivityMeter
-from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
+from runners.meters.allocator import AllocatorPeak, checked
 from runners.meters.kernel import KernelPeak, disagreement
 from runners.meters.link import LinkCount, LinkMeter
 from runners.meters.memory import MemoryMeter, local
-from runners.meters.refusal import DataSegmentLimit
+from runners.meters.refusal import Limit
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import S
 from runners.ranks.clocks import compared_clocks
@@ -42,9 +42,8 @@ from runners.ranks.recorder import Recorder, parameter_digest
 from runners.system import accelerator
 from runners.traces.measured import Memory
 
-NUM_METERED_STEPS = (
-    3  # the first creates state, the second rebuilds DDP's buckets, the third is steady
-)
+# The first creates state, the second rebuilds DDP's buckets, the third is steady.
+NUM_METERED_STEPS = 3
 NUM_TIMELINE_STEPS = 2  # one to settle without the memory meter, one under the profiler
 
 
@@ -77,7 +76,7 @@ class Rank(Recorder, Generic[S]):
         self._memory: MemoryMeter | None = None
         self._kernel: KernelPeak | None = None
         self._allocator: AllocatorPeak | None = None
-        self._limit: AllocatorLimit | DataSegmentLimit | None = None
+        self._limit: Limit | None = None
         self._activity: ActivityMeter | None = None
         self._link: LinkMeter | None = None
         self._module: nn.Module | None = None
@@ -219,16 +218,19 @@ class Rank(Recorder, Generic[S]):
         """
         self._kernel = self._allocator = None
         if meter is None:
-            self._start_peak(is_metered=True)
+            self.start_peak()
         self._memory = (meter or MemoryMeter(self.device)).__enter__()
 
-    def _start_peak(self, *, is_metered: bool) -> None:
-        """Start what the meter is checked against: the kernel's mark, or the allocator's."""
+    def start_peak(self) -> None:
+        """Start what the meter is checked against: the kernel's mark, or the allocator's.
+
+        It is all that a budgeted pass can afford.
+        """
         if self.device.type != "cpu":
-            self._allocator = AllocatorPeak(self.device, counts_workspaces=is_metered)
+            self._allocator = AllocatorPeak(self.device, counts_workspaces=self.is_metered)
             return
         self._kernel = KernelPeak()
-        if is_metered:
+        if self.is_metered:
             self._kernel.start_looking()
 
     def stop_memory(self) -> None:
@@ -262,41 +264,29 @@ class Rank(Recorder, Generic[S]):
         self._module = self._optimizer = None
         return other
 
-    def start_kernel(self) -> None:
-        """Start the high-water mark alone: what a budgeted pass can afford."""
-        self._start_peak(is_metered=False)
-
     def keep_peak(self) -> None:
         """Keep the high-water mark of a budgeted pass; a metered one has kept its own."""
-        if self.outcome.memory is not None or self._memory is not None:
-            return
-        if self._kernel is None and self._allocator is None:
-            return
-        self.outcome.memory = Memory(
-            kernel_peak_bytes=self._kernel.bytes() if self._kernel else None,
-            allocator=self._allocator.read() if self._allocator else None,
-        )
+        has_peak = self._kernel is not None or self._allocator is not None
+        if has_peak and self.outcome.memory is None and self._memory is None:
+            self.outcome.memory = Memory(
+                kernel_peak_bytes=self._kernel.bytes() if self._kernel else None,
+                allocator=self._allocator.read() if self._allocator else None,
+            )
 
-    def limit_allocator(self, budget_bytes: int) -> None:
-        """Enforce a budget on this rank's accelerator, from now until `lift_limit`."""
-        self._limit = AllocatorLimit(budget_bytes, self.device).__enter__()
+    def limit(self, budget: Limit) -> None:
+        """Enforce a budget, and note what is held where it refuses, until `lift_limit`."""
+        self._limit = budget.__enter__()
 
-    def note_refusals(self, heap_bytes: int) -> None:
-        """Note what is held where an allocation fails, from now until `lift_limit`, on CPU.
+    def lift_limit(self, error: BaseException | None = None) -> None:
+        """Let the rank write its record: the budget is for training.
 
         Args:
-            heap_bytes: of the data segment when it was limited.
+            error: what ended the training; what is held now is noted on it, unless an operation
+                has noted that already.
         """
-        self._limit = DataSegmentLimit(heap_bytes).__enter__()
-
-    def note_held(self, error: BaseException) -> None:
-        """Note on an exception what is held now, where no operation has noted it."""
-        if isinstance(self._limit, DataSegmentLimit):
-            self._limit.note(error)
-
-    def lift_limit(self) -> None:
-        """Let the rank write its record: the budget is for training."""
         if self._limit is not None:
+            if error is not None:
+                self._limit.note(error)
             self._limit.__exit__(None, None, None)
         self._limit = None
 

@@ -90,8 +90,10 @@ class Recorder:
         Yields:
             A function to call with what came out.
         """
-        with self._shown() as (out, seconds):
-            yield out.append
+        out: list[Tensor] = []
+        start = self._now()
+        yield out.append
+        seconds = round(self._now() - start, 7)
         known = any(s.name == name for s in self.outcome.stages)
         if self.is_metered or known or not out:
             return
@@ -105,11 +107,10 @@ class Recorder:
                 shape_out=list(result.shape),
                 dtype=str(result.dtype).removeprefix("torch."),
                 bytes=result.nbytes,
-                values=first_values(result),
+                values=self._values(f"stages.{name}.values", result),
             )
         )
-        self.outcome.stage_seconds[name] = seconds[-1]
-        self._check_values(f"stages.{name}.values", result)
+        self.outcome.stage_seconds[name] = seconds
 
     @contextmanager
     def predict(
@@ -121,13 +122,15 @@ class Recorder:
             A function to call with what came out, and with facts by name.
         """
         facts = {} if facts is None else facts
+        out: list[Tensor] = []
 
         def show(result: Tensor, **more: Setting) -> None:
             out.append(result)
             facts.update(more)
 
-        with self._shown() as (out, seconds):
-            yield show
+        start = self._now()
+        yield show
+        seconds = round(self._now() - start, 7)
         if self.is_metered or not out:
             return
         step = PredictionStep(
@@ -136,28 +139,28 @@ class Recorder:
             operation=operation,
             shape_in=list(of.shape),
             shape_out=list(out[-1].shape),
-            values=first_values(out[-1]),
+            values=self._values(f"prediction.{name}.values", out[-1]),
             facts=facts,
         )
         self.outcome.prediction.append(step)
         self._facts.append((step, facts))
-        self.outcome.prediction_seconds[name] = seconds[-1]
-        self._check_values(f"prediction.{name}.values", out[-1])
+        self.outcome.prediction_seconds[name] = seconds
 
     def keep_facts(self) -> None:
         """Keep what was added to the facts of a step after its block."""
         for step, facts in self._facts:
             step.facts.update(facts)
 
-    @contextmanager
-    def _shown(self) -> Iterator[tuple[list[Tensor], list[float]]]:
-        out: list[Tensor] = []
-        seconds: list[float] = []
+    def _now(self) -> float:
         self.settle()
-        start = time.perf_counter()
-        yield out, seconds
-        self.settle()
-        seconds.append(round(time.perf_counter() - start, 7))
+        return time.perf_counter()
+
+    def _values(self, field: str, tensor: Tensor) -> list[float]:
+        """As `first_values`; what is not finite is listed."""
+        for value in _first(tensor):
+            if not math.isfinite(value):
+                self._not_finite(field, value)
+        return first_values(tensor)
 
     def epoch(
         self,
@@ -181,40 +184,37 @@ class Recorder:
         """
         if self.is_metered:
             return
-        count, validation_loss, validation_accuracy = validation or (0, None, None)
-        for field, value in (("loss", loss), ("validation_loss", validation_loss)):
-            if value is not None and not math.isfinite(value):
-                self._not_finite(field, value)
+        mean_loss = None if loss is None else self._kept("loss", loss)
+        seen = validation and Validation(
+            rank=self.rank,
+            num_samples=validation[0],
+            loss=self._kept("validation_loss", validation[1]),
+            accuracy=finite_or_none(float(validation[2])),
+        )
+        self.outcome.validation = seen or self.outcome.validation
         self.outcome.epochs.append(
             EpochPart(
                 epoch=epoch,
-                loss=_rounded(loss),
-                accuracy=_rounded(accuracy),
+                loss=mean_loss,
+                accuracy=None if accuracy is None else finite_or_none(float(accuracy)),
                 num_samples=num_samples,
-                validation_loss=_rounded(validation_loss),
-                validation_accuracy=_rounded(validation_accuracy),
+                validation_loss=seen.loss if seen else None,
+                validation_accuracy=seen.accuracy if seen else None,
                 parameter_digest=parameter_digest(parameters) if parameters is not None else None,
             )
         )
-        if validation is not None:
-            self.outcome.validation = Validation(
-                rank=self.rank,
-                num_samples=count,
-                loss=_rounded(validation_loss),
-                accuracy=_rounded(validation_accuracy),
-            )
 
     def step_loss(self, loss: float) -> None:
         """Record the loss of one step, where the run keeps them."""
-        if not math.isfinite(loss):
-            self._not_finite("step_losses", loss)
+        kept = self._kept("step_losses", loss)
         if self._keeps_steps:
-            self.outcome.step_losses.append(_rounded(loss))
+            self.outcome.step_losses.append(kept)
 
-    def _check_values(self, field: str, tensor: Tensor) -> None:
-        for value in _first(tensor):
-            if not math.isfinite(value):
-                self._not_finite(field, value)
+    def _kept(self, field: str, value: float) -> float | None:
+        """A result as a trace keeps it: null, and listed, where it is not finite."""
+        if not math.isfinite(value):
+            self._not_finite(field, value)
+        return finite_or_none(float(value))
 
     def _not_finite(self, field: str, value: float) -> None:
         if len(self.outcome.non_finite) >= MAX_NON_FINITE:
@@ -237,9 +237,8 @@ class Recorder:
                 `…_share`, `num_…`, `…loss…`; without one it is a plain number or a word.
             value: a number, a word, or a list of them; a number that is not finite becomes null.
         """
-        if isinstance(value, float) and not math.isfinite(value):
-            self._not_finite(f"measures.{name}", value)
-            value = None
+        if isinstance(value, float):
+            value = self._kept(f"measures.{name}", value)
         self.outcome.measures[name] = value
 
     def measure_seconds(self, name: str, samples: Iterable[float]) -> None:
@@ -252,8 +251,3 @@ class Recorder:
     def count_samples(self, count: int) -> None:
         """Add to the training samples this rank has seen."""
         self.outcome.num_samples = (self.outcome.num_samples or 0) + count
-
-
-def _rounded(value: float | None) -> float | None:
-    """A result as a trace keeps it: null where it is not finite."""
-    return None if value is None else finite_or_none(float(value))

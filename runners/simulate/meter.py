@@ -25,7 +25,13 @@ from torch.distributed.distributed_c10d import GroupName
 from torch.distributed.tensor import DTensor
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop, sdpa_flop
 
-from runners.meters.collectives import OPERATIONS, payload_bytes, process_group, tensors_in
+from runners.meters.collectives import (
+    NAMESPACES,
+    OPERATIONS,
+    payload_bytes,
+    process_group,
+    tensors_in,
+)
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.memory import local
 from runners.simulate.allocation_replay import Allocate, Event, Free, Pass, Use
@@ -41,7 +47,6 @@ _FORMULAS: dict[Any, Callable[..., int]] = {
 }
 # What gloo makes of an all-reduce on a copy: its arguments are an output, an input, and so on.
 _COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
-_COMMUNICATES = ("c10d", "_c10d_functional")
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _DEVICE = torch.ops.prim.device.default
 
@@ -114,7 +119,7 @@ class Meter(FakeMemoryMeter):
         self._note_commands(func)
         copies = self._copies_of_gloo(func, args)
         result = func(*args, **(kwargs or {}))
-        if func.namespace in _COMMUNICATES:
+        if func.namespace in NAMESPACES:
             self._see_collective(func.__name__.partition(".")[0], args)
         given = [result] if isinstance(result, torch.Tensor) else tensors_in(result)
         for tensor in filter(self._sees, given):
@@ -133,7 +138,7 @@ class Meter(FakeMemoryMeter):
     def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if func is _WAIT:
             self.timeline.wait()
-        elif func.namespace in _COMMUNICATES:
+        elif func.namespace in NAMESPACES:
             self._count_call(func.__name__.partition(".")[0], args)
         elif func.namespace != "prim":  # a question about a tensor, which only fake ones pass on
             packet = func._overloadpacket
@@ -296,7 +301,7 @@ def _num_commands(func: Any) -> int:
 
     One is recorded before the collective, whose stream waits for it; the other is waited for.
     """
-    if func.namespace in _COMMUNICATES:
+    if func.namespace in NAMESPACES:
         return 0 if func is _WAIT else 2
     is_kernel = func.namespace != "profiler" and not func.is_view and func._opname not in _NO_KERNEL
     return int(is_kernel)

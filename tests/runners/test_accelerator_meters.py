@@ -106,7 +106,7 @@ def test_a_rank_is_refused_at_its_end_where_no_operation_follows(
     model: CachingAllocator, tmp_path: Path
 ) -> None:
     rank = Rank(0, RunPlan("train"), "budgeted", CUDA, Heart(tmp_path / "heart"))
-    rank.limit_allocator(10 * MIB)
+    rank.limit(AllocatorLimit(10 * MIB, CUDA))
     model.allocate(11 * MIB)
     with pytest.raises(torch.OutOfMemoryError) as refused:
         rank.finish()

@@ -13,7 +13,7 @@ import pytest
 
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.meters.link import LinkCount, read
+from runners.meters.link import LinkCount, count
 from runners.plans.experiment import find
 from runners.system import links
 from runners.traces.records import Run
@@ -122,15 +122,16 @@ def test_where_the_kernel_refuses_a_run_is_skipped_with_what_it_said(
     assert not skipped.is_surprise
 
 
-def test_counts_are_read_from_the_kernel_s_table() -> None:
-    text = (
+def test_counts_are_read_from_the_kernel_s_table(tmp_path: Path) -> None:
+    table = tmp_path / "dev"
+    table.write_text(
         "Inter-|   Receive                                                |  Transmit\n"
         " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs\n"
         "    lo:       1       2    0    0    0     0          0         0        3       4    0\n"
         " link0:    1000      10    0    0    0     0          0         0     2066      20    0\n"
     )
-    counted = read(text)
+    counted = count(table)
     assert counted == LinkCount(2066, 20, 1000, 10)
     assert counted - LinkCount(66, 1, 0, 0) == LinkCount(2000, 19, 1000, 10)
     assert counted.sent_payload_bytes == 2066 - 20 * 66
-    assert read(text.replace("link0", "other")) is None
+    assert count(tmp_path / "nowhere") is None
