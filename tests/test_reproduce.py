@@ -69,7 +69,7 @@ def test_every_command_names_values_that_the_page_shows(shown, wanted):
     wrong = []
     for one in shown:
         values = [
-            (at(experiment.page.trace.runs[field.run], field.steps), field.steps)
+            (at(experiment.trace.runs[field.run], field.steps), field.steps)
             for experiment in wanted[one.command]
             for field in experiment.fields
         ]
@@ -98,7 +98,7 @@ def _state(clone: Path) -> dict[str, int]:
 def _is_short(one: Popover, wanted) -> bool:
     """Whether it takes one run, which took little time, and needs no network of its own."""
     runs = {
-        (experiment.page.trace.experiment, name): experiment.page.trace.runs[name]
+        (experiment.trace.experiment, name): experiment.trace.runs[name]
         for experiment in wanted[one.command]
         for name in experiment.runs
     }

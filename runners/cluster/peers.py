@@ -1,13 +1,10 @@
 """The processes that torchrun started, each watching the others: who is lost, and why.
 
-    rank 1 ──TCP──┐
-    rank 2 ──TCP──┤ rank 0 passes on what one of them says last
-    rank 3 ──TCP──┘
-
-In: torchrun's variables and its store. Out: `put` and `get`, values that all processes share
-through that store, and a watch. A process that is killed closes its connection; one whose machine
-or link is down sends no heartbeats; one whose torchrun died has another parent. The first process
-that notices says which node is lost and why, tells the others, and each ends. torchrun repeats the
+In: torchrun's variables and its store, which its agent on node 0 keeps. Out: `put` and `get`,
+values that all processes share through that store, and a watch. Each process sets a heartbeat there
+and reads those of the others: one whose heart stands still is lost, one whose store does not answer
+has lost node 0, and one whose torchrun died has another parent. The first process that notices says
+which node is lost and why, the others read that in the store, and each ends. torchrun repeats the
 line as the cause.
 """
 
@@ -24,7 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
@@ -32,10 +29,10 @@ from runners.system import processes, stopping
 from runners.system.count import WORD_SECONDS
 
 LOST = 3  # exit code: a node was lost
-BEAT_SECONDS = 0.2
-SILENT_SECONDS = 15.0  # a process that sends no heartbeat this long is lost
-MEET_SECONDS = 120.0  # torchrun has started all processes: what is left is to load torch
-LOOK_SECONDS = 0.1  # between two looks into the store
+LOOK_SECONDS = 0.2  # between two looks into the store
+SILENT_SECONDS = 15.0  # a process that sets no heartbeat this long is lost
+MEET_SECONDS = 120.0  # until its first: torchrun has started it, and it loads torch
+TELL_SECONDS = 2.0  # the longest that a process waits for the store to take why it ends
 STORE_SECONDS = timedelta(seconds=20)  # for torchrun's store, which has just answered torchrun
 LINGER_SECONDS = 30.0  # torchrun waits for minutes where no packet reaches its own store
 
@@ -50,7 +47,6 @@ class Place(NamedTuple):
     num_nodes: int
     host: str  # of rank 0's node, which keeps the store
     port: int  # of the store
-    run: str
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Place:
@@ -59,17 +55,10 @@ class Place(NamedTuple):
         Raises:
             ValueError: it is not torchrun that started this process.
         """
+        names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
         try:
-            return cls(
-                int(environment["RANK"]),
-                int(environment["WORLD_SIZE"]),
-                int(environment["LOCAL_WORLD_SIZE"]),
-                int(environment["GROUP_RANK"]),
-                int(environment["GROUP_WORLD_SIZE"]),
-                environment["MASTER_ADDR"],
-                int(environment["MASTER_PORT"]),
-                environment["TORCHELASTIC_RUN_ID"],
-            )
+            numbers = [int(environment[name]) for name in names]
+            return cls(*numbers, environment["MASTER_ADDR"], int(environment["MASTER_PORT"]))
         except KeyError as error:
             raise ValueError(
                 f"{error} is not set; start it on each node with `torchrun --nnodes 2 … "
@@ -91,31 +80,47 @@ def explain(line: str) -> None:
             Path(path).write_text(json.dumps({"message": line, "timestamp": int(time.time())}))
 
 
+def _address_towards(host: str, port: int) -> str:
+    """This machine's address on the interface that leads to a host; nothing is sent."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as unconnected:
+        unconnected.connect(address)
+        return str(unconnected.getsockname()[0])
+
+
 class Peers:
     """What one process shares with the others, and its watch over them."""
 
     def __init__(self, place: Place, facts: Mapping[str, object]) -> None:
-        """Connect, and wait until all processes have.
+        """Meet the other processes.
 
         Args:
             place: where this process stands.
             facts: of this process, which the others see in `facts`, in the order of ranks.
         """
         self.place = place
-        self.address = ""  # of this process on its link to the other nodes
         self._torchrun = os.getppid()
         self._names = {place.rank: f"node {place.node} ({socket.gethostname()})"}
-        self._links: list[socket.socket] = []
+        self._answered = time.monotonic()  # when the store last did
+        until = self._answered + MEET_SECONDS - SILENT_SECONDS
+        others = [rank for rank in range(place.world_size) if rank != place.rank]
+        # Of each other rank its heartbeat, and since when that is what it is.
+        self._heard = dict.fromkeys(others, (b"", until))
         self.is_over = False  # who leaves from now on is not lost
         self._ending = threading.RLock()
         store = TCPStore(place.host, place.port, timeout=STORE_SECONDS, wait_for_workers=False)
         self._store: Store = PrefixStore("proofbook", store)
-        threading.Thread(target=self._beat, daemon=True).start()
-        self._meet()
-        self.put(f"facts/{place.rank}", {**facts, "node": self.name(place.rank)})
+        address = _address_towards(place.host, place.port)
+        own = {**facts, "node": self.name(place.rank), "address": address}
+        self.put(f"facts/{place.rank}", own)
+        for look in (self._beat, self._watch):
+            threading.Thread(target=look, daemon=True).start()
         everybody = range(place.world_size)
         self.facts = [self.get(f"facts/{rank}", rank) for rank in everybody]
         self._names = {rank: self.facts[rank]["node"] for rank in everybody}
+        # A node may know itself by a name that means its loopback: what leads to another does not.
+        there = [one["address"] for one in self.facts if one["node"] != own["node"]]
+        self.address = _address_towards(there[0], place.port) if there else address
 
     def name(self, rank: int) -> str:
         """The node of a rank: its number and its host."""
@@ -125,14 +130,10 @@ class Peers:
         """Share a value, JSON."""
         self._store.set(key, json.dumps(value))
 
-    def has(self, *keys: str) -> bool:
-        """Whether all of these are shared by now."""
-        return self._store.check(list(keys))
-
     def get(self, key: str, rank: int) -> Any:  # noqa: ANN401
         """What a rank shares, now or later; says every five seconds whom it waits for."""
         start = said = time.monotonic()
-        while not self.has(key):
+        while not self._store.check([key]):
             time.sleep(LOOK_SECONDS)
             if (now := time.monotonic()) - said > WORD_SECONDS:
                 said, here = now, self.name(self.place.rank)
@@ -140,16 +141,13 @@ class Peers:
         return json.loads(self._store.get(key))
 
     def leave(self) -> None:
-        """Go without being missed; rank 0, which all others watch, goes last."""
+        """Go without being missed; rank 0, whose torchrun keeps the store, goes last."""
         self.is_over = True
         self.put(f"left/{self.place.rank}", None)
         everybody = [f"left/{rank}" for rank in range(self.place.world_size)]
         end = time.monotonic() + SILENT_SECONDS
-        while self.place.rank == 0 and not self.has(*everybody) and time.monotonic() < end:
+        while self.place.rank == 0 and time.monotonic() < end and not self._store.check(everybody):
             time.sleep(LOOK_SECONDS)
-        for link in self._links:
-            with suppress(OSError):  # the other side may have gone
-                link.shutdown(socket.SHUT_RDWR)
 
     def lose(self, what: str, code: int = LOST) -> NoReturn:
         """Say what is lost, tell the others, and end this process with all that it started.
@@ -157,77 +155,57 @@ class Peers:
         Called from any thread: the store or a rank may keep the main thread waiting.
         """
         with self._ending:  # one reason is enough: who has another waits here for the end
-            for link in tuple(self._links):
-                with suppress(OSError):
-                    link.sendall(f"{what}\n".encode())
+            telling = threading.Thread(target=self._tell, args=(what,), daemon=True)
+            telling.start()
+            telling.join(TELL_SECONDS)
             explain(what)
+            time.sleep(3 * LOOK_SECONDS)  # the store goes with node 0: the others read it first
             for clean in reversed(tuple(stopping.at_end)):
                 clean()
             _end_later(self._torchrun)
             os._exit(code)
 
-    def _meet(self) -> None:
-        """Connect rank 0's process with every other."""
-        place = self.place
-        if place.rank:
-            port = self.get("watch", 0)
-            try:
-                link = socket.create_connection((place.host, port), SILENT_SECONDS)
-            except OSError as error:
-                self.lose(f"node 0 cannot be reached at {place.host}:{port}: {error}")
-            link.sendall(f"{place.run} {place.rank}\n".encode())
-            self._follow(link, link.makefile(encoding="utf-8"), 0)
-            return
-        dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual else socket.AF_INET
-        with socket.create_server(("", 0), family=family, dualstack_ipv6=dual) as server:
-            server.settimeout(MEET_SECONDS)
-            self.put("watch", server.getsockname()[1])
-            while len(self._links) < place.world_size - 1:
-                try:
-                    self._admit(server.accept()[0])
-                except TimeoutError:
-                    self.lose(f"not all processes connected within {MEET_SECONDS:.0f} s")
-
-    def _admit(self, link: socket.socket) -> None:
-        """Follow a process of this run; whatever else connects is not one of us."""
-        link.settimeout(SILENT_SECONDS)
-        lines = link.makefile(encoding="utf-8", errors="replace")
-        with suppress(OSError, ValueError):
-            run, _, rank = lines.readline(1000).rstrip().rpartition(" ")
-            if run == self.place.run:
-                return self._follow(link, lines, int(rank))
-        lines.close()
-        return link.close()
-
-    def _follow(self, link: socket.socket, lines: TextIO, rank: int) -> None:
-        self.address = str(link.getsockname()[0]).removeprefix("::ffff:")
-        self._links.append(link)
-        threading.Thread(target=self._watch, args=(link, lines, rank), daemon=True).start()
-
-    def _watch(self, link: socket.socket, lines: TextIO, rank: int) -> None:
-        """Read what a process sends: empty lines, its heartbeats, or the reason why it ends."""
-        why = "its process ended without a word"
-        try:
-            with link, lines:
-                for line in lines:
-                    if line.strip():
-                        self.lose(line.strip())
-        except TimeoutError:
-            why = f"it has been silent for {SILENT_SECONDS:.0f} s; its machine or its link is down"
-        except OSError:
-            pass  # a process that dies with lines unread resets the connection
-        if not self.is_over:
-            self.lose(f"{self.name(rank)} is lost: {why}")
+    def _tell(self, what: str) -> None:
+        with suppress(RuntimeError):  # the store is gone, too
+            self.put("lost", what)
 
     def _beat(self) -> None:
+        """Set this process's heartbeat, and read those of the others, for `_watch`.
+
+        The store may keep this thread waiting for ever.
+        """
+        number = 0
+        try:
+            while not self.is_over:
+                number += 1
+                self._store.set(f"beat/{self.place.rank}", str(number))
+                for rank, (before, _) in self._heard.items():
+                    key = f"beat/{rank}"
+                    beat = self._store.get(key) if self._store.check([key]) else before
+                    if beat != before:
+                        self._heard[rank] = (beat, time.monotonic())
+                if self._store.check(["lost"]):
+                    self.lose(json.loads(self._store.get("lost")))
+                self._answered = time.monotonic()
+                time.sleep(LOOK_SECONDS)
+        except RuntimeError:
+            if not self.is_over:
+                self.lose(f"{self.name(0)} is lost: its torchrun, which keeps the store, ended")
+
+    def _watch(self) -> None:
+        """End this process where another one, the store or its own torchrun is lost."""
+        why = (
+            f"silent for {SILENT_SECONDS:.0f} s; its process or machine ended, or its link is down"
+        )
         while not self.is_over:
-            time.sleep(BEAT_SECONDS)
+            time.sleep(LOOK_SECONDS)
             if os.getppid() != self._torchrun:
                 self.lose(f"{self.name(self.place.rank)} is lost: its torchrun ended")
-            for link in tuple(self._links):
-                with suppress(OSError):
-                    link.sendall(b"\n")
+            if time.monotonic() - self._answered > SILENT_SECONDS:
+                self.lose(f"{self.name(0)} is lost: its store has been {why}")
+            for rank, (_, since) in tuple(self._heard.items()):
+                if self._answered - since > SILENT_SECONDS and not self.is_over:
+                    self.lose(f"{self.name(rank)} is lost: it has been {why}")
 
 
 def _end_later(pid: int) -> None:

@@ -9,7 +9,7 @@ experiment is compared as `compare` does. Nothing of the book is written.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_word
 from runners.traces.tolerance import Tolerance, tolerance
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -51,31 +50,19 @@ class Wanted:
     steps: tuple[Key, ...]
 
 
-@dataclass(frozen=True)
-class Page:
-    """What the pages show of one experiment: the trace, and the machine that measured it.
+@dataclass
+class Requested:
+    """What is wanted of one experiment.
 
-    Plans were simulated, and have no machine.
+    Attributes:
+        trace: what the pages show of it.
+        machine: that measured the trace; None for plans, which were simulated.
+        whole: runs to compare as a whole.
+        fields: to compare one by one.
     """
 
     trace: Trace
     machine: Machine | None
-
-    @property
-    def made_with(self) -> dict[str, str]:
-        """What else than chance may keep values apart."""
-        torch = {"torch": self.trace.circumstances.torch}
-        if self.machine is None:
-            return torch
-        cores = str(self.machine.num_cores)
-        return {"processor": self.machine.cpu, "number of cores": cores, **torch}
-
-
-@dataclass
-class Requested:
-    """What is wanted of one experiment: runs as a whole, and single fields."""
-
-    page: Page
     whole: list[str] = field(default_factory=list)
     fields: list[Wanted] = field(default_factory=list)
 
@@ -83,6 +70,27 @@ class Requested:
     def runs(self) -> tuple[str, ...]:
         """Every run that it takes, each once."""
         return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the code has changed since."""
+        if self.machine is not None:
+            return is_stale(self.trace)
+        if self.trace.experiment == published_plans.EXPERIMENT:
+            return self.trace.code.digest != published_plans.code_digest()
+        return is_stale_plan(self.trace)
+
+    def otherwise_here(self) -> Iterator[str]:
+        """What else than chance may keep values apart: was this there, is that here."""
+        import torch
+
+        pairs = {"torch": (self.trace.circumstances.torch, str(torch.__version__))}
+        if self.machine is not None:
+            pairs["processor"] = (self.machine.cpu, machine.cpu_name())
+            pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))
+        for name, (there, here) in pairs.items():
+            if there != here:
+                yield f"{name} was {there} there, is {here} here"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,37 +111,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
-
-    def say(line: str) -> None:
-        print(line, flush=True)
-
     wanted = requested(arguments.paths, folder_of(arguments.on))
     verdicts: list[bool] = []
     for one in wanted:
-        if one.page.machine is None:
-            verdicts += _compared(one, _simulated(one), say)
-    if any(one.page.machine for one in wanted):
+        if one.machine is None:
+            again = published if one.trace.experiment == published_plans.EXPERIMENT else None
+            runs = again.again(one.runs) if again else grid.again(one.trace.experiment, one.runs)
+            verdicts += _compared(one, runs)
+    if any(one.machine for one in wanted):
         with alone(), Launcher(machine.device_kind()) as launcher:
             for one in wanted:
-                if one.page.machine is not None:
-                    verdicts += _compared(one, _measured(one, launcher, Progress()), say)
+                if one.machine is not None:
+                    verdicts += _compared(one, _measured(one, launcher, Progress()))
     if len(verdicts) > 1:
-        say(f"{sum(verdicts)} of {len(verdicts)} are the same")
+        _say(f"{sum(verdicts)} of {len(verdicts)} are the same")
     return 0 if all(verdicts) else 1
 
 
-def _compared(one: Requested, measured: dict[str, Run], say: Say) -> Iterator[bool]:
-    """Say what became of the runs and fields of an experiment; whether each is the same."""
-    if _is_stale(one.page):
-        say(f"note: the code of {one.page.trace.experiment} has changed since the page was made")
-    here = _here()
-    for name, was in one.page.made_with.items():
-        if was != here[name]:
-            say(f"note: {name} was {was} there, is {here[name]} here")
-    if one.whole:
-        yield _as_a_whole(one, measured, say)
-    for wanted in one.fields:
-        yield _verdict(wanted, one.page, measured[wanted.run], say)
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
@@ -147,18 +143,21 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     for path in paths:
         experiment, *rest = path.split(".", 2)
         if experiment not in found:
-            found[experiment] = Requested(_page(experiment, folder))
+            found[experiment] = _of_page(experiment, folder)
         wanted = found[experiment]
-        trace = wanted.page.trace
-        if rest and rest[0] not in trace.runs:
-            known = ", ".join(trace.runs)
-            hint = nearest(rest[0], trace.runs)
-            raise FixableError(f"no run {rest[0]!r} in {experiment}{hint}; there are: {known}")
+        runs = wanted.trace.runs
+        if rest and rest[0] not in runs:
+            raise _unknown(f"run {rest[0]!r} in {experiment}", rest[0], runs)
         if len(rest) == 2:
-            wanted.fields += _wanted(path, trace)
+            wanted.fields += _wanted(path, wanted.trace)
         else:
-            wanted.whole += rest or trace.runs
+            wanted.whole += rest or runs
     return list(found.values())
+
+
+def _unknown(what: str, word: str, known: Sequence[str] | dict[str, Any]) -> FixableError:
+    there_are = ", ".join(known) or "none yet"
+    return FixableError(f"no {what}{nearest(word, known)}; there are: {there_are}")
 
 
 def folder_of(on: str | None) -> Path:
@@ -170,39 +169,24 @@ def folder_of(on: str | None) -> Path:
     known = machine_folders(machine.TRACES)
     name = on or next((name for name in known if name.startswith("reference-")), "")
     if name not in known:
-        there_are = ", ".join(known) or "none"
-        raise FixableError(f"no machine {name!r}{nearest(name, known)}; there are: {there_are}")
+        raise _unknown(f"machine {name!r}", name, known)
     return machine.TRACES / name
 
 
-def _page(experiment: str, folder: Path) -> Page:
+def _of_page(experiment: str, folder: Path) -> Requested:
+    if experiment == published_plans.EXPERIMENT and (rows := read_published(published.PATH)):
+        return Requested(published_plans.as_trace(rows), None)
     if experiment.startswith(PREFIX):
-        return _planned(experiment)
+        plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
+        if experiment not in plans:
+            raise _unknown(f"plans called {experiment!r}", experiment, plans)
+        return Requested(as_trace(read_grid(plans[experiment])), None)
     if experiment not in names():
-        hint = nearest(experiment, names())
-        raise FixableError(f"no experiment {experiment!r}{hint}; `list` names them")
+        raise _unknown(f"experiment {experiment!r}", experiment, names())
     path = folder / f"{experiment}.json"
     if not path.exists():
         raise FixableError(f"{folder.name} has not measured {experiment}; --from names another")
-    return Page(read(path), read_machine(folder))
-
-
-def _planned(experiment: str) -> Page:
-    rows = read_published(published.PATH)
-    if rows and experiment == published_plans.EXPERIMENT:
-        return Page(published_plans.as_trace(rows), None)
-    plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
-    if experiment not in plans:
-        known, hint = ", ".join(plans) or "none yet", nearest(experiment, plans)
-        raise FixableError(f"no plans called {experiment!r}{hint}; there are: {known}")
-    return Page(as_trace(read_grid(plans[experiment])), None)
-
-
-def _simulated(wanted: Requested) -> dict[str, Run]:
-    name = wanted.page.trace.experiment
-    if name == published_plans.EXPERIMENT:
-        return published.again(wanted.runs)
-    return grid.again(name, wanted.runs)
+    return Requested(read(path), read_machine(folder))
 
 
 def _wanted(path: str, trace: Trace) -> list[Wanted]:
@@ -220,22 +204,19 @@ def _wanted(path: str, trace: Trace) -> list[Wanted]:
     return found
 
 
-def _each(path: str, trace: Trace) -> Iterator[str]:
+def _each(path: str, trace: Trace) -> list[str]:
     """A path for each element of the first list that is written `[]`, and so on below."""
     before, brackets, after = path.partition("[]")
     if not brackets:
-        yield path
-        return
+        return [path]
     try:
         _, run, *steps = steps_of(before)
         many = at(trace.runs[str(run)], steps)
     except (ValueError, *NO_VALUE):
         many = None
-    if not isinstance(many, list):
-        yield f"{before}{after}"  # it leads nowhere, and the one who follows it says where it ends
-        return
-    for position in range(len(many)):
-        yield from _each(f"{before}[{position}]{after}", trace)
+    places = range(len(many)) if isinstance(many, list) else ()
+    found = [one for place in places for one in _each(f"{before}[{place}]{after}", trace)]
+    return found or [f"{before}{after}"]  # the one who follows it says where it ends
 
 
 def _follow(steps: Sequence[Key], run: Run, path: str) -> None:
@@ -252,13 +233,13 @@ def _follow(steps: Sequence[Key], run: Run, path: str) -> None:
         except NO_VALUE:
             thing = None
         if thing is None:
-            why = f"{key!r} is empty" if str(key) in known else f"no {key!r}"
-            hint = nearest(str(key), known) if str(key) not in known else ""
-            raise FixableError(f"the page's run has no value at {path}: {why}{hint}")
+            is_known = str(key) in known
+            why = f"{key!r} is empty" if is_known else f"no {key!r}{nearest(str(key), known)}"
+            raise FixableError(f"the page's run has no value at {path}: {why}")
 
 
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:
-    name = wanted.page.trace.experiment
+    name = wanted.trace.experiment
     loaded = launcher.fitted(find(name))
     gone = [run for run in wanted.runs if run not in loaded.runs]
     if gone:
@@ -274,40 +255,37 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
     return found
 
 
-def _is_stale(page: Page) -> bool:
-    if page.trace.experiment == published_plans.EXPERIMENT:
-        return page.trace.code.digest != published_plans.code_digest()
-    return is_stale_plan(page.trace) if page.machine is None else is_stale(page.trace)
+def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
+    """Say what became of the runs and fields of an experiment; whether each is the same."""
+    if one.is_stale:
+        _say(f"note: the code of {one.trace.experiment} has changed since the page was made")
+    for line in one.otherwise_here():
+        _say(f"note: {line}")
+    if one.whole:
+        yield _as_a_whole(one, measured)
+    for wanted in one.fields:
+        yield _verdict(wanted, one, measured[wanted.run])
 
 
-def _here() -> dict[str, str]:
-    import torch
-
-    cores = str(machine.num_cores())
-    return {
-        "processor": machine.cpu_name(), "number of cores": cores, "torch": str(torch.__version__),
-    }  # fmt: skip
-
-
-def _verdict(one: Wanted, page: Page, new: Run, say: Say) -> bool:
+def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
     """Say what became of one field, and whether it is the same."""
-    old = page.trace.runs[one.run]
+    old = page.trace.runs[wanted.run]
     where = page.machine.name if page.machine else "simulated"
-    say(one.path)
-    say(f"  page       {said(old, one.steps)} ({where}, {page.trace.recorded_at})")
+    _say(wanted.path)
+    _say(f"  page       {said(old, wanted.steps)} ({where}, {page.trace.recorded_at})")
     try:
-        is_there = at(new, one.steps) is not None
+        is_there = at(new, wanted.steps) is not None
     except NO_VALUE:
         is_there = False
     if is_there:
-        is_like = old.device == new.device and page.made_with.items() <= _here().items()
-        judged = tolerance(one.steps, old, new, is_like=is_like)
-        say(f"  here       {said(new, one.steps)}")
+        is_like = old.device == new.device and not any(page.otherwise_here())
+        judged = tolerance(wanted.steps, old, new, is_like=is_like)
+        _say(f"  here       {said(new, wanted.steps)}")
     else:
         judged = Tolerance("none; a value", is_same=False)
-        say(f"  here       no value: {how_it_ended(new)}")
-    say(f"  tolerance  {judged.words}")
-    say("  same" if judged.is_same else "  differs")
+        _say(f"  here       no value: {how_it_ended(new)}")
+    _say(f"  tolerance  {judged.words}")
+    _say("  same" if judged.is_same else "  differs")
     return judged.is_same
 
 
@@ -322,17 +300,17 @@ def said(run: Run, steps: tuple[Key, ...]) -> str:
     return f"{round_one} = {exact}"
 
 
-def _as_a_whole(wanted: Requested, measured: dict[str, Run], say: Say) -> bool:
+def _as_a_whole(wanted: Requested, measured: dict[str, Run]) -> bool:
     """Compare whole runs as two machines are, and whether nothing differs."""
-    shown, name = wanted.page.trace, wanted.page.trace.experiment
+    shown, name = wanted.trace, wanted.trace.experiment
     here, there = ({run: by[run] for run in wanted.whole} for by in (measured, shown.runs))
     # Of one digest, so that runs of changed code are compared too; the note has said that.
     found = compare(
         {name: shown.model_copy(update={"runs": there})},
         {name: shown.model_copy(update={"runs": here})},
     )
-    say(f"{name}: {', '.join(wanted.whole)} (the page | here)")
+    _say(f"{name}: {', '.join(wanted.whole)} (the page | here)")
     for line in found.lines():
-        say(f"  {line}")
-    say("  same" if found.is_none else "  differs")
+        _say(f"  {line}")
+    _say("  same" if found.is_none else "  differs")
     return found.is_none

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runners.commands.dry import estimated, said, together
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.measuring.not_measured import UnfinishedError
+from runners.measuring.not_measured import UnfinishedError, is_full
 from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Watch
@@ -36,13 +35,13 @@ MOST_RETRIES = 2  # of an experiment that was not quiet, for the reference set
 class RunRequest:
     """What `run` is requested to do.
 
+    Where all experiments are requested, the machine's primitives are measured first.
+
     Attributes:
         names: experiments; all where none is named.
         force: measure also what is fresh.
         full: measure the heavier runs and experiments too.
         as_reference: write the committed folder, and see that it is a whole set.
-
-    Where all experiments are requested, the machine's primitives are measured first.
     """
 
     names: tuple[str, ...] = ()
@@ -50,25 +49,28 @@ class RunRequest:
     full: bool = False
     as_reference: bool = False
 
-    def measures_heavy(self, name: str) -> bool:
-        """Whether heavy runs are wanted: by option, or a named experiment has no others."""
-        return self.full or (name in self.names and whole_is_full(name))
+    def pending(self, where: Path) -> list[Pending]:
+        """What must be measured of each experiment; a heavy one, where it is named."""
+        found = []
+        for name in check_names(self.names):
+            full = self.full or (name in self.names and whole_is_full(name))
+            found.append(pending(name, where, full=full, force=self.force))
+        return [one for one in found if one is not None]
 
 
 @dataclass
 class Ran:
-    """How `run` ended.
+    """How `run` ended; each list has a line for each run or experiment that it is about.
 
     Attributes:
         where: the folder of the traces.
         num_measured: experiments.
         num_fresh: experiments that needed nothing.
-        surprises: runs that ended otherwise than declared, a line each.
-        lacking: what a reference set still lacks, a line each.
+        surprises: runs that ended otherwise than declared.
+        lacking: what a reference set still lacks.
         heavier: what only `--full` measures and has not.
-        not_measured: runs that failed for want of the machine, a line each with the cause.
-        not_quiet: of the experiments measured now, those around which the machine was not quiet,
-            a line each with the disturbances.
+        not_measured: runs that failed for want of the machine, with the cause.
+        not_quiet: experiments measured now around which the machine was not quiet.
     """
 
     where: Path
@@ -93,7 +95,10 @@ class Ran:
             f"{len(self.surprises)} surprises{lost}; traces in {machine.shown(self.where)}"
         )
         if self.heavier:
-            print(f"left to --full: {_in_short(self.heavier)}")
+            whole = [name for name in self.heavier if "." not in name]
+            single = len(self.heavier) - len(whole)  # there may be many
+            runs = f"{single} runs; `run --dry --full` names their experiments"
+            print(f"left to --full: {', '.join([*whole, *([runs] if single else [])])}")
         lines = [f"surprise: {line}" for line in self.surprises]
         lines += [f"not measured: {line}" for line in self.not_measured]
         if self.not_quiet:
@@ -104,14 +109,6 @@ class Ran:
             lines.append("traces are as before; the next `run` measures what is missing")
         lines += [f"the reference set lacks {line}" for line in self.lacking]
         sys.stderr.writelines(f"{line}\n" for line in lines)
-
-
-def _in_short(heavier: Sequence[str]) -> str:
-    """Experiments by name, single runs by their number: there may be many."""
-    whole = [name for name in heavier if "." not in name]
-    single = len(heavier) - len(whole)
-    runs = [f"{single} runs; `run --dry --full` names their experiments"] if single else []
-    return ", ".join([*whole, *runs])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,15 +141,6 @@ def main(arguments: argparse.Namespace) -> int:
     return ran.exit_code
 
 
-def all_pending(request: RunRequest, where: Path) -> list[Pending]:
-    """What must be measured of each experiment that is requested."""
-    found = (
-        pending(name, where, full=request.measures_heavy(name), force=request.force)
-        for name in check_names(request.names)
-    )
-    return [one for one in found if one is not None]
-
-
 def run(request: RunRequest, watch: Watch | None = None) -> Ran:
     """Measure what is pending and say how it ended.
 
@@ -172,7 +160,7 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
         if request.force:
             for name in chosen:
                 part_of(name, ran.where).unlink(missing_ok=True)
-        waiting = all_pending(request, ran.where)
+        waiting = request.pending(ran.where)
         unfinished = _measure(waiting, ran.where, request, watch or Watch()) if waiting else {}
         if not request.as_reference and (ran.where / "machine.json").exists():
             machine.remember(machine.name_of(ran.where))
@@ -194,7 +182,11 @@ def _add(ran: Ran, trace: Trace, *, is_new: bool) -> None:
     """Add what is to be said of one trace."""
     name, quiet = trace.experiment, trace.quiet
     ran.num_fresh += not is_new
-    ran.surprises += surprises_of(trace)
+    ran.surprises += [
+        f"{name}.{run}: {how_it_ended(one)}, expected {how_it_was_meant_to_end(one)}"
+        for run, one in trace.runs.items()
+        if one.is_surprise
+    ]
     ran.heavier += [f"{name}.{run}" for run in left_out_of(trace)]
     if is_new and quiet is not None and not quiet.is_quiet:
         ran.not_quiet.append(f"{name}: {'; '.join(quiet.disturbances)}")
@@ -217,16 +209,17 @@ def _measure(
             except PrimitiveError as error:  # the experiments are measured all the same
                 progress.said(f"no primitives are measured here: {error}")
             watch.forget()
-        for place, one in enumerate(waiting):
+        for one in waiting:
+            name = one.experiment.name
+            if unfinished and (launcher.is_full() or is_full(where)):
+                unfinished[name] = [f"{name}: waits until there is space again"]
+                continue
             try:
                 _measure_quietly(one, launcher, progress, request, watch)
             except NotQuietError as error:
-                unfinished[one.experiment.name] = [str(error)]
+                unfinished[name] = [str(error)]
             except UnfinishedError as error:
-                unfinished[one.experiment.name] = error.causes
-                if error.is_lasting:
-                    later = [left.experiment.name for left in waiting[place + 1 :]]
-                    return unfinished | {name: [f"{name}: waits until then"] for name in later}
+                unfinished[name] = error.causes
     return unfinished
 
 
@@ -255,7 +248,7 @@ def _measure_quietly(
 def dry(request: RunRequest) -> list[str]:
     """What `run` would do, a line an experiment and one for all; nothing runs."""
     where = measure.folder(as_reference=request.as_reference)
-    waiting = all_pending(request, where)
+    waiting = request.pending(where)
     estimates = [estimated(one, where, machine.TRACES) for one in waiting]
     lines = [
         said(one.experiment.name, one.reason, estimate)
@@ -264,12 +257,3 @@ def dry(request: RunRequest) -> list[str]:
     if not lines:
         return ["nothing would run: all that was asked for is fresh"]
     return [*lines, said("in all", "", together(estimates))]
-
-
-def surprises_of(trace: Trace) -> list[str]:
-    """One line for each run that ended otherwise than declared."""
-    return [
-        f"{trace.experiment}.{name}: {how_it_ended(run)}, expected {how_it_was_meant_to_end(run)}"
-        for name, run in trace.runs.items()
-        if run.is_surprise
-    ]

@@ -1,7 +1,7 @@
 """The forkserver: a process that has torch loaded and forks ranks from itself on request.
 
-    python -m runners.measuring.forkserver        started by `ForkServer`, never by hand
-    python -m runners.measuring.forkserver RANK   one rank as a process of its own: a JSON request
+    python -m runners.measuring.forkserver serve PID   started by `ForkServer` of that process
+    python -m runners.measuring.forkserver RANK        one rank by itself: a JSON request
 
 `ForkServer` is the launcher's side of the conversation, `serve` the process's own. In: JSON lines
 on standard input, one a request: {"start": [rank request, …]}. Out: JSON lines on standard output:
@@ -20,22 +20,22 @@ from __future__ import annotations
 import json
 import os
 import platform
-import queue
 import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from runners.system import processes
+from runners.system.count import WORD_SECONDS
 from runners.system.errors import LaunchError
 
 POLL_SECONDS = 0.01
-WORD_SECONDS = 5.0  # no wait is longer than this without a word to the person who waits
+PROGRAM = [sys.executable, "-m", "runners.measuring.forkserver"]
+SERVE = "serve"
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     # A process that has asked the driver for its devices cannot fork ranks that use them. With
@@ -58,41 +58,42 @@ class ForkServer:
         self._errors = errors
         with errors.open("wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "runners.measuring.forkserver"],
+                [*PROGRAM, SERVE, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
+                bufsize=0,
                 env={**os.environ, **ENVIRONMENT, **environment},
                 cwd=Path(__file__).resolve().parents[2],
                 start_new_session=True,
             )
-        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._heard = b""  # of messages, what has not been read so far
         self._is_ready = False  # several load torch side by side; the first request waits
 
-    def _listen(self) -> None:
+    def _message(self, seconds: float) -> dict[str, Any] | None:
+        """Its next message; None where none comes in time."""
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._messages.put(json.loads(line))
+        out = self._process.stdout.fileno()
+        while b"\n" not in self._heard:
+            chunk = os.read(out, 1 << 16) if select.select([out], [], [], seconds)[0] else b""
+            if not chunk:
+                return None
+            self._heard += chunk
+        line, _, self._heard = self._heard.partition(b"\n")
+        return cast("dict[str, Any]", json.loads(line))
 
     def _expect(self, word: str, seconds: float) -> object:
         start = last_line = time.monotonic()
-        while time.monotonic() < start + seconds:
-            try:
-                message = self._messages.get(timeout=0.1)
-            except queue.Empty:
-                self._check()
-                if time.monotonic() - last_line > WORD_SECONDS:
-                    last_line = time.monotonic()
-                    doing = "starts the ranks" if self._is_ready else "loads torch"
-                    sys.stderr.write(
-                        f"the forkserver still {doing}, for {last_line - start:.0f} s so far\n"
-                    )
-                    sys.stderr.flush()
-                continue
-            if word in message:
+        while (now := time.monotonic()) < start + seconds:
+            message = self._message(0.1)
+            if message is not None and word in message:
                 return message[word]
+            self._check()
+            if now - last_line > WORD_SECONDS:
+                last_line = now
+                doing = "starts the ranks" if self._is_ready else "loads torch"
+                sys.stderr.write(f"the forkserver still {doing}, for {now - start:.0f} s so far\n")
+                sys.stderr.flush()
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def _check(self) -> None:
@@ -101,28 +102,20 @@ class ForkServer:
         Raises:
             LaunchError: it has ended, or somebody has stopped it; what to do.
         """
-        pid = self._process.pid
-        if self._process.poll() is not None:
-            raise LaunchError(self._why_it_ended())
+        pid, code = self._process.pid, self._process.poll()
+        if code is not None:
+            words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
+            last = (words or "it wrote nothing").splitlines()[-1]
+            when = "in the middle of a run" if self._is_ready else "before its first run"
+            raise LaunchError(
+                f"the forkserver (process {pid}) ended {when} (exit code {code}: {last}); run "
+                "again, and see whether this machine ran out of memory"
+            )
         if processes.state(pid) == processes.STOPPED:
             raise LaunchError(
                 f"the forkserver (process {pid}) is stopped (SIGSTOP); "
                 f"continue it with `kill -CONT {pid}`, or end it, and run again"
             )
-
-    def _why_it_ended(self) -> str:
-        """One line, from its exit code and its last words."""
-        words = self._errors.read_text(encoding="utf-8", errors="replace")
-        last = words.strip().splitlines()[-1:] or ["it wrote nothing"]
-        code = self._process.returncode
-        when = "in the middle of a run" if self._is_ready else "before its first run"
-        how, then = f"exit code {code}", "or see what `python -m runners.measuring.forkserver` says"
-        if code < 0:
-            how, then = f"signal {-code}", "and see whether this machine ran out of memory"
-        return (
-            f"the forkserver (process {self._process.pid}) ended {when} ({how}: {last[0]}); "
-            f"run again, {then}"
-        )
 
     def wait_until_ready(self) -> None:
         """Wait until it has loaded torch: once, and in nobody's measured time.
@@ -142,12 +135,8 @@ class ForkServer:
         """
         self.wait_until_ready()
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it is about to end, and the wait for its answer says so
             self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            self._process.wait()  # it has closed its end: it is about to end, if it has not
-            raise LaunchError(self._why_it_ended()) from None
         return cast("list[int]", self._expect("started", 30))
 
     def exits(self) -> dict[int, int]:
@@ -158,24 +147,19 @@ class ForkServer:
         """
         self._check()
         ended: dict[int, int] = {}
-        while True:
-            try:
-                message = self._messages.get_nowait()
-            except queue.Empty:
-                return ended
+        while (message := self._message(0)) is not None:
             if "exited" in message:
                 ended[message["exited"]] = message["code"]
+        return ended
 
     def close(self) -> None:
         """End the forkserver and every rank it still has."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._listener.join()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(BrokenPipeError):  # a request that a dead forkserver never took
-                    pipe.close()
+                pipe.close()
 
 
 def _say(message: dict[str, Any]) -> None:
@@ -196,7 +180,7 @@ def _spawn(request: dict[str, Any]) -> int:
     """Start a rank as a process of its own; what it prints before it begins is no message."""
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "runners.measuring.forkserver", json.dumps(request)],
+        [*PROGRAM, json.dumps(request)],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -220,50 +204,37 @@ def _be(request: dict[str, Any]) -> NoReturn:
         os._exit(70)
 
 
-def _load_experiments(requests: list[dict[str, Any]]) -> None:
-    """Import what experiments import, once for all of their ranks: some of it takes a second.
-
-    One that cannot be loaded fails in its ranks, which say so.
-    """
+def _start(requests: list[dict[str, Any]], *, forks: bool) -> list[int]:
+    """Start a rank for each request; their process ids, in order."""
+    if not forks:
+        return [_spawn(one) for one in requests]
     from runners.plans.experiment import find
 
+    # What experiments import may take a second: it is loaded once for all of their ranks. One that
+    # cannot be loaded fails in its ranks, which say so.
     for name in {request["experiment"] for request in requests}:
         with suppress(Exception):
             len(find(name).strategies)
+    return [_fork(one) for one in requests]
 
 
 def _reap(pids: set[int]) -> None:
     while pids:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
+        pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
         pids.discard(pid)
         _say({"exited": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
-def _start(requests: list[dict[str, Any]], *, forks: bool) -> list[int]:
-    """Start a rank for each request; their process ids, in order."""
-    if not forks:
-        return [_spawn(one) for one in requests]
-    _load_experiments(requests)
-    return [_fork(one) for one in requests]
+def serve(launcher: int) -> None:
+    """Load torch, then fork ranks until standard input ends.
 
-
-def _has_nobody() -> bool:
-    """Whether the launcher has ended already: before the first request it writes nothing."""
-    readable, _, _ = select.select([0], [], [], 0)
-    return bool(readable) and not sys.stdin.isatty()
-
-
-def serve() -> None:
-    """Load torch, then fork ranks until standard input ends."""
+    Args:
+        launcher: the process that started this one.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
-    processes.end_with(os.getppid())
-    if _has_nobody():
-        return
+    processes.end_with(launcher)
     forks = platform.system() == "Linux"
     if forks:
         import runners.ranks.process
@@ -273,8 +244,7 @@ def serve() -> None:
     _say({"ready": True})
     pending = b""
     while True:
-        readable, _, _ = select.select([0], [], [], POLL_SECONDS)
-        if readable:
+        if select.select([0], [], [], POLL_SECONDS)[0]:
             chunk = os.read(0, 1 << 16)
             if not chunk:
                 break
@@ -291,6 +261,6 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        _be(json.loads(sys.argv[1]))
-    serve()
+    if sys.argv[1] == SERVE:
+        serve(int(sys.argv[2]))
+    _be(json.loads(sys.argv[1]))

@@ -129,25 +129,6 @@ class Launcher:
         """Whether a run has more ranks than there are cores, or accelerators, to compute on."""
         return plan.world_size > machine.num_places(self.device_of(plan))
 
-    def mixture(self, experiment: Experiment) -> str | None:
-        """What to know of an experiment whose runs communicate over several backends here.
-
-        Runs with an accelerator for each rank take NCCL, and larger ones share accelerators over
-        gloo. Their results are comparable, and their times are not. One backend for all would
-        leave NCCL unmeasured, or skip what gloo cannot do between accelerators.
-        """
-        sizes: dict[str, set[int]] = {}
-        for plan in experiment.runs.values():
-            if plan.world_size > 1 and self.device_of(plan) == "cuda":
-                sizes.setdefault(self.backend_of(plan), set()).add(plan.world_size)
-        if len(sizes) < 2:
-            return None
-        over = [
-            f"runs of {' and '.join(map(str, sorted(ranks)))} ranks over {backend}"
-            for backend, ranks in sorted(sizes.items(), reverse=True)
-        ]
-        return f"{', '.join(over)}, sharing accelerators: their times are not comparable"
-
     def run_pass(
         self,
         experiment: Experiment,

@@ -30,7 +30,7 @@ from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import sweep_torn, write
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quiet, least_quiet
-from runners.traces.records import Circumstances, Code, Run, Trace
+from runners.traces.records import Code, Run, Trace
 from runners.traces.values import list_values
 
 
@@ -128,7 +128,7 @@ def measure_run(
     plan = experiment.runs[name]
     device, backend = launcher.device_of(plan), launcher.backend_of(plan)
     if reason := cannot_run(plan, device=device, backend=backend):
-        return skipped(plan, reason, backend=backend, device=device)
+        return _skipped(launcher, plan, reason)
     followed = _followed(launcher, experiment, plan, earlier)
     results: dict[PassName, PassResult] = {}
     for pass_name in plan.passes:
@@ -180,7 +180,7 @@ def measure(
         here: what measures, where that is not this machine by itself.
 
     Raises:
-        UnfinishedError: some runs could not be measured.
+        UnfinishedError: some runs could not be measured, or the disk is full.
         NotQuietError: for the reference, and the machine was not quiet; nothing of it is kept.
         UnknownExperimentError, LaunchError, OSError.
     """
@@ -189,41 +189,39 @@ def measure(
     code = code_of(name)
     experiment = launcher.fitted(waiting.experiment)
     described = here or machine.describe(as_reference=as_reference)
-    where = machine.TRACES / described.name
-    part, since = part_of(name, where), waiting.since or now()
+    where, since = machine.TRACES / described.name, waiting.since or now()
+    part = part_of(name, where)
     before = watch.begin() if watch else None
     progress.begin(experiment)
-    if mixture := launcher.mixture(experiment):
-        progress.note(mixture)
 
     def keep(runs: dict[str, Run], quiet: Quiet | None = None) -> None:
         so_far = {**waiting.kept, **runs}
         write(part, trace_of(experiment, code, described, so_far, since, quiet))
 
-    with _unfinished_where_the_disk_is_full(name, where):
+    try:
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
         session = watch.end(before) if watch and before else None
         quiet = least_quiet([waiting.quiet, session] if waiting.kept else [session])
         if causes:
             if runs:
                 keep(runs, quiet)
-            raise UnfinishedError(causes, is_lasting=False)
+            raise UnfinishedError(causes)
         if as_reference and quiet is not None and not quiet.is_quiet:
             part.unlink(missing_ok=True)
             raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
         trace = trace_of(experiment, code, described, runs, since, quiet)
-        _write(where, described, trace)
+        write(where / "machine.json", described)
+        write(where / f"{name}.json", trace)
+        list_values(where, name)  # before the part file goes, which makes up for a stop
+    except OSError as error:
+        lacking = lack(str(error), where)
+        if lacking is None:
+            raise
+        raise UnfinishedError([f"{name}: {lacking}"]) from None
+    part.unlink(missing_ok=True)
     if not as_reference and here is None:
         machine.remember(described.name)
     return trace
-
-
-def _write(where: Path, here: Machine, trace: Trace) -> None:
-    """Write a whole trace, list it, and forget what an interruption would have left of it."""
-    write(where / "machine.json", here)
-    write(where / f"{trace.experiment}.json", trace)
-    list_values(where, trace.experiment)  # before the part file goes, which makes up for a stop
-    part_of(trace.experiment, where).unlink(missing_ok=True)
 
 
 def _runs(
@@ -233,74 +231,60 @@ def _runs(
     progress: Progress,
     keep: Callable[[dict[str, Run]], None],
 ) -> tuple[dict[str, Run], list[str]]:
-    """Every run that could be measured, and why others could not.
+    """Every run as it was kept, left out or measured, and why others could not be measured.
 
     Raises:
-        UnfinishedError: nothing else can be measured either.
         LaunchError: ranks could not be started.
+        OSError: the disk refused.
     """
     runs: dict[str, Run] = {}
     causes: list[str] = []
-    for name in experiment.runs:
+    for name, plan in experiment.runs.items():
+        if name in waiting.kept:
+            progress.kept(name)
+            runs[name] = waiting.kept[name]
+            continue
         try:
-            runs[name] = _next(waiting, launcher, experiment, name, progress, runs)
+            if name in waiting.left_out:
+                runs[name] = _skipped(launcher, plan, waiting.left_out[name])
+            else:
+                runs[name] = _measured(launcher, experiment, name, progress, runs)
         except NotMeasuredError as error:
             causes.append(f"{experiment.name}.{name}: {error}")
             progress.not_measured(name, str(error))
             if launcher.is_full():
-                raise UnfinishedError(causes, is_lasting=True) from None
+                break
         else:
+            progress.ended(name, runs[name])
             keep(runs)
     return runs, causes
 
 
-def _next(
-    waiting: Pending,
+def _measured(
     launcher: Launcher,
     experiment: Experiment,
     name: str,
     progress: Progress,
-    runs: Mapping[str, Run],
+    earlier: Mapping[str, Run],
 ) -> Run:
-    """A run as it was kept, left out or measured.
+    """One run, as `measure_run`.
 
     Raises:
-        NotMeasuredError: it failed for want of the machine.
+        NotMeasuredError: it failed for want of the machine, such as a full temporary folder.
         LaunchError: ranks could not be started.
     """
-    if name in waiting.kept:
-        progress.kept(name)
-        return waiting.kept[name]
-    if name in waiting.left_out:
-        plan = experiment.runs[name]
-        device, backend = launcher.device_of(plan), launcher.backend_of(plan)
-        run = skipped(plan, waiting.left_out[name], backend=backend, device=device)
-    else:
-        try:
-            run = measure_run(launcher, experiment, name, progress, runs)
-        except OSError as error:
-            lacking = lack(str(error), Path(tempfile.gettempdir()))
-            if lacking is None:
-                raise
-            raise NotMeasuredError(lacking) from None
-    progress.ended(name, run)
-    return run
-
-
-@contextmanager
-def _unfinished_where_the_disk_is_full(name: str, where: Path) -> Iterator[None]:
-    """Say that an experiment is unfinished where its folder takes no more.
-
-    Raises:
-        UnfinishedError: the disk is full.
-    """
     try:
-        yield
+        return measure_run(launcher, experiment, name, progress, earlier)
     except OSError as error:
-        lacking = lack(str(error), where)
+        lacking = lack(str(error), Path(tempfile.gettempdir()))
         if lacking is None:
             raise
-        raise UnfinishedError([f"{name}: {lacking}"], is_lasting=True) from None
+        raise NotMeasuredError(lacking) from None
+
+
+def _skipped(launcher: Launcher, plan: RunPlan, reason: str) -> Run:
+    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
+    return skipped(plan, reason, backend=backend, device=device)
 
 
 def measure_alone(
@@ -345,6 +329,7 @@ def trace_of(
         quiet: how quiet the machine was meanwhile; None: not recorded.
     """
     under = machine.circumstances()
+    alike = {"circumstances": None}  # a run names its own only where they are others
     return Trace(
         schema_version=2,
         experiment=experiment.name,
@@ -354,11 +339,8 @@ def trace_of(
         code=code,
         circumstances=under,
         quiet=quiet,
-        runs={name: _apart_from(under, run) for name, run in runs.items()},
+        runs={
+            name: run.model_copy(update=alike) if run.circumstances == under else run
+            for name, run in runs.items()
+        },
     )
-
-
-def _apart_from(under: Circumstances, run: Run) -> Run:
-    """A run that names its circumstances only where they are not those of its trace."""
-    is_same = run.circumstances == under
-    return run.model_copy(update={"circumstances": None}) if is_same else run

@@ -56,17 +56,11 @@ class NotMeasuredError(FixableError, RuntimeError):
 
 
 class UnfinishedError(RuntimeError):
-    """An experiment of which some runs could not be measured.
+    """An experiment of which some runs could not be measured; `causes` has a line for each."""
 
-    Attributes:
-        causes: a line for each of these runs.
-        is_lasting: nothing else can be measured either until somebody intervenes.
-    """
-
-    def __init__(self, causes: list[str], *, is_lasting: bool) -> None:
+    def __init__(self, causes: list[str]) -> None:
         super().__init__("; ".join(causes))
         self.causes = causes
-        self.is_lasting = is_lasting
 
 
 def lack(words: str, where: Path) -> str | None:
@@ -118,33 +112,34 @@ def cause(
         scratch: the folder in which the ranks wrote.
         is_limited: the ranks of this pass have a limit of memory although none was declared.
     """
-    failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
-    unexpected = [one for one in failures if not _is_declared(plan, one)]
+    death = plan.expected_death
+    unexpected = [
+        one.failure
+        for one in outcomes
+        if one.failure is not None and not (death is not None and death.is_that_of(one.failure))
+    ]
     if not unexpected:
         return None
     # Ranks write into a folder of their pass, in one of the launcher, in the temporary folder.
     temporary = scratch.parent.parent
-    is_no_evidence = not any(_is_as_declared(plan, one) for one in outcomes)
-    budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
     for one in unexpected:
         if lacking := lack(one.message, temporary):
             return f"{lacking} (rank {one.rank} in {one.phase}: {one.message}); run again"
-    if is_no_evidence and is_full(scratch):
-        return NO_SPACE.format(where=temporary)
-    if is_no_evidence and not _has_loopback():
-        return f"{NO_INTERFACE}, and run again"
+    if not any(_is_as_declared(plan, one) for one in outcomes):
+        if is_full(scratch):
+            return NO_SPACE.format(where=temporary)
+        if not _has_loopback():
+            return f"{NO_INTERFACE}, and run again"
+    budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
     found = (line for one in unexpected for line in _from_outside(one, has_budget=budgeted))
     return next(found, None)
 
 
-def _is_declared(plan: RunPlan, failure: Failure) -> bool:
-    return plan.expected_death is not None and plan.expected_death.is_that_of(failure)
-
-
 def _is_as_declared(plan: RunPlan, outcome: RankOutcome) -> bool:
-    if outcome.failure is None or plan.expected == "died":
-        return outcome.failure is not None and _is_declared(plan, outcome.failure)
-    return outcome.status == plan.expected
+    death = plan.expected_death
+    if death is not None:
+        return outcome.failure is not None and death.is_that_of(outcome.failure)
+    return outcome.failure is not None and outcome.status == plan.expected
 
 
 def _from_outside(one: Failure, *, has_budget: bool) -> Iterator[str]:

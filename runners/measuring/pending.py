@@ -85,17 +85,11 @@ def pending(
     """
     trace, problem = existing(where / f"{name}.json")
     part = unfinished(name, where)
-    if not full and trace is None and problem is None and part is None:
-        loaded = loaded or find(name)
-        if all(plan.full for plan in loaded.runs.values()):
-            return None
-    outdated = staleness(trace) if trace else None
-    source = part or (trace if not outdated and not force else None)
-    reason = problem or outdated or (_other_programs(trace) if trace else "missing")
-    if part:
-        reason = "unfinished"
-    elif force:
-        reason = reason or "forced"
+    outdated = staleness(trace) if trace else problem or "missing"
+    source = part or (None if outdated or force else trace)
+    reason = "unfinished" if part else outdated
+    if trace is not None and reason is None:
+        reason = _other_programs(trace) or ("forced" if force else None)
     if reason is None and not full:
         return None
     experiment = loaded or find(name)
@@ -103,7 +97,7 @@ def pending(
     wanted = [n for n, plan in experiment.runs.items() if full or not plan.full or _had(known, n)]
     kept = {n: r for n, r in measured_in(source).items() if n in wanted}
     missing = tuple(n for n in wanted if n not in kept)
-    if reason is None and not missing:
+    if not wanted or (reason is None and not missing):
         return None
     return Pending(
         experiment,

@@ -50,12 +50,18 @@ class Reading(NamedTuple):
         )
 
 
+def reading() -> Reading:
+    """Read the machine. The load comes last, when what ran before has really ended."""
+    best, share = round(compute(), 9), load()
+    return Reading(None if share is None else round(share, 4), best)
+
+
 class Watch:
     """Takes a reading before and after each experiment; one's last is the next one's first."""
 
-    def __init__(self, take: Callable[[], Reading] | None = None) -> None:
+    def __init__(self, take: Callable[[], Reading] = reading) -> None:
         """Read this machine, or what `take` gives."""
-        self._take = take or reading
+        self._take = take
         self._last: Reading | None = None
 
     def wait_until_idle(
@@ -91,12 +97,6 @@ class Watch:
         self._last = None
 
 
-def reading() -> Reading:
-    """Read the machine. The load comes last, when what ran before has really ended."""
-    best, share = round(compute(), 9), load()
-    return Reading(None if share is None else round(share, 4), best)
-
-
 def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:
     """The share of all cores that others use while this process sleeps, 0 to 1.
 
@@ -114,21 +114,18 @@ def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:
 
 def _ticks(stat: Path) -> tuple[int, int]:
     """The kernel's count of time over all cores: the whole, and how long they were idle."""
-    *used, idle, iowait, irq, softirq, steal = map(int, stat.read_text().split()[1:9])
-    return sum(used) + idle + iowait + irq + softirq + steal, idle + iowait
+    ticks = [int(one) for one in stat.read_text().split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]  # idle, and waiting for a disk
 
 
 def compute() -> float:
     """The best time of a matrix product, in seconds; on one core, as ranks compute."""
     import torch
+    from torch.utils.benchmark import Timer
 
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     factor = torch.full((MATRIX_WIDTH, MATRIX_WIDTH), 1 / MATRIX_WIDTH)
-    product, best = torch.empty_like(factor), float("inf")
-    until = time.perf_counter() + CANARY_SECONDS
-    while (start := time.perf_counter()) < until:
-        torch.mm(factor, factor, out=product)
-        best = min(best, time.perf_counter() - start)
-    torch.set_num_threads(num_threads)
+    timer = Timer("torch.mm(factor, factor)", globals={"torch": torch, "factor": factor})
+    until, best = time.perf_counter() + CANARY_SECONDS, float("inf")
+    while time.perf_counter() < until:
+        best = min(best, timer.timeit(1).mean)
     return best

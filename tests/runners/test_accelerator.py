@@ -16,7 +16,7 @@ import torch
 from runners.__main__ import main
 from runners.measuring import endings, launch
 from runners.measuring.launch import Launcher
-from runners.plans.experiment import Experiment, RunPlan
+from runners.plans.experiment import RunPlan
 from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome
@@ -80,25 +80,6 @@ def test_ranks_that_share_an_accelerator_communicate_over_gloo(
     assert machine.num_places("cuda") == 2
     with Launcher("cuda") as launcher:
         assert launcher.backend_of(RunPlan("train", num_ranks)) == backend
-
-
-@pytest.mark.parametrize(
-    ("num_devices", "said"),
-    [
-        (1, None),
-        (2, "runs of 2 ranks over nccl, runs of 4 ranks over gloo, sharing accelerators: "),
-        (4, None),
-    ],
-)
-def test_an_experiment_over_two_backends_says_so(
-    num_devices: int, said: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accelerator, "num_devices", lambda: num_devices)
-    plans = {str(n): RunPlan("train", n) for n in (1, 2, 4)}
-    plans["on_cpu"] = RunPlan("train", 8, only_on_cpu=True)
-    with Launcher("cuda") as launcher:
-        mixture = launcher.mixture(Experiment("mixed", "", plans, {}))
-    assert mixture == (said and f"{said}their times are not comparable")
 
 
 def live(tmp_path: Path, *, spins: bool) -> endings.LiveRank:

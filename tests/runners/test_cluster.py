@@ -16,7 +16,15 @@ from runners.measuring.measure import measure_run
 from runners.plans.experiment import find
 from runners.traces.files import read, read_machine
 from runners.traces.records import Trace
-from tests.runners.two_nodes import Ended, ended, lost, two_nodes, with_nodes
+from tests.runners.two_nodes import (
+    NO_ANSWER,
+    SILENT,
+    Ended,
+    ended,
+    lost,
+    two_nodes,
+    with_nodes,
+)
 
 
 @pytest.fixture(scope="session")
@@ -87,8 +95,8 @@ def test_the_others_say_which_node_is_lost_and_end(how: str, tmp_path: Path) -> 
     with two_nodes(tmp_path) as nodes:
         found = lost(nodes, how)
     if how == "packets, static":
-        for node, said in enumerate(found.said):
-            assert f"traceback : node {1 - node} (n{1 - node}) is lost: it has been silent" in said
+        for said, silent in zip(found.said, (SILENT, NO_ANSWER), strict=True):
+            assert f"traceback : {silent}" in said
 
 
 @with_nodes

@@ -70,7 +70,7 @@ def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -
             raise KeyboardInterrupt
 
     monkeypatch.setattr(machine, "TRACES", tmp_path)
-    launcher = SimpleNamespace(fitted=lambda one: one, mixture=lambda _: None)
+    launcher = SimpleNamespace(fitted=lambda one: one)
     with pytest.raises(KeyboardInterrupt):
         measure.measure(pending("ddp", tmp_path), launcher, Silent())
     assert order == ["digest", "run"]

@@ -216,32 +216,33 @@ class Way(NamedTuple):
     words: dict[int, str]
 
 
-SILENT = "is lost: it has been silent for 15 s"
-ALONE = "is lost: its process ended without a word"
+SILENT = "node 1 (n1) is lost: it has been silent for 15 s"
+NO_STORE = "node 0 (n0) is lost: its torchrun, which keeps the store, ended"
+NO_ANSWER = "node 0 (n0) is lost: its store has been silent for 15 s"
 DEAD = "lasting.endless is lost: node 1 (n1): rank 1 died in all_reduce: SIGKILL"
 WAYS = {
     "torchrun, c10d": Way(
         *("c10d", "address", lambda nodes, n: nodes.kill(n, "torchrun"), 0),
-        {1: "node 0 (n0) is lost: its torchrun ended"},
+        {1: NO_STORE},
     ),
     "torchrun, static": Way(
         *("static", "name", lambda nodes, n: nodes.kill(n, "torchrun"), 1),
         {0: "node 1 (n1) is lost: its torchrun ended"},
     ),
     "process, c10d": Way(
-        *("c10d", "name", lambda nodes, n: nodes.kill(n, "process"), 1), {0: f"node 1 (n1) {ALONE}"}
+        *("c10d", "name", lambda nodes, n: nodes.kill(n, "process"), 1), {0: SILENT}
     ),
     "process, static": Way(
         *("static", "address", lambda nodes, n: nodes.kill(n, "process"), 0),
-        {1: f"node 0 (n0) {ALONE}"},
+        {1: NO_STORE},
     ),
     "packets, c10d": Way(
         *("c10d", "address", lambda nodes, n: nodes.silence(n), 1),
-        {0: f"node 1 (n1) {SILENT}", 1: f"node 0 (n0) {SILENT}"},
+        {0: SILENT, 1: NO_ANSWER},
     ),
     "packets, static": Way(
         *("static", "name", lambda nodes, n: nodes.silence(n), 1),
-        {0: f"node 1 (n1) {SILENT}", 1: f"node 0 (n0) {SILENT}"},
+        {0: SILENT, 1: NO_ANSWER},
     ),
     "rank": Way(
         *("static", "address", lambda nodes, n: nodes.kill(n, "rank"), 1), {0: DEAD, 1: DEAD}
