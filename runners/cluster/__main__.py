@@ -31,7 +31,6 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 
 # Read when torch is loaded. Each process says itself why it ends, without a stack of C++.
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -42,9 +41,9 @@ from runners.cluster.launcher import NodeLauncher
 from runners.cluster.peers import Peers, Place, explain, say
 from runners.measuring.measure import BusyError, alone, measure
 from runners.measuring.not_measured import UnfinishedError
-from runners.measuring.pending import Pending, existing, measured_in, staleness, unfinished
+from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import Experiment, RunPlan, find
+from runners.plans.experiment import RunPlan, find
 from runners.system.errors import LaunchError
 from runners.system.links import interface_of
 from runners.traces import machine
@@ -109,33 +108,6 @@ def _described(peers: Peers) -> Machine:
     )
 
 
-def _pending(
-    experiment: Experiment, where: Path, num_ranks: int, named: set[str] | None, *, full: bool
-) -> Pending:
-    """What nodes measure of an experiment: what is named, but for what a lost start had measured.
-
-    Args:
-        experiment: as loaded.
-        where: the folder of these nodes.
-        num_ranks: that torchrun started.
-        named: the runs; None for all.
-        full: measure heavier runs, too.
-    """
-    whole, part = existing(where / f"{experiment.name}.json")[0], unfinished(experiment.name, where)
-    ended = measured_in(part)
-    before = measured_in(whole if whole and staleness(whole) is None else None)
-    refused = {
-        run: refusal
-        for run, plan in experiment.runs.items()
-        if (refusal := _refusal(experiment.name, run, plan, num_ranks, named, full=full))
-    }
-    known = {**{run: before[run] for run in refused if run in before}, **ended}
-    kept = {run: one for run, one in known.items() if one.status != "skipped"}
-    measured = tuple(run for run in experiment.runs if run not in {*kept, *refused})
-    since = part.recorded_at if part else None
-    return Pending(experiment, "named", measured, refused, kept, since)
-
-
 def _refusal(
     name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str] | None, *, full: bool
 ) -> str | None:
@@ -153,14 +125,6 @@ def _refusal(
     return None
 
 
-def _use_interface(address: str) -> str:
-    """Let ranks use the interface on which this node reaches the others; which, in words."""
-    if found := interface_of(address):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", found)
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", found)
-    return os.environ.get("GLOO_SOCKET_IFNAME", "the interface of its host name")
-
-
 def _lead(
     peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str] | None], *, full: bool
 ) -> int:
@@ -170,7 +134,16 @@ def _lead(
         here, progress = _described(peers), Progress()
         where, num_ranks = machine.TRACES / here.name, peers.place.world_size
         for name, named in wanted.items():
-            waiting = _pending(find(name), where, num_ranks, named, full=full)
+            experiment = find(name)
+            refused = {
+                run: why
+                for run, plan in experiment.runs.items()
+                if (why := _refusal(name, run, plan, num_ranks, named, full=full))
+            }
+            waiting = pending(name, where, full=True, loaded=experiment, refused=refused)
+            if waiting is None:
+                say(f"{name}: all of it is measured already")
+                continue
             trace = measure(waiting, launcher, progress, here=here)
             say(f"kept in {where / name}.json")
             surprises += [
@@ -189,7 +162,10 @@ def _together(peers: Peers, wanted: dict[str, set[str] | None], *, full: bool) -
     place = peers.place
     here = peers.name(place.rank)
     try:
-        interface = _use_interface(peers.address)
+        if found := interface_of(peers.address):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", found)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", found)
+        interface = os.environ.get("GLOO_SOCKET_IFNAME", "the interface of its host name")
         say(f"{here}: one of {place.num_nodes}, connected over {interface}, {peers.address}")
         launcher = NodeLauncher(peers, machine.device_kind())
         with launcher:

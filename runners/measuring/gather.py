@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from runners.measuring.launch import ALLOCATORS, PassResult
-from runners.meters.spans import on_one_clock, split_waiting
+from runners.meters.spans import split_waiting
 from runners.plans.experiment import PassName, RunPlan
 from runners.traces.measured import SampledSeconds, Timing
 from runners.traces.outcome import EpochPart, RankOutcome
@@ -16,7 +16,6 @@ from runners.traces.records import (
     Failure,
     Held,
     Move,
-    PredictionStep,
     RankEpoch,
     RankRecord,
     Run,
@@ -24,6 +23,7 @@ from runners.traces.records import (
 )
 from runners.traces.schema import Status
 
+Known = TypeVar("Known")
 NUM_SETTLING_STEPS = 3  # the first steps of a timed pass build buckets and fill caches
 MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for a trace
 
@@ -59,7 +59,7 @@ def gather(
         epochs=_epochs(main),
         step_losses=next((o.step_losses for o in main if o.step_losses), []),
         validation=next((o.validation for o in main if o.validation), None),
-        prediction=_once(o.prediction for o in main),
+        prediction=list(_first_of({p.name: p for p in o.prediction} for o in main).values()),
         ranks=_ranks(main, metered),
         printed=result.printed,
         non_finite=[n for o in main for n in o.non_finite],
@@ -67,9 +67,15 @@ def gather(
             wall_seconds=round(sum(r.seconds for r in results.values()), 3),
             oversubscribed=oversubscribed,
             step=_samples(main[0].step_seconds) if "timed" in results else None,
-            stages=_first_seconds([o.stage_seconds for o in main]),
-            prediction=_first_seconds([o.prediction_seconds for o in main]),
-            measures=_measured_times([*main, *metered]),
+            stages=_first_of(o.stage_seconds for o in main),
+            prediction=_first_of(o.prediction_seconds for o in main),
+            measures={
+                name: SampledSeconds.of(_thinned(seconds))
+                for name, seconds in _first_of(
+                    o.measured_seconds for o in [*main, *metered]
+                ).items()
+                if seconds
+            },
             **_timeline(metered),
         ),
     )
@@ -83,18 +89,13 @@ def skipped(plan: RunPlan, reason: str, *, backend: str, device: str) -> Run:
 
 def _declared(plan: RunPlan, backend: str, device: str) -> dict[str, Any]:
     """What stands of a run before anything of it has run."""
+    alike = ("strategy", "world_size", "seed", "budget_bytes", "nature", "expected_death", "label")
     return {
-        "strategy": plan.strategy,
-        "world_size": plan.world_size,
+        **{name: getattr(plan, name) for name in alike},
         "backend": backend,
         "device": device,
-        "seed": plan.seed,
         "settings": plan.settings.as_json(),
-        "budget_bytes": plan.budget_bytes,
         "expected_status": plan.expected,
-        "nature": plan.nature,
-        "expected_death": plan.expected_death,
-        "label": plan.label,
     }
 
 
@@ -109,20 +110,18 @@ def _status(results: dict[PassName, PassResult], error: Failure | None) -> Statu
     return "diverged" if any(o.non_finite for o in outcomes) else "completed"
 
 
-Named = TypeVar("Named", Stage, PredictionStep)
-
-
-def _once(by_rank: Iterable[list[Named]]) -> list[Named]:
+def _first_of(by_rank: Iterable[Mapping[str, Known]]) -> dict[str, Known]:
     """Every name once: what several ranks recorded stands as the first of them saw it."""
-    kept: dict[str, Named] = {}
-    for one in (one for ranks in by_rank for one in ranks):
-        kept.setdefault(one.name, one)
-    return list(kept.values())
+    kept: dict[str, Known] = {}
+    for names in by_rank:
+        for name, value in names.items():
+            kept.setdefault(name, value)
+    return kept
 
 
 def _stages(main: list[RankOutcome], metered: list[RankOutcome], is_shown: bool) -> list[Stage]:
     """Every stage as its first rank saw it; in a run that is shown, what each rank held, too."""
-    stages = _once(o.stages for o in main)
+    stages = list(_first_of({s.name: s for s in o.stages} for o in main).values())
     if not is_shown:
         return stages
     return [
@@ -156,19 +155,6 @@ def _moves(name: str, metered: list[RankOutcome]) -> list[Move]:
         Move(operation=operation, source=source, destination=destination, bytes=num_bytes)
         for (operation, source, destination), num_bytes in found.items()
     ]
-
-
-def _first_seconds(by_rank: list[dict[str, float]]) -> dict[str, float]:
-    """The time of each stage on the rank whose tensors are shown."""
-    return {name: s for seconds in reversed(by_rank) for name, s in seconds.items()}
-
-
-def _measured_times(outcomes: list[RankOutcome]) -> dict[str, SampledSeconds]:
-    """The times that an experiment took itself, each as the first rank that knows it took them."""
-    kept: dict[str, list[float]] = {}
-    for outcome in outcomes:
-        kept = {**outcome.measured_seconds, **kept}
-    return {name: SampledSeconds.of(_thinned(seconds)) for name, seconds in kept.items() if seconds}
 
 
 def _epochs(outcomes: list[RankOutcome]) -> list[Epoch]:
@@ -230,11 +216,9 @@ def _thinned(seconds: list[float]) -> list[float]:
 
 
 def _timeline(outcomes: list[RankOutcome]) -> dict[str, Any]:
-    """The spans of all ranks, how each spent its step, and how far their clocks are apart."""
+    """The spans of all ranks, and how each spent its step."""
     windows = {o.rank: o.window_ns for o in outcomes if o.window_ns is not None}
     if not windows or len(windows) < len(outcomes):
         return {}
-    events = [event for o in outcomes for event in o.events]
-    clocks = [clock for o in outcomes for clock in o.clocks]
-    spans, rank_times = split_waiting(*on_one_clock(events, windows, clocks))
-    return {"timeline": spans, "ranks": rank_times, "clocks": clocks}
+    spans, rank_times = split_waiting([event for o in outcomes for event in o.events], windows)
+    return {"timeline": spans, "ranks": rank_times}

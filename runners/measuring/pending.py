@@ -70,6 +70,7 @@ def pending(
     full: bool = False,
     force: bool = False,
     loaded: Experiment | None = None,
+    refused: Mapping[str, str] | None = None,
 ) -> Pending | None:
     """What must be measured of an experiment; None where nothing must.
 
@@ -79,6 +80,7 @@ def pending(
         full: measure full runs too, and experiments that are full as a whole.
         force: measure also what is fresh.
         loaded: the experiment, by a caller who has loaded it.
+        refused: runs that several nodes do not measure, with why; what they measured before stays.
 
     Raises:
         UnknownExperimentError: there is none of that name.
@@ -94,16 +96,22 @@ def pending(
         return None
     experiment = loaded or find(name)
     known = [t for t in (trace, part) if t is not None]
-    wanted = [n for n, plan in experiment.runs.items() if full or not plan.full or _had(known, n)]
-    kept = {n: r for n, r in measured_in(source).items() if n in wanted}
-    missing = tuple(n for n in wanted if n not in kept)
-    if not wanted or (reason is None and not missing):
+    left_out = dict(refused or {})
+    for run, plan in experiment.runs.items():
+        if plan.full and not full and not _had(known, run):
+            left_out[run] = needs_full(name)
+    done = measured_in(source)
+    if refused is not None:  # another start may have left out what this one measures
+        done = {run: one for run, one in done.items() if one.status != "skipped"}
+    kept = {run: done[run] for run in experiment.runs if run in done}
+    missing = tuple(run for run in experiment.runs if run not in {*kept, *left_out})
+    if not (missing or kept) or (reason is None and not missing):
         return None
     return Pending(
         experiment,
         reason or "its full runs are missing",
         missing,
-        {n: needs_full(name) for n in experiment.runs if n not in wanted},
+        left_out,
         kept,
         source.recorded_at if source and kept else None,
         source.quiet if source and kept else None,

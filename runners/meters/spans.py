@@ -1,12 +1,10 @@
-"""Spans of one step on one clock: who computed, communicated or waited when. Pure; no torch.
+"""Spans of one step: who computed, communicated or waited when. Pure; no torch.
 
 In: the events of every rank, in nanoseconds of its wall clock. Out: consecutive spans a rank. A
 rank alone cannot know whether it waits or transfers; `split_waiting` tells them apart once all
 ranks' events are together.
 
-Ranks of one machine share a wall clock, and their times stay as they were recorded. The times of a
-rank are corrected by its clock's offset where, and only where, that offset exceeds its error: a
-smaller one may be nothing but the asymmetry of the messages that measured it.
+Ranks of one machine share a wall clock; runs over several nodes have no timeline.
 """
 
 from __future__ import annotations
@@ -16,36 +14,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
-from runners.traces.measured import RankClock, RankTime, Span
+from runners.traces.measured import RankTime, Span
 from runners.traces.outcome import Event
 
 UPDATE = "optimizer"  # the phase that `runners.ranks.phases` calls so; torch stays out of here
-
-
-def on_one_clock(
-    events: list[Event], windows: dict[int, tuple[int, int]], clocks: Iterable[RankClock]
-) -> tuple[list[Event], dict[int, tuple[int, int]]]:
-    """Events and windows in times of rank 0's clock, where clocks differ by more than their error.
-
-    Args:
-        events: of all ranks, in nanoseconds of each rank's own clock.
-        windows: each rank's start and end of the step, in the same times.
-        clocks: one a rank; a rank without one keeps its times.
-    """
-    late_ns = {
-        clock.rank: round(clock.offset_seconds * 1e9)
-        for clock in clocks
-        if abs(clock.offset_seconds) > clock.error_seconds
-    }
-    shifted = [
-        replace(event, start_ns=event.start_ns - late, end_ns=event.end_ns - late)
-        for event in events
-        for late in [late_ns.get(event.rank, 0)]
-    ]
-    return shifted, {
-        rank: (start - late_ns.get(rank, 0), end - late_ns.get(rank, 0))
-        for rank, (start, end) in windows.items()
-    }
 
 
 def _waited_until(event: Event, events: Iterable[Event], place: int) -> int:
@@ -116,7 +88,7 @@ def _paint(
 def split_waiting(
     events: list[Event], windows: dict[int, tuple[int, int]], shortest_share: float = 0.002
 ) -> tuple[list[Span], list[RankTime]]:
-    """Put all ranks' events on one clock and tell waiting from transferring.
+    """Tell waiting from transferring.
 
     Args:
         events: of all ranks, one step.

@@ -226,20 +226,6 @@ class PublishedFile(Record):
     rows: Annotated[list[PublishedRow], Field(min_length=LEAST_ROWS)]
     unqualified: list[Unqualified]
 
-    @model_validator(mode="after")
-    def _names_each_thing_once(self) -> Self:
-        names = [row.id for row in self.rows]
-        cases = [row.case for row in self.rows]
-        cases += [repeat.case for row in self.rows for repeat in row.repeats]
-        cases += [case for one in self.unqualified for case in one.cases]
-        twice = {name for name in (*names, *cases) if (names + cases).count(name) > 1}
-        if twice:
-            raise ValueError(f"named twice: {', '.join(sorted(twice))}")
-        named = {note for row in self.rows for note in (*row.details, *row.derived)}
-        if astray := named ^ self.notes.keys():
-            raise ValueError(f"notes without a row, or rows without a note: {sorted(astray)}")
-        return self
-
 
 @cache
 def published(path: Path = PUBLISHED) -> PublishedFile:

@@ -3,11 +3,10 @@
 An experiment that is no part of the book: `runners.plans.experiment.find` knows it by name, nothing
 lists it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed
 passes. Each primitive is taken with one, two and four ranks busy at once, since ranks share cores,
-caches and memory; what cores too few for that cost, `crowded` says.
+caches and memory.
 
     matrix_{rows}x{size}_{busy}_seconds      the three products of one linear layer's step
     elementwise_{bytes}_{busy}_seconds       a ReLU over so many bytes, and its result's memory
-    crowded_{busy}_seconds                   one product, over a stretch in which all get their turn
     {collective}_{ranks}_{bytes}_seconds     one call over so many bytes, as its first rank sees it
 """
 
@@ -33,9 +32,8 @@ from runners.ranks.rank import Rank
 QUESTION = "What does this machine do in how long?"
 
 MOST_SAMPLES, FEWEST_SAMPLES = 15, 5
-POINT_SECONDS = 0.08  # of one point of a grid, where that allows the fewest samples
+POINT_SECONDS = 0.08  # of one point of a grid, or what the fewest samples take
 SAMPLE_SECONDS = 0.002  # the least that one sample takes: shorter ones are repeated within it
-TURN_SECONDS = 0.05  # a stretch in which every rank of a crowd gets its turn on a core
 NUM_REPEATS = {4_096: 60, 262_144: 30, 16_777_216: 6}  # of a collective, by bytes
 NUM_SETTLING = 3
 CHAIN = 6  # results of so many operations are kept at once
@@ -58,21 +56,15 @@ def _sample(rank: Rank, do: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def _timed(
-    rank: Rank,
-    name: str,
-    do: Callable[[], object],
-    least_seconds: float = SAMPLE_SECONDS,
-    calls: int = 1,
-) -> None:
+def _timed(rank: Rank, name: str, do: Callable[[], object], calls: int = 1) -> None:
     """Repeat something, itself so many calls, and record what one call took, several times."""
     with rank.phase(name):  # a heartbeat, and what a person sees on the terminal
         for _ in range(NUM_SETTLING):
             do()
-        repeats = max(1, int(least_seconds / _sample(rank, do, 1)))
+        repeats = max(1, int(SAMPLE_SECONDS / _sample(rank, do, 1)))
         _together(rank)
         samples: list[float] = []
-        end = time.perf_counter() + max(POINT_SECONDS, FEWEST_SAMPLES * least_seconds)
+        end = time.perf_counter() + POINT_SECONDS
         while len(samples) < FEWEST_SAMPLES or (
             len(samples) < MOST_SAMPLES and time.perf_counter() < end
         ):
@@ -92,13 +84,6 @@ def compute(rank: Rank) -> None:
         name = f"elementwise_{num_bytes}_{busy}_seconds"
         _timed(rank, name, _rectified(values), calls=CHAIN)
         del values
-    crowd(rank)
-
-
-def crowd(rank: Rank) -> None:
-    """One product, over stretches so long that every rank gets its turn."""
-    product = _layer(rank, 128, 256)
-    _timed(rank, f"crowded_{rank.world_size}_seconds", product, TURN_SECONDS)
 
 
 def _layer(rank: Rank, rows: int, size: int) -> Callable[[], object]:
@@ -179,7 +164,7 @@ def _there_and_back(rank: int, whole: Tensor) -> None:
         passed(whole, peer)
 
 
-STRATEGIES = {"compute": compute, "crowd": crowd, "communicate": communicate}
+STRATEGIES = {"compute": compute, "communicate": communicate}
 RUNS = {
     f"{strategy}_{n}": RunPlan(strategy, n, passes=("timed",), can_share_device=False)
     for n in BUSY

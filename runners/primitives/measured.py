@@ -13,7 +13,7 @@ from pathlib import Path
 
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
-from runners.plans.experiment import PRIMITIVES, RunPlan, find
+from runners.plans.experiment import PRIMITIVES, find
 from runners.primitives.sizes import needed
 from runners.system.errors import FixableError
 from runners.traces import machine
@@ -41,12 +41,12 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
         schema_version=1,
         machine=machine.name_of(where),
         recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        primitives=taken | summary(taken),
+        primitives={**taken, **summary(taken)},
     )
     write(where / "primitives.json", found)
 
 
-def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds | float]:
+def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds]:
     """Measure all that mean something here.
 
     Raises:
@@ -55,10 +55,11 @@ def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds
     """
     experiment = find(PRIMITIVES)
     places = machine.num_places(launcher.device)
-    taken: dict[str, SampledSeconds | float] = {}
+    taken: dict[str, SampledSeconds] = {}
     progress.begin(experiment)
     for name, plan in experiment.runs.items():
-        if _is_left_out(plan, launcher.device, places):
+        # Ranks that take turns on a core, or share an accelerator, say nothing of the machine.
+        if plan.world_size > places and (plan.strategy == "compute" or launcher.device == "cuda"):
             continue
         result = launcher.run_pass(experiment, name, "timed", progress.watcher(name, "timed"))
         if result.root_cause is not None:
@@ -70,33 +71,17 @@ def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds
     return taken
 
 
-def _is_left_out(plan: RunPlan, device: str, places: int) -> bool:
-    """Whether a primitive means nothing here.
-
-    What does not fit side by side is measured as a crowd, since it takes turns; ranks that share an
-    accelerator lack most collectives.
-    """
-    fits = plan.world_size <= places
-    if device == "cuda" and not fits:
-        return True
-    return plan.strategy == ("crowd" if fits else "compute")
-
-
-def summary(taken: Mapping[str, SampledSeconds | float]) -> dict[str, SampledSeconds | float]:
+def summary(taken: Mapping[str, SampledSeconds]) -> dict[str, float]:
     """The few rates that a person asks for: of one rank, of two, of four."""
-    found: dict[str, SampledSeconds | float] = {}
-    layer, memory = (
-        taken.get("matrix_512x256_1_seconds"),
-        taken.get("elementwise_1048576_1_seconds"),
-    )
-    if isinstance(layer, SampledSeconds):
+    found: dict[str, float] = {}
+    if layer := taken.get("matrix_512x256_1_seconds"):
         found["matrix_flops_per_second"] = 6.0 * 512 * 256 * 256 / layer.median_seconds
-    if isinstance(memory, SampledSeconds):
+    if memory := taken.get("elementwise_1048576_1_seconds"):
         found["memory_bytes_per_second"] = 2.0 * 1_048_576 / memory.median_seconds
     for ranks in (2, 4):
         small = taken.get(f"all_reduce_{ranks}_4096_seconds")
         large = taken.get(f"all_reduce_{ranks}_16777216_seconds")
-        if isinstance(small, SampledSeconds) and isinstance(large, SampledSeconds):
+        if small and large:
             beta = (large.median_seconds - small.median_seconds) / (16_777_216 - 4_096)
             found[f"all_reduce_{ranks}_alpha_seconds"] = small.median_seconds
             found[f"all_reduce_{ranks}_beta_seconds_per_byte"] = max(beta, 0.0)

@@ -35,7 +35,6 @@ from runners.meters.memory import MemoryMeter, local
 from runners.meters.refusal import Limit
 from runners.plans.experiment import PassName, RunPlan
 from runners.plans.settings import S
-from runners.ranks.clocks import compared_clocks
 from runners.ranks.heartbeat import Heart
 from runners.ranks.phases import BASE, Phase, StepPhases
 from runners.ranks.recorder import Recorder, parameter_digest
@@ -181,7 +180,6 @@ class Rank(Recorder, Generic[S]):
     @contextmanager
     def _timeline(self) -> Iterator[None]:
         if self.plan.world_size > 1:
-            self.outcome.clocks = compared_clocks(self.rank, self.world_size, self.device)
             dist.barrier()  # ranks enter the step together, so its start means the same to all
         self._activity = ActivityMeter(self.rank, self.device.type)
         with self._activity as meter:

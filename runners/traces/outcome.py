@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from pydantic import ConfigDict
 
-from runners.traces.measured import RankClock
 from runners.traces.records import (
     Model,
     Move,
@@ -65,6 +64,5 @@ class RankOutcome(RankRecord):
     step_seconds: list[float] = []
     events: list[Event] = []
     window_ns: tuple[int, int] | None = None
-    clocks: list[RankClock] = []
     non_finite: list[NonFinite] = []
     measured_seconds: dict[str, list[float]] = {}
