@@ -55,10 +55,20 @@ class Place(NamedTuple):
         Raises:
             ValueError: it is not torchrun that started this process.
         """
-        names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+
+        def number(name: str) -> int:
+            return int(environment[name])
+
         try:
-            numbers = [int(environment[name]) for name in names]
-            return cls(*numbers, environment["MASTER_ADDR"], int(environment["MASTER_PORT"]))
+            return cls(
+                rank=number("RANK"),
+                world_size=number("WORLD_SIZE"),
+                num_local=number("LOCAL_WORLD_SIZE"),
+                node=number("GROUP_RANK"),
+                num_nodes=number("GROUP_WORLD_SIZE"),
+                host=environment["MASTER_ADDR"],
+                port=number("MASTER_PORT"),
+            )
         except KeyError as error:
             raise ValueError(
                 f"{error} is not set; start it on each node with `torchrun --nnodes 2 … "

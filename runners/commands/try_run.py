@@ -7,9 +7,10 @@ these settings and with whatever follows from them, or one line that says why th
 from __future__ import annotations
 
 import argparse
-import math
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
@@ -26,7 +27,6 @@ from runners.traces.summary import summary_lines
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
-MOST_COUNTED, MOST_BYTES = 10**8, 2**53  # beyond, settling alone would fill the memory
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,7 @@ class Trial:
 
     run: str
     plan: RunPlan
-    differences: tuple[str, ...]
-
-    def lines(self) -> list[str]:
-        """What differs from the run as declared, in words."""
-        return list(self.differences) or ["as declared"]
+    lines: list[str]
 
 
 def _written(value: Setting) -> str:
@@ -63,13 +59,15 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _measured(wanted: str, settings: Sequence[str]) -> int:
-    experiment_name, run = named(wanted)
+    experiment_name, _, run = wanted.partition(".")
+    if not run:
+        raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {wanted!r}")
     check_name(experiment_name)
     with measure.alone(), Launcher() as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         experiment = on_device(find(experiment_name), machine.device_kind())
         trial = prepare(experiment, run, settings)
-        print(f"{wanted}: {'; '.join(trial.lines())}", flush=True)
+        print(f"{wanted}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
         changed = replace(experiment, runs={trial.run: trial.plan})
         expected, has_failed = expected_lines(changed, trial.run)
         print("\n".join(expected), flush=True)
@@ -78,18 +76,6 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
     print("\n".join(summary_lines(trace.runs[run])))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
     return 1 if has_failed else 0
-
-
-def named(text: str) -> tuple[str, str]:
-    """The experiment and the run of `EXPERIMENT.RUN`.
-
-    Raises:
-        FixableError: it is not written so.
-    """
-    experiment, _, run = text.partition(".")
-    if not run:
-        raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {text!r}")
-    return experiment, run
 
 
 def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
@@ -128,9 +114,9 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
     declared = experiment.runs[run]
     before = values(declared)
     chosen = dict(_chosen(f"{experiment.name}.{run}", before, wanted))
-    _check_ranks(experiment, declared, chosen)
+    _check_ranks(experiment, declared, chosen.get("world_size", declared.world_size))
     shortened = experiment.shortened(run)
-    plan = _settled(experiment, declared, {**shortened, **chosen})
+    plan = _settled(experiment.name, declared, {**shortened, **chosen})
     after = values(plan)
     for name, value in chosen.items():
         if after[name] != value:
@@ -145,20 +131,21 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         f"{reasons.get(name, ', which follows')}"
         for name, value in sorted(differing.items(), key=lambda one: one[0] not in chosen)
     ]
-    return Trial(run, plan, tuple(lines))
+    return Trial(run, plan, lines)
 
 
 def values(plan: RunPlan) -> dict[str, Setting]:
     """All that a reader may set of a run, as it stands."""
-    of_the_plan: dict[str, Setting] = {"world_size": plan.world_size, "seed": plan.seed}
-    if plan.budget_bytes is not None:
-        of_the_plan["budget_bytes"] = plan.budget_bytes
+    of_the_plan = {name: getattr(plan, name) for name in OF_THE_PLAN}
+    if plan.budget_bytes is None:
+        del of_the_plan["budget_bytes"]
     return {**plan.settings.as_json(), **of_the_plan}
 
 
 def _chosen(
     run: str, known: Mapping[str, Setting], wanted: Iterable[str]
 ) -> Iterator[tuple[str, Setting]]:
+    """Each setting with its value, which the run's settings check."""
     for text in wanted:
         name, _, value = text.partition("=")
         if not value:
@@ -167,44 +154,20 @@ def _chosen(
             hint, there_are = nearest(name, known), ", ".join(sorted(known))
             raise FixableError(f"no setting {name!r} in {run}{hint}; there are: {there_are}")
         like = known[name]
-        if isinstance(like, list):
-            parts = [_read(name, part, like[0]) for part in value.split(",")]
-            yield name, parts  # type: ignore[misc] # all of one type
-        else:
-            yield name, _read(name, value, like)
+        try:
+            read = json.loads(f"[{value}]" if isinstance(like, list) else value)
+        except ValueError:
+            read = value
+        yield name, value if isinstance(like, str) else read
 
 
-def _read(name: str, text: str, like: Setting) -> Setting:
-    """A value of the type of the declared one."""
-    if isinstance(like, str):
-        return text
-    if isinstance(like, bool) or not isinstance(like, int | float):
-        raise FixableError(f"{name} cannot be set from here")
-    try:
-        value = type(like)(text)
-    except ValueError:
-        kind = "a whole number" if isinstance(like, int) else "a number"
-        raise FixableError(f"{name} must be {kind}, not {text!r}") from None
-    most = MOST_BYTES if name.endswith("_bytes") else MOST_COUNTED
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise FixableError(f"{name} must be finite, not {text}")
-    elif value < min(like, 1):
-        raise FixableError(f"{name} must be at least {min(like, 1)}, not {value}")
-    elif value > most:
-        raise FixableError(f"{name} must be at most {most}")
-    return value
-
-
-def _check_ranks(experiment: Experiment, declared: RunPlan, chosen: Mapping[str, Setting]) -> None:
+def _check_ranks(experiment: Experiment, declared: RunPlan, wanted: Setting) -> None:
     """Refuse numbers of ranks that a strategy is not written for."""
-    wanted = chosen.get("world_size", declared.world_size)
-    assert isinstance(wanted, int)
     if wanted == declared.world_size:
         return
     sizes = {p.world_size for p in experiment.runs.values() if p.strategy == declared.strategy}
-    if wanted > MOST_RANKS:
-        raise FixableError(f"world_size must be at most {MOST_RANKS}, not {wanted}")
+    if not isinstance(wanted, int) or not 1 <= wanted <= MOST_RANKS:
+        raise FixableError(f"world_size must be 1 to {MOST_RANKS}, not {wanted}")
     if max(sizes) == 1:
         raise FixableError(f"{declared.strategy} trains on one device, so world_size stays 1")
     if wanted == 1 and min(sizes) > 1:
@@ -213,17 +176,15 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, chosen: Mapping[str,
         )
 
 
-def _settled(experiment: Experiment, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
-    of_the_plan = {name: value for name, value in changes.items() if name in OF_THE_PLAN}
+def _settled(experiment: str, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
+    of_the_plan: dict[str, Any] = {n: v for n, v in changes.items() if n in OF_THE_PLAN}
+    if not all(isinstance(value, int) and value >= 0 for value in of_the_plan.values()):
+        raise FixableError(f"{', '.join(of_the_plan)}: whole numbers not below zero")
     left_out = {*OF_THE_PLAN, *declared.settings.closed_forms()}
+    changed = {name: value for name, value in changes.items() if name not in left_out}
     try:
-        return replace(
-            declared,
-            settings=declared.settings.changed(
-                {name: value for name, value in changes.items() if name not in left_out}
-            ),
-            has_timeline=False,  # nothing that a try prints comes from one
-            **of_the_plan,  # type: ignore[arg-type]
-        )
+        settings = declared.settings.changed(changed)
+        # Nothing that a try prints comes from a timeline.
+        return replace(declared, settings=settings, has_timeline=False, **of_the_plan)
     except ValueError as error:
-        raise FixableError(f"{experiment.name}: {error}") from None
+        raise FixableError(f"{experiment}: {error}") from None

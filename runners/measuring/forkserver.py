@@ -214,7 +214,7 @@ def _start(requests: list[dict[str, Any]], *, forks: bool) -> list[int]:
     # cannot be loaded fails in its ranks, which say so.
     for name in {request["experiment"] for request in requests}:
         with suppress(Exception):
-            len(find(name).strategies)
+            find(name).strategies  # noqa: B018
     return [_fork(one) for one in requests]
 
 

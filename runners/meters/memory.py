@@ -54,7 +54,7 @@ class MemoryMeter(Operations):
         self._on_other_device: set[int] = set()  # numbers of storages that lie on another device
         self.phase = "build"
         self.counting = False  # whether collectives are being counted
-        self._calls: dict[tuple[str, Ends], list[int]] = {}  # the payload of each, in bytes
+        self._counted: dict[tuple[str, Ends], list[int]] = {}  # the payload of each, in bytes
         self.moves: dict[str, list[Move]] = {}  # by stage, of the first time it was passed
         self._stage: str | None = None
         self._received: list[Move] = []  # since the last stage; the next one works on it
@@ -133,7 +133,7 @@ class MemoryMeter(Operations):
             self._received.append(move)
         self.largest_collective_bytes = max(self.largest_collective_bytes, num_bytes)
         if self.counting:
-            self._calls.setdefault((operation, ends), []).append(num_bytes)
+            self._counted.setdefault((operation, ends), []).append(num_bytes)
         if operation in BUCKETED:
             for tensor in tensors_in(args):
                 self._see(tensor, "buckets")
@@ -223,7 +223,7 @@ class MemoryMeter(Operations):
     def collective_list(self) -> list[Collective]:
         """The collectives counted, summed by operation, and those with a peer by their ends."""
         found: dict[str, list[Transfer]] = {}
-        for (name, ends), calls in sorted(self._calls.items(), key=_by_operation_and_ends):
+        for (name, ends), calls in sorted(self._counted.items(), key=_by_operation_and_ends):
             one = Transfer(source=ends[0], destination=ends[1], count=len(calls), bytes=sum(calls))
             found.setdefault(name, []).append(one)
         return [

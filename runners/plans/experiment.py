@@ -27,9 +27,9 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, Self
@@ -155,22 +155,6 @@ class RunPlan(Generic[S]):
         )
 
 
-class Strategies(Mapping[str, Strategy]):
-    """The strategies of an experiment by name, whose file needs torch and loads at first use."""
-
-    def __init__(self, load: Callable[[], Mapping[str, Strategy]]) -> None:
-        self._load = cache(load)
-
-    def __getitem__(self, name: str) -> Strategy:
-        return self._load()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._load())
-
-    def __len__(self) -> int:
-        return len(self._load())
-
-
 @dataclass(frozen=True)
 class Experiment:
     """One experiment, found by name."""
@@ -178,9 +162,15 @@ class Experiment:
     name: str
     question: str
     runs: Mapping[str, RunPlan]
-    strategies: Mapping[str, Strategy]
+    path: Path
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+
+    @cached_property
+    def strategies(self) -> Mapping[str, Strategy]:
+        """Its strategies by name; the file, which needs torch, is loaded whole for them."""
+        holds = _whole_module(self.path)
+        return {**vars(holds), **getattr(holds, "STRATEGIES", {})}
 
     def shortened(self, run: str) -> dict[str, Setting]:
         """The settings with which a run takes seconds; of those for all runs, the ones it has."""
@@ -223,9 +213,7 @@ def check_names(wanted: Sequence[str]) -> list[str]:
     Raises:
         UnknownExperimentError: there is none of that name.
     """
-    for name in wanted:
-        check_name(name)
-    return list(wanted) or names()
+    return [check_name(name).stem for name in wanted] or names()
 
 
 def check_name(name: str) -> Path:
@@ -265,20 +253,14 @@ def on_device(experiment: Experiment, device: str) -> Experiment:
     Raises:
         ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
     """
-    if SHORTENED in os.environ:
-        runs = {
-            name: replace(plan, settings=plan.settings.changed(experiment.shortened(name)))
-            for name, plan in experiment.runs.items()
-        }
-        return replace(experiment, runs=runs)
-    if device != "cuda" or not experiment.on_cuda:
-        return experiment
     runs = {}
     for name, plan in experiment.runs.items():
-        larger = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
-        grows = larger and not plan.only_on_cpu
-        settings = plan.settings.changed(larger) if grows else plan.settings
-        runs[name] = replace(plan, settings=settings)
+        changes: Mapping[str, Setting] = {}
+        if SHORTENED in os.environ:
+            changes = experiment.shortened(name)
+        elif device == "cuda" and not plan.only_on_cpu:
+            changes = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
+        runs[name] = replace(plan, settings=plan.settings.changed(changes)) if changes else plan
     return replace(experiment, runs=runs)
 
 
@@ -295,15 +277,11 @@ def find(name: str) -> Experiment:
     except ValidationError as error:
         raise SettingsError.of(error) from None
 
-    def strategies() -> Mapping[str, Strategy]:
-        holds = _whole_module(path)
-        return {**vars(holds), **getattr(holds, "STRATEGIES", {})}
-
     return Experiment(
         name,
         module.QUESTION,
         module.RUNS,
-        Strategies(strategies),
+        path,
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "ON_CUDA", {}),
     )

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import mmap
 import struct
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 _LAYOUT = struct.Struct("<Qq40s")
 
 
-class Beat(NamedTuple):
+@dataclass(frozen=True)
+class Beat:
     """The last thing a rank said: how often it spoke, its step (-1 before the first), its phase."""
 
     count: int

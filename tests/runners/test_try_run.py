@@ -34,17 +34,15 @@ def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
 def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experiment) -> None:
     trial = prepare(changeable, "shared", ["num_samples=20", "num_epochs=3"])
     assert trial.plan.settings.num_samples_per_rank == 10
-    assert trial.lines() == [
+    assert trial.lines == [
         "num_samples 20 instead of 12",
         "num_samples_per_rank 10 instead of 6, which follows",
     ]
 
 
 def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experiment) -> None:
-    assert prepare(changeable, "shared", []).lines() == [
-        "num_epochs 2 instead of 3, to take seconds"
-    ]
-    assert prepare(changeable, "shared", ["num_epochs=3"]).lines() == ["as declared"]
+    assert prepare(changeable, "shared", []).lines == ["num_epochs 2 instead of 3, to take seconds"]
+    assert prepare(changeable, "shared", ["num_epochs=3"]).lines == []
 
 
 def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) -> None:
@@ -68,15 +66,13 @@ def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) 
             r"no setting 'num_sample' .*did you mean num_samples\?\); there are: ",
         ),
         ("shared", "num_samples", "write --set KEY=VALUE, not 'num_samples'"),
-        ("shared", "num_samples=1.5", "num_samples must be a whole number, not '1.5'"),
-        ("shared", "num_samples=0", "num_samples must be at least 1, not 0"),
-        ("shared", f"num_samples={10**400}", "num_samples must be at most 100000000$"),
-        ("shared", "rate=fast", "rate must be a number, not 'fast'"),
-        ("shared", "widths=1,x", "widths must be a whole number, not 'x'"),
+        ("shared", "num_samples=1.5", "num_samples must be a valid integer, not 1.5"),
+        ("shared", "num_samples=0", "num_samples must be greater than or equal to 1, not 0"),
+        ("shared", "rate=fast", "rate must be a valid number, not 'fast'"),
         ("shared", "num_samples=13", "changeable: num_samples 13 cannot be shared by 2 ranks"),
         ("shared", "num_samples_per_rank=5", "follows from the other settings and would be 6; set"),
         ("shared", "world_size=1", "shared needs ranks to share with; world_size must be 2 up"),
-        ("shared", "world_size=99", "world_size must be at most 8, not 99"),
+        ("shared", "world_size=99", "world_size must be 1 to 8, not 99"),
         ("alone", "world_size=2", "alone trains on one device, so world_size stays 1"),
         ("free", "budget_bytes=5", "no setting 'budget_bytes' in changeable.free"),
     ],
