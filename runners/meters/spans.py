@@ -9,7 +9,7 @@ Ranks of one machine share a wall clock; runs over several nodes have no timelin
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -20,52 +20,52 @@ from runners.traces.outcome import Event
 UPDATE = "optimizer"  # the phase that `runners.ranks.phases` calls so; torch stays out of here
 
 
-def _waited_until(event: Event, events: Iterable[Event], place: int) -> int:
-    """When the last of those who take part in `event` had come.
+def _ready_at(events: Iterable[Event]) -> list[int]:
+    """Of each event, when the last of those who take part in it had come.
 
     A receiver waits for its sender and a blocking send for its receiver; the ranks of a collective
     wait for the last of them.
     """
-    starts = [event.start_ns]
-    places: defaultdict[tuple[int, str, int | None], int] = defaultdict(int)
-    for other in events:
-        key = (other.rank, other.name, other.peer)
-        nth = places[key]
-        places[key] += 1
-        if event.peer is None:
-            same = other.peer is None and other.name == event.name
-        else:
-            pair = {"recv": "send", "send": "recv"}[event.name]
-            same = (other.rank, other.name, other.peer) == (event.peer, pair, event.rank)
-        if same and nth == place and other.rank != event.rank:
-            starts.append(other.start_ns)
-    return max(starts)
+    nth: Counter[tuple[int, str, int | None]] = Counter()
+    meetings: list[tuple[object, ...]] = []
+    came: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for event in events:
+        meeting: tuple[object, ...] = (id(event),)  # a computation waits for nobody
+        if event.kind == "communication":
+            place = (event.rank, event.name, event.peer)
+            ends = (event.rank, event.peer) if event.name == "send" else (event.peer, event.rank)
+            meeting = (event.name if event.peer is None else ends, nth[place])
+            nth[place] += 1
+        meetings.append(meeting)
+        came[meeting].append(event.start_ns)
+    return [max(came[meeting]) for meeting in meetings]
 
 
-def _paint(
-    rank: int, window: tuple[int, int], events: list[Event], ready: dict[int, int]
-) -> list[Span]:
+def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) -> list[Span]:
     """One rank's step as consecutive spans: what covers each moment, waiting where nothing does.
 
     While a collective waits for other ranks, a phase may go on computing, as DDP's backward does,
     or itself wait for the collective: it computes where torch was at work.
+
+    Args:
+        rank: which.
+        window: start and end of the step.
+        events: of this rank, each with when it is ready.
     """
-    knows_operations = any(event.kind == "operation" for event in events)
+    knows_operations = any(event.kind == "operation" for event, _ in events)
     start, end = window
     cuts = {start, end}
-    for index, event in enumerate(events):
-        cuts |= {event.start_ns, event.end_ns, ready.get(index, event.start_ns)}
+    for event, ready in events:
+        cuts |= {event.start_ns, event.end_ns, ready}
     ordered = sorted(c for c in cuts if start <= c <= end)
     spans: list[Span] = []
     for left, right in pairwise(ordered):
         activity, name = "waiting", "waiting"
-        covering = [
-            (i, e) for i, e in enumerate(events) if e.start_ns <= left and e.end_ns >= right
-        ]
-        compute = [e for _, e in covering if e.kind == "compute"]
-        moving = [e for i, e in covering if e.kind == "communication" and left >= ready[i]]
-        held = [e for i, e in covering if e.kind == "communication" and left < ready[i]]
-        at_work = not knows_operations or any(e.kind == "operation" for _, e in covering)
+        covering = [(e, at) for e, at in events if e.start_ns <= left and e.end_ns >= right]
+        compute = [e for e, _ in covering if e.kind == "compute"]
+        moving = [e for e, ready in covering if e.kind == "communication" and left >= ready]
+        held = [e for e, ready in covering if e.kind == "communication" and left < ready]
+        at_work = not knows_operations or any(e.kind == "operation" for e, _ in covering)
         if moving:
             activity, name = "communication", moving[0].name
         elif compute and not (held and (held[0].peer is not None or not at_work)):
@@ -100,35 +100,30 @@ def split_waiting(
         The spans of every rank and how each spent the step.
     """
     window = (min(w[0] for w in windows.values()), max(w[1] for w in windows.values()))
+    whole_seconds = (window[1] - window[0]) / 1e9
+    ready = _ready_at(events)
     spans: list[Span] = []
     times: list[RankTime] = []
     for rank in sorted(windows):
-        own = _ended([e for e in events if e.rank == rank])
-        places: defaultdict[tuple[str, int | None], int] = defaultdict(int)
-        ready: dict[int, int] = {}
-        for index, event in enumerate(own):
-            if event.kind == "communication":
-                key = (event.name, event.peer)
-                ready[index] = _waited_until(event, events, places[key])
-                places[key] += 1
-        painted = _paint(rank, window, own, ready)
-        times.append(_summed(rank, painted, (window[1] - window[0]) / 1e9))
-        spans += _joined(painted, shortest_share * (window[1] - window[0]) / 1e9)
+        own = [(event, at) for event, at in zip(events, ready, strict=True) if event.rank == rank]
+        painted = _paint(rank, window, _ended(own))
+        times.append(_summed(rank, painted, whole_seconds))
+        spans += _joined(painted, shortest_share * whole_seconds)
     return spans, times
 
 
-def _ended(events: list[Event]) -> list[Event]:
+def _ended(events: list[tuple[Event, int]]) -> list[tuple[Event, int]]:
     """A rank's events; no communication lasts into an update that began after it.
 
     An update waits for the gradients. gloo's thread may record the end of a collective only after
     the rank has gone on.
     """
-    updates = [e.start_ns for e in events if e.kind == "compute" and e.name == UPDATE]
+    updates = [e.start_ns for e, _ in events if e.kind == "compute" and e.name == UPDATE]
     return [
-        replace(e, end_ns=min([e.end_ns, *(at for at in updates if at > e.start_ns)]))
+        (replace(e, end_ns=min([e.end_ns, *(at for at in updates if at > e.start_ns)])), ready)
         if e.kind == "communication"
-        else e
-        for e in events
+        else (e, ready)
+        for e, ready in events
     ]
 
 
