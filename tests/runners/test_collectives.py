@@ -57,15 +57,3 @@ def test_the_source_of_what_is_received_from_any_rank_stays_unknown(
         Transfer(source=None, destination=3, count=1, bytes=BYTES),
         Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),
     ]
-
-
-def test_transfers_add_up_to_the_totals_and_an_all_reduce_has_none(
-    ranks: list[dict[str, Collective]],
-) -> None:
-    for operations in ranks:
-        for operation, found in operations.items():
-            if operation == "all_reduce":
-                assert found.transfers == []
-            else:
-                assert sum(t.count for t in found.transfers) == found.count
-                assert sum(t.bytes for t in found.transfers) == found.bytes

@@ -48,11 +48,6 @@ def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path)
     assert found.peak_bytes == 5 << 20
 
 
-def test_else_the_reference_machine_tells(root, folder, tmp_path):
-    _trace(root, tmp_path / "reference-other", "heavier", 100.0)
-    assert _estimated(folder, tmp_path).seconds == 100.0
-
-
 def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
     root, folder, tmp_path
 ):

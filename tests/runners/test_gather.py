@@ -53,16 +53,6 @@ def test_calls_of_a_collective_are_summed_on_a_rank_and_not_over_ranks() -> None
     assert stage.moves == [Move(operation="all_reduce", source=None, destination=None, bytes=12)]
 
 
-def test_a_root_gives_or_receives_and_its_payload_is_the_whole() -> None:
-    root = [("scatter", 0, None, 100), ("gather", None, 0, 60)]
-    other = [("scatter", 0, None, 50), ("gather", None, 0, 30)]
-    (stage,) = _gathered([root, other]).stages
-    assert stage.moves == [
-        Move(operation="scatter", source=0, destination=None, bytes=100),
-        Move(operation="gather", source=None, destination=0, bytes=60),
-    ]
-
-
 def test_each_rank_tells_what_it_held_in_a_run_that_is_shown_and_in_no_other() -> None:
     (stage,) = _gathered([[], []]).stages
     assert [(one.rank, one.shape_in, one.bytes) for one in stage.ranks] == [

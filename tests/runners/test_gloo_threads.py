@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,14 +39,6 @@ def test_it_waits_for_a_thread_of_gloo_that_has_not_had_its_turn(
     monkeypatch.setattr(gloo_threads.time, "sleep", look_again)
     wait_until_idle(tmp_path)
     assert len(looks) == 3
-
-
-def test_it_returns_at_once_where_gloo_waits_or_is_not_there(tmp_path: Path) -> None:
-    _task(tmp_path, 1, "python (a)", "R")
-    _task(tmp_path, 2, NAME, "S")
-    waiting = threading.Thread(target=wait_until_idle, args=(tmp_path,), daemon=True)
-    waiting.start()
-    waiting.join()
 
 
 @pytest.mark.ranks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 import torch
 from torch import nn
@@ -54,15 +52,6 @@ def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late() 
         assert named[:3] == ["backward", "all_reduce", "optimizer"]
 
 
-def test_parameters_and_gradients_are_four_bytes_each() -> None:
-    memory = metered_steps(2, torch.optim.SGD).memory(None)
-    assert memory.largest is not None
-    assert memory.largest.parameters_bytes == 4 * NUM_PARAMETERS
-    assert memory.largest.gradients_bytes == 4 * NUM_PARAMETERS
-    assert memory.largest.optimizer_bytes == 0
-    assert memory.largest.buffers_bytes == 4 * 8 * 300
-
-
 def test_the_peak_is_the_sum_of_its_classes_and_lies_in_a_phase() -> None:
     memory = metered_steps(2, torch.optim.SGD).memory(None)
     assert memory.at_peak is not None
@@ -105,16 +94,6 @@ def test_a_receiver_waits_until_its_sender_starts() -> None:
     assert [t.waiting_share for t in times] == pytest.approx([0.2, 0.6])
 
 
-def test_ranks_of_a_collective_wait_for_the_last_of_them() -> None:
-    events = [
-        Event(0, "communication", "all_reduce", 10 * MS, 50 * MS),
-        Event(1, "communication", "all_reduce", 40 * MS, 50 * MS),
-    ]
-    _, times = split_waiting(events, {0: (0, 50 * MS), 1: (0, 50 * MS)})
-    assert [t.communication_seconds for t in times] == pytest.approx([0.01, 0.01])
-    assert times[0].waiting_seconds == pytest.approx(0.04)
-
-
 def test_a_phase_that_waits_for_its_own_collective_does_not_compute() -> None:
     events = [
         Event(0, "compute", "backward", 0, 50 * MS),
@@ -144,16 +123,3 @@ def test_one_batch_in_flight_leaves_each_rank_idle_for_all_turns_but_its_own(
     assert [t.waiting_share for t in times] == pytest.approx(
         [(num_ranks - 1) / num_ranks] * num_ranks, abs=1e-5
     )
-
-
-def test_the_spans_of_a_rank_cover_its_step_without_gap_or_overlap() -> None:
-    events = [
-        Event(0, "compute", "forward", 5 * MS, 20 * MS),
-        Event(0, "communication", "all_reduce", 15 * MS, 30 * MS),
-        Event(0, "compute", "optimizer", 40 * MS, 45 * MS),
-    ]
-    spans, _ = split_waiting(events, {0: (0, 50 * MS)})
-    assert spans[0].start_seconds == 0
-    assert spans[-1].end_seconds == pytest.approx(0.05)
-    for one, after in pairwise(spans):
-        assert one.end_seconds == after.start_seconds

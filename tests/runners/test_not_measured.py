@@ -212,22 +212,3 @@ def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is
     for phase, is_evidence in (("start", False), ("warm_up", False), ("collective", True)):
         ends = [_ended("hang", phase, f"rank 0 stood still in {phase}")]
         assert (not_measured.cause(plan, "timed", ends, tmp_path) is None) == is_evidence
-
-
-def test_outcomes_as_declared_are_evidence_whatever_the_disk(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(not_measured, "is_full", lambda _: True)
-    plan = find("hangs").runs["lengths_differ"]
-    assert plan.expected_death is not None
-    failure = {
-        "kind": "signal", "message": "rank 0 died in collective: SIGABRT",
-        "rank": 0, "phase": "collective", "signal": "SIGABRT",
-    }  # fmt: skip
-    died = RankOutcome.model_validate({"rank": 0, "status": "died", "failure": failure})
-    assert not_measured.cause(plan, "timed", [died], tmp_path) is None
-    other = RankOutcome.model_validate(
-        {"rank": 0, "status": "died", "failure": {**failure, "signal": "SIGSEGV"}}
-    )
-    told = not_measured.cause(plan, "timed", [other], tmp_path / "a" / "b")
-    assert told == f"no space left in {tmp_path}"

@@ -44,14 +44,6 @@ def run(folder, launcher):
     return measured
 
 
-def test_a_full_run_is_left_out_with_a_reason_that_says_how_to_measure_it(run):
-    measured, trace = run("heavier")
-    assert measured == ("light",)
-    assert trace.runs["light"].status == "completed"
-    assert trace.runs["heavy"].status == "skipped"
-    assert trace.runs["heavy"].reason.endswith("`python -m runners run heavier --full` measures it")
-
-
 def test_a_full_run_that_was_measured_is_kept_fresh_by_a_plain_run(run, folder, monkeypatch):
     run("heavier", full=True)
     monkeypatch.setattr(dues, "source_digest", lambda _: "edited")

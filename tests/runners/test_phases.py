@@ -65,16 +65,6 @@ def test_a_plain_step_is_forward_backward_and_optimizer(heard: Any) -> None:
     assert rank.phase_name == BASE
 
 
-def test_what_follows_an_update_is_in_no_phase_of_it(heard: Any) -> None:
-    rank, _, model, optimizer = heard
-    model(torch.ones(1, 2)).sum().backward()
-    assert rank.phase_name == BASE  # between backward and the update
-    optimizer.step()
-    assert rank.phase_name == "optimizer"
-    optimizer.zero_grad()
-    assert rank.phase_name == BASE
-
-
 def test_validation_is_no_forward_phase(heard: Any) -> None:
     rank, _, model, _ = heard
     with torch.no_grad():

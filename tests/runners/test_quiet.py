@@ -18,7 +18,7 @@ from runners.measuring.pending import part_of
 from runners.measuring.quiet import NotIdleError, Reading, Watch
 from runners.traces import machine
 from runners.traces.files import read
-from runners.traces.quiet_record import Quiet, least_quiet, quietness
+from runners.traces.quiet_record import Quiet
 
 STEADY = 1e-3
 IDLE = Reading(0.01, STEADY)
@@ -65,25 +65,6 @@ def test_an_experiment_is_quiet_without_load_and_with_equal_canaries(
     assert found.is_quiet == (not says)
 
 
-def test_of_several_sessions_the_least_quiet_counts_and_one_without_a_record_is_unknown() -> None:
-    good, bad = _record(), _record(IDLE, SLOWER)
-    assert least_quiet([good, bad]) == bad
-    assert least_quiet([good, None]) is None
-    assert least_quiet([]) is None
-
-
-def test_one_line_says_which_experiments_were_measured_on_a_quiet_machine() -> None:
-    good, bad = _record(), _record(BUSY)
-    lines = {
-        "2 of 2 experiments were measured on a quiet machine.": {"a": good, "b": good},
-        "1 of 3 experiments were measured on a quiet machine; not quiet: b; not recorded: c.": {
-            "a": good, "b": bad, "c": None,
-        },
-    }  # fmt: skip
-    for line, records in lines.items():
-        assert quietness(records).line() == line
-
-
 def test_one_reading_ends_an_experiment_and_begins_the_next() -> None:
     readings = Readings(IDLE, SLOWER, BUSY)
     watch = Watch(readings)
@@ -108,10 +89,6 @@ def test_load_is_the_share_of_ticks_that_were_not_idle(
     monkeypatch.setattr(quiet.time, "sleep", lambda _: stat.write_text(later))
     assert quiet.load(1.0, stat) == pytest.approx(0.3)
     assert quiet.load(1.0, tmp_path / "nowhere") is None
-
-
-def test_a_reading_of_this_machine_holds_a_time() -> None:
-    assert 0 < quiet.reading().compute_seconds < float("inf")
 
 
 # --- what the reference demands

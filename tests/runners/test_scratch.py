@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.system.scratch import PREFIX, Scratch, sweep
+from runners.system.scratch import Scratch
 
 OWNS = (
     "import time; from runners.system.scratch import Scratch; s = Scratch(); "
@@ -40,16 +40,6 @@ def test_a_killed_owners_folder_goes_at_the_next_start_and_a_living_owners_stays
     for one in (mine, other):
         one.remove()
         assert not one.path.exists()
-
-
-def test_what_is_another_users_or_no_folder_of_ours_stays(place: Path, monkeypatch):
-    (place / "proofbook-notes").mkdir()
-    (place / f"{PREFIX}link").symlink_to(place / "proofbook-notes")
-    (place / f"{PREFIX}dead").mkdir()
-    with monkeypatch.context() as other:
-        other.setattr(os, "getuid", lambda: 12345)
-        assert sweep() == []
-    assert sweep() == [f"{PREFIX}dead"]
 
 
 def test_it_goes_where_its_owner_is_stopped_while_it_loads_a_module(place: Path, root: Path):

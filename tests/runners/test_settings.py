@@ -79,24 +79,6 @@ def test_settings_follow_the_run_that_they_stand_in() -> None:
         replace(two, world_size=3)
 
 
-def test_a_run_survives_the_way_to_its_ranks() -> None:
-    plan = RunPlan("ddp", 4, Small(width=16, widths=(2, 3)))
-    assert RunPlan.from_json(plan.as_json(), Small) == plan
-
-
-def test_what_follows_can_not_be_set() -> None:
-    plan = RunPlan("ddp", 2, Small())
-    with pytest.raises(ValueError, match="there is no setting 'num_bytes'"):
-        plan.settings.changed({"num_bytes": 3})
-    smaller = replace(plan, settings=plan.settings.changed({"width": 4}))
-    assert smaller.settings.num_bytes == 32
-
-
-def test_settings_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Small().width = 3  # type: ignore[misc]
-
-
 def test_every_experiment_declares_the_types_of_its_settings(book: list[str]) -> None:
     for name in [one for one in book if one not in PROGRAMS]:
         for run, plan in find(name).runs.items():

@@ -21,7 +21,6 @@ from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import Run
 from runners.traces.summary import summary_lines
-from runners.traces.tries import forget, keep
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
@@ -66,18 +65,6 @@ def test_a_try_prints_what_it_measured_and_keeps_just_that(
     assert run.passes == ["timed", "metered"]
     assert (run.settings["num_samples"], run.settings["num_samples_per_rank"]) == (20, 10)
     assert not list(tmp_path.glob("traces/*/*.json"))  # no trace of the book is written
-
-
-def test_the_same_try_has_one_file_and_forgetting_deletes_all(root: Path, tmp_path: Path) -> None:
-    trace = read(next((root / "content" / "traces").glob("reference-*/batch_split.json")))
-    one = trace.model_copy(update={"runs": {"single": trace.runs["single"]}})
-    run = one.runs["single"].model_copy(update={"seed": 7})
-    other = one.model_copy(update={"runs": {"single": run}})
-    kept = [keep(one, tmp_path), keep(one, tmp_path), keep(other, tmp_path)]
-    assert kept[0] == kept[1] != kept[2]
-    assert read(kept[0]) == one
-    assert forget(tmp_path) == 2
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -45,13 +45,6 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
     assert prepare(changeable, "shared", ["num_epochs=3"]).lines == []
 
 
-def test_ranks_seed_and_budget_may_be_set_like_settings(changeable: Experiment) -> None:
-    plan = prepare(changeable, "shared", ["world_size=3", "seed=7"]).plan
-    assert (plan.world_size, plan.seed, plan.settings.num_samples_per_rank) == (3, 7, 4)
-    limited = prepare(changeable, "alone", ["budget_bytes=1000"]).plan
-    assert (limited.budget_bytes, limited.passes) == (1000, ("budgeted",))
-
-
 @pytest.mark.parametrize(
     ("run", "wanted", "said"),
     [
