@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from runners.ranks.heartbeat import Beat, listen
 from runners.system import processes
 from runners.system.errors import LaunchError
-from runners.system.processes import STOPPED, TRACED
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 from runners.traces.schema import Status
@@ -35,7 +34,7 @@ MAX_WORDS = 300  # characters kept of what a process wrote before it ended itsel
 # Of failures of several ranks the first kind explains the others: a broken connection never does
 # if anything else can.
 GRAVITY = (
-    "signal", "stopped", "out_of_memory", "budget_too_small", "exception", "timed_out", "hang",
+    "signal", "out_of_memory", "budget_too_small", "exception", "timed_out", "hang",
     "peer_lost",
 )  # fmt: skip
 
@@ -50,7 +49,6 @@ class LiveRank:
     exit_code: int | None = None
     outcome: RankOutcome | None = None
     ticks: int | None = None
-    state: str | None = None
     beat: Beat = field(default_factory=lambda: Beat(0, -1, "start"))
     quiet_since: float = field(default_factory=time.monotonic)
     quiet_ticks: int = 0
@@ -72,7 +70,6 @@ class LiveRank:
         if beat != self.beat or works:
             self.quiet_since, self.quiet_ticks = now, ticks or 0
         self.beat, self.ticks = beat, ticks
-        self.state = processes.state(self.pid)
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether it has neither spoken nor worked for these seconds."""
@@ -130,10 +127,7 @@ class LiveRank:
             failure = Failure(kind=kind, message=message, **where, **how)
             return RankOutcome(rank=rank, status="died", failure=failure)
         kind, message = "peer_lost", f"rank {rank} was still in {phase} when a peer failed"
-        if self.state in (STOPPED, TRACED):
-            by = "(SIGSTOP)" if self.state == STOPPED else "by a debugger"
-            kind, message = "stopped", f"rank {rank} was stopped {by} in {phase}; run again"
-        elif hung:
+        if hung:
             kind, message = "hang", f"rank {rank} stood still in {phase}"
         failure = Failure(kind=kind, message=message, **where)
         status: Status = "deadlocked" if kind == "hang" else "failed"

@@ -100,7 +100,7 @@ class ForkServer:
         """See that it works.
 
         Raises:
-            LaunchError: it has ended, or somebody has stopped it; what to do.
+            LaunchError: it has ended; what to do.
         """
         pid, code = self._process.pid, self._process.poll()
         if code is not None:
@@ -110,11 +110,6 @@ class ForkServer:
             raise LaunchError(
                 f"the forkserver (process {pid}) ended {when} (exit code {code}: {last}); run "
                 "again, and see whether this machine ran out of memory"
-            )
-        if processes.state(pid) == processes.STOPPED:
-            raise LaunchError(
-                f"the forkserver (process {pid}) is stopped (SIGSTOP); "
-                f"continue it with `kill -CONT {pid}`, or end it, and run again"
             )
 
     def wait_until_ready(self) -> None:
@@ -143,7 +138,7 @@ class ForkServer:
         """Process ids that have ended since the last call, with their exit codes.
 
         Raises:
-            LaunchError: it has ended, and its ranks with it, or was stopped.
+            LaunchError: it has ended, and its ranks with it.
         """
         self._check()
         ended: dict[int, int] = {}

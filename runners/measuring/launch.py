@@ -26,7 +26,6 @@ from runners.plans.experiment import Experiment, PassName, RunPlan, on_device
 from runners.ranks.heartbeat import Beat
 from runners.system import stopping
 from runners.system.links import linked
-from runners.system.processes import STOPPED, TRACED
 from runners.system.scratch import Scratch
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome
@@ -242,7 +241,7 @@ class Launcher:
             if watch is not None:
                 watch([live.beat for live in ranks])
             working = [live for live in ranks if not live.is_over]
-            if not working or any(live.state == STOPPED for live in working):
+            if not working:
                 return False
             if any(live.is_broken for live in ranks):
                 failed_at = failed_at or time.monotonic()
@@ -252,7 +251,7 @@ class Launcher:
                 if waited > longest or all(r.has_settled(settle) for r in working):
                     return False
             elif all(live.is_quiet(patience) for live in working):
-                return not any(live.state == TRACED for live in working)
+                return True
 
 
 def _said(path: str | Path) -> str:

@@ -143,8 +143,6 @@ def _is_as_declared(plan: RunPlan, outcome: RankOutcome) -> bool:
 
 
 def _from_outside(one: Failure, *, has_budget: bool) -> Iterator[str]:
-    if one.kind == "stopped":
-        yield one.message
     if one.signal is not None and one.signal not in OWN_FAULTS:
         yield (
             f"{one.message}, which this run did not declare: somebody's kill, or the kernel "

@@ -20,21 +20,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from runners.plans.experiment import RunPlan
-from runners.primitives.sizes import (
-    BUSY,
-    COLLECTIVES,
-    COMMUNICATED_BYTES,
-    ELEMENTWISE_BYTES,
-    MATRICES,
-)
 from runners.ranks.rank import Rank
 
 QUESTION = "What does this machine do in how long?"
 
+BUSY = (1, 2, 4)  # ranks that do the same at once
+MATRICES = ((8, 64), (32, 256), (128, 256), (128, 1024), (512, 256), (512, 1024))  # rows, width
+ELEMENTWISE_BYTES = (65_536, 1_048_576, 16_777_216)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send")
+NUM_REPEATS = {4_096: 60, 262_144: 30, 16_777_216: 6}  # of a collective, by bytes
 MOST_SAMPLES, FEWEST_SAMPLES = 15, 5
 POINT_SECONDS = 0.08  # of one point of a grid, or what the fewest samples take
 SAMPLE_SECONDS = 0.002  # the least that one sample takes: shorter ones are repeated within it
-NUM_REPEATS = {4_096: 60, 262_144: 30, 16_777_216: 6}  # of a collective, by bytes
 NUM_SETTLING = 3
 CHAIN = 6  # results of so many operations are kept at once
 FLOAT_BYTES = 4
@@ -121,7 +118,7 @@ def communicate(rank: Rank) -> None:
     the call, and to wait for who is late.
     """
     step = _layer(rank, *MATRICES[0])
-    for num_bytes in COMMUNICATED_BYTES:
+    for num_bytes, num_repeats in NUM_REPEATS.items():
         for name in COLLECTIVES:
             do, calls = _collective(rank, name, num_bytes // FLOAT_BYTES)
             samples = []
@@ -129,7 +126,7 @@ def communicate(rank: Rank) -> None:
                 for _ in range(NUM_SETTLING):
                     do()
                 _together(rank)
-                for _ in range(NUM_REPEATS[num_bytes]):
+                for _ in range(num_repeats):
                     step()
                     samples.append(_sample(rank, do, 1) / calls)
             kept = samples[:: -(-len(samples) // MOST_SAMPLES)]

@@ -1,7 +1,7 @@
 """Measure the primitives of this machine, as an experiment is measured.
 
 Out: `primitives.json` in the machine's folder: a rate of computing with one, two and four ranks
-busy for each point of `sizes.py`, collectives by bytes, and the few rates that a person asks for,
+busy for each size, collectives by bytes, and the few rates that a person asks for,
 with α and β of an all-reduce.
 """
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, find
-from runners.primitives.sizes import needed
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import read_primitives, write
@@ -27,14 +26,13 @@ class PrimitiveError(FixableError, RuntimeError):
 
 
 def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
-    """Measure them where this machine has not, or has measured fewer of them.
+    """Measure them where this machine has not.
 
     Raises:
         LaunchError, OSError.
         PrimitiveError: ranks failed; the message is theirs.
     """
-    before = read_primitives(where)
-    if before is not None and not needed() - set(before.primitives):
+    if read_primitives(where) is not None:
         return
     taken = measured(launcher, progress)
     found = Primitives(

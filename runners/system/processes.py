@@ -15,7 +15,6 @@ from pathlib import Path
 _SET_PARENT_DEATH_SIGNAL = 1  # of prctl
 # Fields of /proc/<pid>/stat behind the command, which may itself hold spaces and brackets.
 _STATE, _USER_TICKS, _SYSTEM_TICKS, _START = 0, 11, 12, 19
-STOPPED, TRACED = "T", "t"  # a stopped process waits to be continued (SIGCONT)
 
 
 def _stat(path: Path) -> list[str] | None:
@@ -36,15 +35,6 @@ def wants_processor(pid: int) -> bool:
     """Whether a thread of a process would run if it could: on a busy machine some get no turn."""
     threads = (_stat(stat) for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
     return any(fields is not None and fields[_STATE] in "RD" for fields in threads)
-
-
-def state(pid: int) -> str | None:
-    """What a process does, by the letter that `ps` shows; None where nobody says.
-
-    Among them are `STOPPED`, and `TRACED`, in which a debugger halts it, be it for a moment only.
-    """
-    fields = _stat(Path(f"/proc/{pid}/stat"))
-    return fields[_STATE] if fields else None
 
 
 def start_ticks(pid: int) -> int | None:

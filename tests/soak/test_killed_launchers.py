@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.system import links, scratch
+from runners.system import links
 from runners.traces.files import read, sweep_torn
 from runners.traces.records import Trace
 from tests.soak import kills
@@ -114,7 +113,7 @@ def _wait_for_ranks(launcher: subprocess.Popen) -> list[int]:
 
 
 def test_a_killed_launcher_leaves_no_process_no_folder_and_no_other_trace(
-    launcher, launcher_kill, place, traces, monkeypatch
+    launcher, launcher_kill, place, traces
 ):
     attempt, name = launcher_kill
     trace = traces / f"{name}.json"
@@ -144,11 +143,8 @@ def test_a_killed_launcher_leaves_no_process_no_folder_and_no_other_trace(
     if (part := traces / f".{name}.part").exists():
         assert read(part).runs
     # What the next start does.
-    monkeypatch.setattr(tempfile, "tempdir", str(place / "scratch"))
-    scratch.sweep()
     links.sweep()
     sweep_torn(place / "traces")
-    assert not list((place / "scratch").glob("proofbook-*"))  # torch keeps a cache beside ours
     assert not [path for path in links._names() if path.startswith(f"proofbook-{launcher.pid}-")]
     hidden = {path.name for path in traces.glob(".*")}
     assert hidden <= {f".{one}.part" for one in kills.names()}

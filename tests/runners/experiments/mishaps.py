@@ -60,14 +60,6 @@ def hangs(rank: Rank) -> None:
         time.sleep(3600)
 
 
-def stopped(rank: Rank) -> None:
-    """Somebody stops rank 1, as a debugger would; rank 0 waits for it."""
-    with rank.phase("forward"):
-        if rank.rank == 1:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        dist.all_reduce(torch.ones(1))
-
-
 def level(rank: Rank) -> None:
     """Each rank waits for what the other would send next."""
     with rank.phase("communicate"):
@@ -124,7 +116,6 @@ RUNS = {
     "killed": RunPlan("killed", 2, passes=TIMED, expected="died", expected_death=KILLED),
     "left": RunPlan("left", 2, passes=TIMED, expected="died", expected_death=LEFT),
     "hangs": RunPlan("hangs", 2, passes=TIMED, expected="deadlocked"),
-    "stopped": RunPlan("stopped", 2, passes=TIMED, expected="failed"),
     "level": RunPlan("level", 2, passes=TIMED, expected="deadlocked"),
     "raises": RunPlan("raises", 2, passes=TIMED, expected="failed"),
     "holds": RunPlan(
@@ -141,7 +132,6 @@ STRATEGIES = {
     "killed": killed,
     "left": left,
     "hangs": hangs,
-    "stopped": stopped,
     "level": level,
     "raises": raises,
     "holds": holds,
