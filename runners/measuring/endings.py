@@ -127,10 +127,10 @@ class LiveRank:
             failure = Failure(kind=kind, message=message, **where, **how)
             return RankOutcome(rank=rank, status="died", failure=failure)
         kind, message = "peer_lost", f"rank {rank} was still in {phase} when a peer failed"
+        status: Status = "failed"
         if hung:
-            kind, message = "hang", f"rank {rank} stood still in {phase}"
+            kind, message, status = "hang", f"rank {rank} stood still in {phase}", "deadlocked"
         failure = Failure(kind=kind, message=message, **where)
-        status: Status = "deadlocked" if kind == "hang" else "failed"
         return RankOutcome(rank=rank, status=status, failure=failure)
 
 
@@ -166,15 +166,12 @@ def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None
     if not failures:
         return None
     least = min(order for order, _ in failures)
-    behind = [failure for order, failure in failures if order == least]
-    return _of_nobody(behind) if behind[0].kind == "hang" and len(behind) > 1 else behind[0]
-
-
-def _of_nobody(hanging: list[Failure]) -> Failure:
-    """One failure of ranks that hang together, none of which is behind the others."""
-    first, *others = hanging
-    places = ", ".join(f"rank {one.rank} in {one.phase}" for one in others)
+    first, *others = (failure for order, failure in failures if order == least)
+    if first.kind != "hang" or not others:
+        return first
+    hanging = [first, *others]
     steps = {one.step for one in hanging}
+    places = ", ".join(f"rank {one.rank} in {one.phase}" for one in others)
     return Failure(
         kind="hang",
         message=f"{first.message}, {places}; no rank fell behind",
