@@ -57,7 +57,6 @@ class Phase:
         rank = self._rank
         rank.end(self)
         rank.phase_name = self.outer
-        self.outer = ""
 
 
 class StepPhases:

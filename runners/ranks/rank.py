@@ -63,7 +63,6 @@ class Rank(Recorder, Generic[S]):
         self.settings = cast("S", plan.settings)
         self.device = device
         self.phase_name = BASE
-        self._phases: dict[str, Phase] = {}  # each is used again, unless it is open
         self._of_step = StepPhases(self)
         self.scratch = Path()  # a folder of this pass alone, which goes when it ends
         self.has_lost_peers = False  # then nobody is left to meet at the end
@@ -91,10 +90,7 @@ class Rank(Recorder, Generic[S]):
             computes: False for a phase that only communicates; a timeline then shows what the
                 communication does and not a computation around it.
         """
-        known = self._phases.get(name)
-        if known is None or known.outer or known.computes is not computes:
-            known = self._phases[name] = Phase(self, name, computes)
-        return known
+        return Phase(self, name, computes)
 
     def begin(self, phase: Phase) -> None:
         """A phase begins: tell the observer and the meters."""

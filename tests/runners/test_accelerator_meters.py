@@ -136,7 +136,7 @@ def counted(peak: int, workspaces: int) -> AllocatorMemory:
     return AllocatorMemory(peak_bytes=peak, workspace_bytes=workspaces, rounding_bytes=512)
 
 
-@pytest.mark.parametrize("above", [-512, 0, 512, 32 * MIB])
+@pytest.mark.parametrize("above", [-512, 512, 32 * MIB])
 def test_the_meter_agrees_with_an_allocator_that_also_holds_workspaces(above: int) -> None:
     found = counted(100 * MIB + above, 32 * MIB)
     assert checked(metered(100 * MIB), found).allocator == found

@@ -64,20 +64,6 @@ def test_a_disagreement_names_both_peaks_their_phases_and_what_is_left(seen, une
     assert len(said) < 290  # a failure keeps that much of a message
 
 
-LOOKING = """
-from runners.meters.kernel import KernelPeak
-
-peak = KernelPeak()
-peak.look("small")
-held = bytearray(b"1") * (128 << 20)
-peak.look("large")
-del held
-peak.look("after")
-seen = peak.growth("end")
-print(seen.phase, seen.peak_bytes)
-"""
-
-
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["honest", "loads"])
 def test_memory_that_a_process_takes_once_is_no_disagreement(run, name):

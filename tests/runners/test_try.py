@@ -103,7 +103,6 @@ def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_b
     ("arguments", "said"),
     [
         (["changeable.shared", "--set", "num_samples=13"], "cannot be shared by 2 ranks"),
-        (["unheard.of"], "no experiment 'unheard'"),
         ([], "name a run as EXPERIMENT.RUN"),
     ],
 )
