@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from runners.measuring.endings import LiveRank
 from runners.measuring.launch import Launcher
 from runners.plans.experiment import find
 from runners.system.errors import LaunchError
@@ -69,23 +68,6 @@ def test_of_ranks_that_hang_the_one_that_fell_behind_is_the_cause(run: Measure) 
     assert hung.error is not None
     assert (hung.error.rank, hung.error.phase) == (1, "forward")
     assert [r.failure.phase for r in hung.ranks if r.failure] == ["all_reduce", "forward"]
-
-
-def test_a_rank_that_somebody_stopped_is_named_at_once_and_nothing_is_called_a_deadlock(
-    own_launcher: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states: list[str | None] = []
-    look = LiveRank.look
-
-    def seen(live: LiveRank, code: int | None) -> None:
-        look(live, code)
-        states.append(live.state)
-
-    monkeypatch.setattr(LiveRank, "look", seen)
-    ended = own_launcher.run_pass(find("mishaps"), "stopped", "timed")
-    assert ended.not_measured is not None
-    assert ended.not_measured == "rank 1 was stopped (SIGSTOP) in forward; run again"
-    assert states.count("T") == 1
 
 
 def test_of_ranks_that_hang_alike_none_is_blamed_and_all_are_named(run: Measure) -> None:
@@ -277,29 +259,3 @@ def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:
     assert "share an accelerator" in reason
     assert measure.cannot_run(plans["wide_ddp"], device="cuda", backend="gloo") is None
     assert measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="nccl") is None
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends them on Linux alone")
-def test_forkservers_of_a_killed_launcher_end_and_say_nothing_even_while_they_load(
-    tmp_path: Path, root: Path
-) -> None:
-    program = (
-        "import sys; from runners.measuring.launch import Launcher; launcher = Launcher()\n"
-        "launcher.prepare(('timed', 'metered')); print(flush=True); sys.stdin.read()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=root,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    servers = children(process.pid)
-    assert len(servers) == 2
-    process.kill()
-    _, said = process.communicate()
-    assert said == b""
-    wait_until(lambda: not any(_lives(pid) for pid in servers))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import Run
 from runners.traces.summary import summary_lines
-from tests.conftest import wait_until
 
 pytestmark = pytest.mark.ranks
 
@@ -115,37 +113,3 @@ def test_a_wrong_call_is_one_line_and_keeps_nothing(
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "tries").exists()
-
-
-def test_a_stopped_try_leaves_no_file_and_no_process(
-    command: list[str], root: Path, tmp_path: Path
-) -> None:
-    process = subprocess.Popen(
-        [*command, "mishaps.hangs"],
-        cwd=root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    wait_until(
-        lambda: list(tmp_path.glob("proofbook-*/*/rank1.heart")),
-        meanwhile=lambda: process.poll() is None,
-    )
-    process.send_signal(signal.SIGINT)
-    process.communicate()
-    assert process.returncode == 130
-    assert not (tmp_path / "tries").exists()
-    assert not list(tmp_path.glob("proofbook-*"))
-    wait_until(lambda: not running(tmp_path))  # who was killed still needs a turn to end
-
-
-def running(scratch: Path) -> list[str]:
-    """Command lines of processes whose environment names this scratch folder."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if str(scratch).encode() in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
