@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tests.runners.segments import MIB, CachingAllocator
 from torch._subclasses import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -27,7 +28,6 @@ from runners.ranks.process import failure_of
 from runners.ranks.rank import Rank
 from runners.system import accelerator
 from runners.traces.measured import AllocatorMemory, Memory
-from tests.runners.segments import MIB, CachingAllocator
 
 CUDA = torch.device("cuda", 0)
 
