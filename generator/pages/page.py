@@ -64,7 +64,8 @@ from generator.pages.views import (
 
 VIEWS = (  # whose functions templates call
     calculator_form, claim_index, claims, costs, glossary, guide, home, listing, machines, plans,
-    proof, published, retractions, runs, sift, stages, summary, tables, trials, walkthrough, ways,
+    proof, published, question, retractions, runs, sift, stages, summary, tables, trials,
+    walkthrough, ways,
 )  # fmt: skip
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180

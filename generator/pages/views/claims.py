@@ -19,16 +19,6 @@ from generator.pages.shown import Shown
 MAX_DIGITS = 12
 _TOLD = Markup("")  # in place of a number that stands in the same section already
 SMALLEST_PERCENTAGE = 1e-6  # below, a percentage says less than a power of ten
-RELATIONS = {
-    "equals": "",
-    "at_least": "≥ ",
-    "at_most": "≤ ",
-    "above": "> ",
-    "below": "< ",
-    "differs": "≠ ",
-    "faster": "< ",
-    "slower": "> ",
-}
 
 
 def verdict_row(name: str, folio: Folio) -> Shown:
@@ -37,7 +27,7 @@ def verdict_row(name: str, folio: Folio) -> Shown:
     folio.runs.update(outcome.runs)
     folio.text.claims.add(name)
     is_told = name in folio.text.shown_claims
-    relation = RELATIONS[claim.relation] if not _is_of_digests(outcome) else ""
+    relation = folio.ui["relations"][claim.relation] if not _is_of_digests(outcome) else ""
     predicted, observed = readable(outcome, folio)
     stated = Markup("{}{}").format(relation, side(predicted, folio, name)) if not is_told else _TOLD
     return Shown(
@@ -149,7 +139,7 @@ def beside_predicted(outcome: Outcome, folio: Folio) -> Markup:
     if predicted is None or observed is None or isinstance(predicted.number, str):
         return Markup("")
     word = folio.ui["table"]["predicted"].lower()
-    relation = RELATIONS[outcome.claim.relation].replace(" ", units.NBSP)
+    relation = folio.ui["relations"][outcome.claim.relation].replace(" ", units.NBSP)
     return Markup(" ({}: {}{})").format(word, relation, side(predicted, folio, outcome.claim.id))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.listed_code import listed
-from generator.content.quiz import FaultyLine, Item, Predict
+from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.items import worked
@@ -56,7 +56,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
         more=more,  # what follows the question, as blocks
         code=listing(code, folio) if code else None,
         form=form,
-        about=_about(item, folio),
+        about=in_table(item.this_table, folio),
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
         backing=backing,  # the evidence that does not stand with a single answer
@@ -107,9 +107,8 @@ def _code_lines(item: FaultyLine, folio: Folio) -> tuple[Asked, ...]:
     return tuple(Asked(one, places.get(plain(one).strip())) for one in lines[:-1])
 
 
-def _about(item: Item, folio: Folio) -> tuple[tuple[Markup, ...], Rows]:
-    """The table that a question is about; without one, nothing."""
-    if item.this_table is None:
+def in_table(written: Table | None, folio: Folio) -> tuple[tuple[Markup, ...], Rows]:
+    """The columns and rows of a table that an author wrote; without one, nothing."""
+    if written is None:
         return (), ()
-    columns = tuple(map(folio.line, item.this_table.columns))
-    return columns, whole(item.this_table.rows, folio)
+    return tuple(map(folio.line, written.columns)), whole(written.rows, folio)

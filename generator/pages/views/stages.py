@@ -153,7 +153,7 @@ def _between(operation: str, source: int | None, destination: int | None, folio:
     return f"{gives} → {receives}{shared}"
 
 
-def _held(base: str, found: Stage, folio: Folio) -> list[tuple[str, Markup, Markup, Markup]]:
+def _held(base: str, found: Stage, folio: Folio) -> list[tuple[Markup, list[Markup]]]:
     """A row a rank, where what they held differs."""
     if len({(*one.shape_in, 0, *one.shape_out) for one in found.ranks}) < 2:
         return []
@@ -165,8 +165,9 @@ def _held(base: str, found: Stage, folio: Folio) -> list[tuple[str, Markup, Mark
             folio.cell(f"{place}.{side} | shape") if getattr(one, side) else ABSENT
             for side in ("shape_in", "shape_out")
         ]
-        rows.append((f"{rank} {one.rank}", *sides, folio.cell(f"{place}.bytes")))
-    return rows  # type: ignore[return-value]
+        name = Markup('<span class="pb-label">{} {}</span>').format(rank, one.rank)
+        rows.append((name, [*sides, folio.cell(f"{place}.bytes")]))
+    return rows
 
 
 def _described(rows: Sequence[Lane], travelled: Sequence[Shown], folio: Folio) -> str:
