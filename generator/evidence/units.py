@@ -53,6 +53,20 @@ PLAIN, COUNT, ORDINAL = Unit(style="plain"), Unit(style="count"), Unit(style="or
 SHARE, RATIO, LOSS = Unit(style="share"), Unit(style="ratio"), Unit(style="loss")
 
 
+_AXES: dict[Unit, tuple[tuple[str, float], ...]] = {
+    BYTES: (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0)),
+    SECONDS: (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
+    SHARE: (("%", 0.01),),
+}
+_COUNTS = (("billion", 1e9), ("million", 1e6), ("", 1.0))
+
+
+def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
+    """In what an axis counts, and how much one of it is: the largest value has `least` or more."""
+    sizes = _AXES.get(unit, _COUNTS)
+    return next(((name, size) for name, size in sizes if largest >= least * size), sizes[-1])
+
+
 def of_sum(left: Unit, right: Unit) -> Unit:
     """The unit of a sum or a difference.
 

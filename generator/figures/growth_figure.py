@@ -14,15 +14,10 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.found_by import heading
 from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.law_sides import relative_difference
-from generator.evidence.units import Unit
 from generator.evidence.value import Value, numeric
 from generator.figures.drawings import growth as drawing
 from generator.figures.drawings.growth import Axes, Grown, Point
 from generator.figures.picture import Picture, Table, on_both
-
-_SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
-_TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
-_COUNTS = (("billion", 1e9), ("million", 1e6), ("", 1.0))
 
 
 def growth(figure: Figure, folio: Folio) -> Picture:
@@ -66,19 +61,7 @@ def _point(row: GrowthRun, name: str, x_size: float, y_size: float, folio: Folio
 
 def _scale(values: Sequence[Value]) -> tuple[str, float]:
     """The unit of an axis, and how much one of it is, so that its numbers are easily read."""
-    largest = max(abs(numeric(value)) for value in values)
-    sizes = _sizes_of(values[0].unit)
-    return next(((name, size) for name, size in sizes if largest >= size), sizes[-1])
-
-
-def _sizes_of(unit: Unit) -> tuple[tuple[str, float], ...]:
-    if (unit.num_bytes, unit.num_seconds) == (1, 0):
-        return _SIZES
-    if (unit.num_bytes, unit.num_seconds) == (0, 1):
-        return _TIMES
-    if unit == units.SHARE:
-        return (("%", 0.01),)
-    return _COUNTS
+    return units.of_axis(values[0].unit, max(abs(numeric(value)) for value in values))
 
 
 def _titled(label: str, unit: str, written: Growth, folio: Folio) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
+from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.figures.drawings import memory_bars as drawing
@@ -15,15 +16,12 @@ from generator.figures.drawings.memory_bars import Bar, Tone
 from generator.figures.picture import Picture, Table, on_both, source_of
 from runners.traces.records import RankRecord, Run
 
-UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-
 
 @dataclass(frozen=True)
 class _Row:
-    group: str  # the run, told apart from every other of the figure
+    name: str  # the run, told apart from every other of the figure, and the rank
+    group: str
     label: str  # beside the bar: the first of a group names the strategy, the others their rank
-    rank: str  # empty where there is only one
-    run: str
     peak: Value
     budget: Value | None
     tone: Tone
@@ -32,29 +30,29 @@ class _Row:
 
 def memory_bars(figure: Figure, folio: Folio) -> Picture:
     """Peak of every rank of the runs, and what happened to it under the budget."""
-    rows = [
-        row
-        for position, path in enumerate(figure.runs)
-        for row in _rows(path, _budgeted(figure, position), figure, folio)
-    ]
+    budgeted = [*figure.budgeted, *[None] * len(figure.runs)]
+    pairs = zip(figure.runs, budgeted, strict=False)
+    rows = [row for path, tried in pairs for row in _rows(path, tried, figure, folio)]
     if not rows:
         return Picture(Table([]))
-    unit, scale = _unit(max(numeric(row.peak) for row in rows))
-    table = _table(rows, folio)
+    unit, scale = units.of_axis(units.BYTES, max(numeric(row.peak) for row in rows), 10)
+    table, words = _table(rows, folio), folio.ui["figure"]
     bars = [
         Bar(
             group=row.group,
             label=row.label,
             size=round(numeric(row.peak) / scale, 3),
-            words=" · ".join(filter(None, [str(row.peak), row.outcome])),
+            words=_together(str(row.peak), row.outcome),
             tone=row.tone,
             limit=round(numeric(row.budget) / scale, 3) if row.budget else None,
-            say=_said(row, folio),
+            say=f"{row.name}: "
+            + _together(
+                str(row.peak), row.outcome, f"{words['budget']} {row.budget}" if row.budget else ""
+            ),
             opens=source_of(cells[1]),
         )
         for row, cells in zip(rows, table.rows, strict=True)
     ]
-    words = folio.ui["figure"]
     budgets = dict.fromkeys(str(row.budget) for row in rows if row.budget)
     limit = f"{words['budget']} {', '.join(budgets)}"
     description = "; ".join(f"{bar.group}, {bar.label}: {bar.words}" for bar in bars)
@@ -64,22 +62,8 @@ def memory_bars(figure: Figure, folio: Folio) -> Picture:
     return Picture(table, on_both(draw, figure, folio, description))
 
 
-def _named(row: _Row) -> str:
-    return " · ".join(filter(None, [row.group, row.rank]))
-
-
-def _said(row: _Row, folio: Folio) -> str:
-    budget = f"{folio.ui['figure']['budget']} {row.budget}" if row.budget else ""
-    return f"{_named(row)}: " + " · ".join(filter(None, [str(row.peak), row.outcome, budget]))
-
-
-def _budgeted(figure: Figure, position: int) -> str | None:
-    return figure.budgeted[position] if position < len(figure.budgeted) else None
-
-
-def _unit(largest: float) -> tuple[str, int]:
-    """The unit of the axis, so that its numbers have two digits or more before the point."""
-    return next(((name, size) for name, size in UNITS if largest >= 10 * size), UNITS[-1])
+def _together(*parts: str) -> str:
+    return " · ".join(filter(None, parts))
 
 
 def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list[_Row]:
@@ -87,17 +71,16 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
     if run is None:
         return []
     tried = folio.run(budgeted) if budgeted else None
+    budget = folio.value(f"{budgeted}.budget_bytes") if budgeted else None
     group = _name(path, run, figure, folio)
     rows: list[_Row] = []
     for position, record in enumerate(run.ranks):
         peak = folio.value(f"{path}.ranks[{position}].memory.peak_bytes")
-        if peak is None:
-            continue
-        tone, outcome = _outcome(tried, position, folio)
-        rank = f"{folio.ui['figure']['rank']} {record.rank}" if len(run.ranks) > 1 else ""
-        label = rank if rows else " · ".join(filter(None, [group, rank]))
-        budget = folio.value(f"{budgeted}.budget_bytes") if budgeted else None
-        rows.append(_Row(group, label, rank, path, peak, budget, tone, outcome))
+        if peak is not None:
+            rank = f"{folio.ui['figure']['rank']} {record.rank}" if len(run.ranks) > 1 else ""
+            name = _together(group, rank)
+            outcome = _outcome(tried, position, folio)
+            rows.append(_Row(name, group, rank if rows else name, peak, budget, *outcome))
     return rows
 
 
@@ -129,7 +112,7 @@ def _table(rows: list[_Row], folio: Folio) -> Table:
     if has_budget:
         table.head += [words["allowed"], words["under_budget"]]
     for row in rows:
-        cells: list[Markup | str] = [_named(row), folio.show(row.peak)]
+        cells: list[Markup | str] = [row.name, folio.show(row.peak)]
         if has_budget:
             cells += [folio.show(row.budget) if row.budget else "", row.outcome]
         table.rows.append(cells)

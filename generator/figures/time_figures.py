@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from generator.content.exhibit import Figure
+from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.timeline import Activity
 from generator.figures.picture import Picture, Table, on_both
 from runners.traces.measured import RankTime
 from runners.traces.records import Run
-
-
-def time_unit(seconds: float) -> tuple[float, str]:
-    """The factor from seconds to the unit of an axis that ends there, and that unit."""
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
-            return factor, unit
-    return 1e6, "µs"
 
 
 def timeline(figure: Figure, folio: Folio) -> Picture:
@@ -29,10 +22,11 @@ def timeline(figure: Figure, folio: Folio) -> Picture:
     if run is None or not run.timing.timeline:
         return Picture(_rank_sums(path, [], folio))
     words = folio.ui["figure"]
-    factor, unit = time_unit(max(span.end_seconds for span in run.timing.timeline))
-    spans, details = _spans(path, run, factor, folio)
+    longest = max(span.end_seconds for span in run.timing.timeline)
+    unit, size = units.of_axis(units.SECONDS, longest)
+    spans = activities(path, run, size, folio)
+    details = _spans(path, run, spans, folio)
     rows, description = timeline_rows(run, folio)
-
     draw = partial(timeline_drawing.timeline, rows, spans, unit, words["activities"])
     drawings = on_both(draw, figure, folio, description)
     return Picture(_rank_sums(path, run.timing.ranks, folio), drawings, details=details)
@@ -53,20 +47,16 @@ def _rank_sums(path: str, ranks: Sequence[RankTime], folio: Folio) -> Table:
 def timeline_rows(run: Run, folio: Folio) -> tuple[list[tuple[str, str]], str]:
     """The rows of a timeline, each with what stands at its end, and all of them in words."""
     words = folio.ui["figure"]
-    rows = [
-        (f"{words['rank']} {rank.rank}", f"{words['waits']} {rank.waiting_share:.0%}")
-        for rank in run.timing.ranks
-    ]
-    description = "; ".join(
-        f"{words['rank']} {rank.rank}: {words['waited'].lower()} "
-        f"{rank.waiting_share:.0%} {words['of_the_step']}"
-        for rank in run.timing.ranks
-    )
-    return rows, description
+    rows, described = [], []
+    for rank in run.timing.ranks:
+        name, share = f"{words['rank']} {rank.rank}", f"{rank.waiting_share:.0%}"
+        rows.append((name, f"{words['waits']} {share}"))
+        described.append(f"{name}: {words['waited'].lower()} {share} {words['of_the_step']}")
+    return rows, "; ".join(described)
 
 
-def activities(path: str, run: Run, factor: float, folio: Folio) -> list[Activity]:
-    """What ranks did in the step of a timeline, each with its words; times in 1 / `factor` s."""
+def activities(path: str, run: Run, size: float, folio: Folio) -> list[Activity]:
+    """What ranks did in the step of a timeline, each with its words; times in units of `size` s."""
     words = folio.ui["figure"]
     found = []
     for position, span in enumerate(run.timing.timeline):
@@ -80,22 +70,21 @@ def activities(path: str, run: Run, factor: float, folio: Folio) -> list[Activit
                 row=row,
                 activity=span.activity,
                 name=span.name,
-                start=round(span.start_seconds * factor, 4),
-                end=round(span.end_seconds * factor, 4),
+                start=round(span.start_seconds / size, 4),
+                end=round(span.end_seconds / size, 4),
                 say=f"{named}: {words['from']} {start} {words['until']} {end}",
             )
         )
     return found
 
 
-def _spans(path: str, run: Run, factor: float, folio: Folio) -> tuple[list[Activity], Table]:
-    """What is drawn, each with its words, and a row for each that is not waiting."""
+def _spans(path: str, run: Run, spans: Sequence[Activity], folio: Folio) -> Table:
+    """A row for each activity that is not waiting."""
     words = folio.ui["figure"]
     table = Table([words["activity"], words["starts"], words["ends"]])
-    found = activities(path, run, factor, folio)
-    for position, (span, one) in enumerate(zip(run.timing.timeline, found, strict=True)):
+    for position, (span, one) in enumerate(zip(run.timing.timeline, spans, strict=True)):
         if span.activity != "waiting":
             place = f"{path}.timing.timeline[{position}]"
             cells = [folio.cell(f"{place}.{side}_seconds") for side in ("start", "end")]
             table.rows.append([one.say.partition(":")[0], *cells])
-    return found, table
+    return table

@@ -26,7 +26,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     largest = max(one.peak_bytes or 0 for one in most)
     is_one = on_one_device(states)
 
-    def rows(one: ShownRun, size: int) -> list[Stack]:
+    def rows(one: ShownRun, size: float) -> list[Stack]:
         return _rows(one, size, folio)
 
     def cells(one: ShownRun) -> dict[str, Markup]:
@@ -45,7 +45,7 @@ def stacked(
     folio: Folio,
     parts: Sequence[str],
     largest: float,
-    rows_of: Callable[[ShownRun, int], list[Stack]],
+    rows_of: Callable[[ShownRun, float], list[Stack]],
     cells_of: Callable[[ShownRun], dict[str, Markup]],
     *,
     is_one: bool = False,
@@ -99,7 +99,7 @@ def _peaks(one: ShownRun) -> list[tuple[int, Memory, RankRecord]]:
     ]
 
 
-def _rows(one: ShownRun, size: int, folio: Folio) -> list[Stack]:
+def _rows(one: ShownRun, size: float, folio: Folio) -> list[Stack]:
     words, rank_word = folio.ui["play"]["classes"], folio.ui["figure"]["rank"]
     rows: list[Stack] = []
     for _, peak, record in _peaks(one):
@@ -117,7 +117,7 @@ def _rows(one: ShownRun, size: int, folio: Folio) -> list[Stack]:
     return rows
 
 
-def _limits(measures: Mapping[str, object], size: int) -> tuple[float, float] | None:
+def _limits(measures: Mapping[str, object], size: float) -> tuple[float, float] | None:
     """Of a plan: the memory of a device with which a rank fits, and below which it cannot."""
     found = [measures.get(name) for name in ("needed_bytes", "least_bytes")]
     first, second = (one / size if isinstance(one, int) else None for one in found)

@@ -57,7 +57,7 @@ def _busiest(one: ShownRun, measure: str = "reserved_bytes") -> tuple[int, RankR
     return max(enumerate(one.run.ranks), key=lambda at: _counted(at[1], measure))
 
 
-def _stack(one: ShownRun, size: int, names: Sequence[str]) -> Stack:
+def _stack(one: ShownRun, size: float, names: Sequence[str]) -> Stack:
     rank, sizes = _busiest(one)[1], []
     assert rank.memory is not None
     assert rank.memory.at_peak is not None

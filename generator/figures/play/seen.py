@@ -12,8 +12,6 @@ from generator.evidence.play_states import State
 from generator.evidence.units import AS_RULED
 from generator.figures.drawing import NARROW, WIDE, Drawing
 
-SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
-
 
 @dataclass(frozen=True)
 class Seen:
@@ -50,9 +48,9 @@ def on_one_device(states: Sequence[State]) -> bool:
     return all(run.world_size == 1 and run.nature == "real" for run in runs)
 
 
-def byte_unit(largest: float) -> tuple[str, int]:
+def byte_unit(largest: float) -> tuple[str, float]:
     """The unit of an axis of bytes, the largest of which its longest bar has two."""
-    return next(((name, size) for name, size in SIZES if largest >= 2 * size), SIZES[-1])
+    return units.of_axis(units.BYTES, largest, 2)
 
 
 def said_bytes(number: float) -> str:

@@ -19,7 +19,7 @@ from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.lines import Series, lines
 from generator.figures.drawings.memory_bars import Bar
 from generator.figures.play.seen import Seen, both, byte_unit, in_lines, said_bytes
-from generator.figures.time_figures import activities, time_unit, timeline_rows
+from generator.figures.time_figures import activities, timeline_rows
 from runners.traces.records import RankRecord
 
 EVERY = 16  # of a line over many steps, each so many-th point can be read off
@@ -33,16 +33,16 @@ def timeline(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     longest = max((span.end_seconds for span in spans), default=0)
     if not longest:
         return []
-    factor, unit = time_unit(longest)
+    unit, size = units.of_axis(units.SECONDS, longest)
     names = folio.ui["figure"]["activities"]
     found = []
     for state in states:
         one = state.runs[0]
-        drawn = activities(one.path, one.run, factor, folio)
+        drawn = activities(one.path, one.run, size, folio)
         rows, says = timeline_rows(one.run, folio)
         found.append(
             Seen(
-                both(timeline_drawing.timeline, rows, drawn, unit, names, longest=longest * factor),
+                both(timeline_drawing.timeline, rows, drawn, unit, names, longest=longest / size),
                 says,
                 tuple(_waiting(one, folio) for one in state.runs),
             )
@@ -105,7 +105,7 @@ def _busiest(one: ShownRun) -> RankRecord:
     return max(one.run.ranks, key=lambda rank: sum(c.bytes for c in rank.collectives))
 
 
-def _bars(one: ShownRun, rank: RankRecord, size: int, folio: Folio) -> list[Bar]:
+def _bars(one: ShownRun, rank: RankRecord, size: float, folio: Folio) -> list[Bar]:
     bars = [
         Bar(
             group=one.path,
