@@ -7,7 +7,7 @@ What an author got wrong is found by `calculator_checks.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -69,6 +69,7 @@ class Checked:
     """
 
     run: str
+    given: Mapping[str, Value]
     by_formula: Value
     measured: Value
     off: Value | None
@@ -184,16 +185,9 @@ def on_run(
     return CheckOnRun(run, {**read, **check.given}, measured)
 
 
-def checks_of(
-    output: CalculatorOutput, calculator: Calculator, evidence: Evidence
-) -> list[CheckOnRun]:
-    """The runs that a formula is compared with."""
-    return [on_run(one, output, calculator, evidence) for one in output.checked_on]
-
-
 def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence) -> list[Checked]:
     """The formula on each of the runs that it is compared with and that this machine has."""
-    against = checks_of(output, calculator, evidence)
+    against = (on_run(one, output, calculator, evidence) for one in output.checked_on)
     return [found for one in against if (found := checked(output, one, evidence))]
 
 
@@ -208,7 +202,7 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     if by_formula is None or len(by_formula.machines | measured.machines) > 1:
         return None
     off = relative_difference(by_formula, measured)
-    return Checked(check.run, by_formula, measured, off)
+    return Checked(check.run, known, by_formula, measured, off)
 
 
 def worst(found: list[Checked]) -> Checked | None:
@@ -220,18 +214,10 @@ def _share(one: Checked) -> float:
     return one.distance if one.off is None else abs(float(numeric(one.off)))
 
 
-def covered(calculator: Calculator, name: str, evidence: Evidence) -> tuple[Value, Value] | None:
+def covered(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
     """The least and the most that an input was in the runs that formulas were compared with."""
-    written = dict.fromkeys(
-        check.given[name]
-        for output in calculator.outputs
-        for check in checks_of(output, calculator, evidence)
-        if name in check.given
-    )
-    values = [value for one in written if (value := bound(one, evidence)) is not None]
-    if not values:
-        return None
-    return min(values, key=numeric), max(values, key=numeric)
+    values = [one.given[name] for one in found if name in one.given]
+    return (min(values, key=numeric), max(values, key=numeric)) if values else None
 
 
 def bound(written: float | str, evidence: Evidence) -> Value | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from generator.content.exhibit import Figure, Play, PlayControl
+from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from runners.traces.records import Run
@@ -90,7 +91,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     return evidence.plain(control.words[said]) if said in control.words else said
 
 
-def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     """What is wrong with the controls and facts: where below the figure, and the message."""
     play = figure.play
     if play is None:
@@ -106,38 +107,26 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[tuple[str | int
             return
         at = tuple(option_of(one, path, evidence) for one in controls)
         if "" in at:
-            label = controls[at.index("")].label
-            yield ("play",), f"{path} has no option of {label!r}"
+            yield ("play",), f"{path} has no option of {controls[at.index('')].label!r}"
         elif at in seen:
-            yield (
-                ("play",),
-                f"{path} is the same state as {seen[at]}: {', '.join(at) or 'no control'}",
-            )
+            said = ", ".join(at) or "no control"
+            yield ("play",), f"{path} is the same state as {seen[at]}: {said}"
         seen.setdefault(at, path)
 
 
-def _faults_of_run(
-    play: Play, path: str, evidence: Evidence
-) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     """Expressions over a run that no page could print."""
-    read: list[tuple[tuple[str | int, ...], str]] = [
-        (("play", "facts", position, "value"), fact.value)
-        for position, fact in enumerate(play.facts)
-    ]
-    read += [
-        (("play", "controls", position, "reads"), control.reads)
-        for position, control in enumerate(play.controls)
-        if control.reads
-    ]
-    if play.beside and play.beside.reads:
-        read.append((("play", "beside", "reads"), play.beside.reads))
-    if play.chunk:
-        chunk = play.chunk.replace("{rank}", "0").replace("{chunk}", "0")
-        read.append((("play", "chunk"), chunk))
-    for at, expression in read:
-        problem = evidence.unprintable(evidence.evaluate(expression, {"run": path}))
-        if problem:
-            yield at, f"for {path}: {expression}: {problem}"
+    read: dict[Path, str | None] = {
+        ("facts", position, "value"): fact.value for position, fact in enumerate(play.facts)
+    }
+    for position, control in enumerate(play.controls):
+        read["controls", position, "reads"] = control.reads
+    read["beside", "reads"] = play.beside.reads if play.beside else None
+    read["chunk",] = play.chunk and play.chunk.replace("{rank}", "0").replace("{chunk}", "0")
+    for at, expression in read.items():
+        found = evidence.evaluate(expression, {"run": path}) if expression else None
+        if found and (problem := evidence.unprintable(found)):
+            yield ("play", *at), f"for {path}: {expression}: {problem}"
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:

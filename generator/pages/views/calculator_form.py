@@ -34,28 +34,30 @@ def calculator(written: Calculator, folio: Folio) -> Shown:
     Without fields, this machine has no numbers to start from.
     """
     inputs = calculators.start(written, folio.evidence)
-    fields = [_field(one, inputs.get(one.name), written, folio) for one in written.inputs]
     checked = [calculators.checks(one, written, folio.evidence) for one in written.outputs]
-    measured = (check.measured for found in checked for check in found)
+    of_all = [check for found in checked for check in found]
+    fields = [_field(one, inputs.get(one.name), of_all, folio) for one in written.inputs]
+    for check in of_all:
+        folio.run(check.run)
     return Shown(
         fields=[field for field in fields if field] if all(fields) else [],
         outputs=[
-            _output(one, found, written, inputs, folio)
+            _output(one, found, inputs, folio)
             for one, found in zip(written.outputs, checked, strict=True)
         ],
-        heading=heading(measured, folio.ui["found_by"]),
+        heading=heading((check.measured for check in of_all), folio.ui["found_by"]),
     )
 
 
 def _field(
-    one: CalculatorInput, start: Value | None, written: Calculator, folio: Folio
+    one: CalculatorInput, start: Value | None, checked: list[Checked], folio: Folio
 ) -> Shown | None:
     low, high = (calculators.bound(end, folio.evidence) for end in (one.low, one.high))
     if start is None or low is None or high is None:
         return None
     unit, size = _unit(one.quantity, float(numeric(start)))
     ends = float(numeric(low)), float(numeric(high))
-    covered = calculators.covered(written, one.name, folio.evidence)
+    covered = calculators.covered(checked, one.name)
     return Shown(
         name=one.name,
         label=folio.line(one.label),
@@ -93,12 +95,9 @@ def _typed(number: float) -> str:
 
 
 def _output(
-    one: CalculatorOutput, found: list[Checked], written: Calculator,
-    inputs: dict[str, Value], folio: Folio,
+    one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value], folio: Folio
 ) -> Shown:  # fmt: skip
     start = calculators.at_start(one, inputs)
-    for check in calculators.checks_of(one, written, folio.evidence):
-        folio.run(check.run)
     return Shown(
         name=one.name,
         label=folio.line(one.label),
