@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 from markupsafe import Markup
 
@@ -12,7 +13,6 @@ from generator.content.exhibit import Figure
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
-from generator.figures.play.played import Played
 
 _TARGET = re.compile(r'data-v="([^"]+)"')
 
@@ -37,7 +37,7 @@ class Picture:
     drawings: list[Markup] = field(default_factory=list)
     panels: list[tuple[str, Markup]] = field(default_factory=list)
     details: Table | None = None
-    play: Played | None = None
+    play: SimpleNamespace | None = None
 
 
 def figure_svg(

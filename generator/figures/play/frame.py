@@ -11,6 +11,7 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 
 from markupsafe import Markup
 
@@ -24,7 +25,6 @@ from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table
 from generator.figures.play.memory_view import memory
 from generator.figures.play.plan_view import needed, plan
-from generator.figures.play.played import Budget, Line, Played, Row
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
 from generator.figures.play.step_views import loss, payload, schedule, timeline
@@ -49,13 +49,13 @@ def play(figure: Figure, folio: Folio) -> Picture:
     name = f"{FOLDER}/{folio.path.removesuffix('.md').replace('/', '-')}-{figure.id}.js"
     folio.assets[name] = _packed(figure.id, found, drawn)
     words, head, rows = _table(figure, controls, found, seen, folio)
-    played = Played(
+    played = SimpleNamespace(
         task=folio.line(figure.play.task),
         script=name,
         controls=controls,
         first=found[0],
-        words=words,
-        head=head,
+        words=words,  # heads of the columns that name a row
+        head=head,  # and of those with its numbers
         rows=rows,
         drawn=drawn[0],
         budget=_budget(figure, found, folio),
@@ -109,7 +109,7 @@ def _table(
     found: Sequence[State],
     seen: Mapping[View, Sequence[Seen]],
     folio: Folio,
-) -> tuple[list[str], list[str], list[Row]]:
+) -> tuple[list[str], list[str], list[SimpleNamespace]]:
     """A row for each run of every state: its options, its facts, and what the views drew."""
     assert figure.play is not None
     facts, beside = figure.play.facts, figure.play.beside
@@ -141,16 +141,13 @@ def _drawn_of(position: int, number: int, seen: Mapping[View, Sequence[Seen]]) -
 
 
 def _row(
-    position: int,
-    words: tuple[str, ...],
-    cells: tuple[Markup | str, ...],
-    one: ShownRun,
-    folio: Folio,
-) -> Row:
+    position: int, words: tuple[str, ...], cells: tuple[Markup, ...], one: ShownRun, folio: Folio
+) -> SimpleNamespace:
+    """A row of the table, a run of a state: its options, its numbers, and where it comes from."""
     shown = folio.book.holder(one.path)
     assert shown is not None, one.path  # its run is drawn
     timeline = f"timelines/{shown.folder}/{one.path}.json"
-    return Row(
+    return SimpleNamespace(
         state=position,
         words=words,
         cells=cells,
@@ -177,27 +174,27 @@ def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:
     return ABSENT if found is None else folio.show(found)
 
 
-def _lines(figure: Figure, folio: Folio) -> list[Line]:
+def _lines(figure: Figure, folio: Folio) -> list[SimpleNamespace]:
     """Where else readers may put the line: at the memory of each device that plans name."""
     assert figure.play is not None
     if "plan" not in figure.play.shows or folio.book.plan is None:
         return []
     found = ((one, folio.value(one.memory)) for one in folio.book.plan.devices)
     return [
-        Line(
-            Markup("{} {}").format(folio.line(one.name), str(memory)),
-            folio.line(one.name),
-            numeric(memory),
-            folio.show(memory),
-            one.memory == figure.play.budget,
+        SimpleNamespace(
+            name=Markup("{} {}").format(folio.line(one.name), str(memory)),
+            device=folio.line(one.name),
+            size=numeric(memory),  # in bytes
+            shown=folio.show(memory),
+            is_first=one.memory == figure.play.budget,
         )
         for one, memory in found
         if memory is not None
     ]
 
 
-def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> Budget | None:
-    """Where the line starts, and how far readers may move it."""
+def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> SimpleNamespace | None:
+    """Where the line starts, and how far readers may move it, in the unit of the axis."""
     assert figure.play is not None
     written = folio.value(figure.play.budget) if figure.play.budget else None
     if written is None:
@@ -210,4 +207,11 @@ def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> Budget | No
     top = max(*sizes, numeric(written)) * 1.05 / size
     step = next(one for one in STEPS if top / one <= MOST_STEPS)
     start = round(numeric(written) / size, 3)
-    return Budget(start, round(start % step, 3), round(top, 3), step, unit, folio.show(written))
+    return SimpleNamespace(
+        start=start,
+        low=round(start % step, 3),  # from which steps lead to `start`
+        top=round(top, 3),
+        step=step,
+        unit=unit,
+        shown=folio.show(written),
+    )
