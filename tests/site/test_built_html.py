@@ -13,18 +13,9 @@ from tests.popovers import popovers_of
 from tests.site.html_reading import Reading, Tag, pages, read
 
 
-@pytest.fixture(scope="session", params=["frozen", "real"])
-def site(request: pytest.FixtureRequest) -> Path:
-    """Both books: the frozen one, and the one that readers see."""
-    folder: Path = request.getfixturevalue(
-        f"{request.param}_site" if request.param == "frozen" else "built_site"
-    )
-    return folder
-
-
-@pytest.fixture(scope="session")
-def readings(site: Path) -> dict[Path, Reading]:
-    return {path.resolve(): read(path) for path in pages(site)}
+@pytest.fixture(scope="module")
+def readings(built_site: Path) -> dict[Path, Reading]:
+    return {path.resolve(): read(path) for path in pages(built_site)}
 
 
 def _inside(link: str) -> bool:
@@ -49,8 +40,8 @@ def test_every_link_leads_to_a_file_and_an_anchor_that_exist(readings):
     assert not broken
 
 
-def test_every_page_is_reached_by_links_from_home(site, readings):
-    home = (site / "index.html").resolve()
+def test_every_page_is_reached_by_links_from_home(built_site, readings):
+    home = (built_site / "index.html").resolve()
     reached, waiting = set(), [home]
     while waiting:
         page = waiting.pop()
@@ -123,8 +114,8 @@ def test_nothing_of_ours_is_styled_or_scripted_inline(readings):
             assert not [name for name in tag.attributes if name.startswith("on")], (page, tag)
 
 
-def test_the_policy_stands_before_all_that_it_governs(site):
-    for page in pages(site):
+def test_the_policy_stands_before_all_that_it_governs(readings):
+    for page in readings:
         html = page.read_text(encoding="utf-8")
         assert html.index("Content-Security-Policy") < html.index("<script"), page
 
@@ -140,10 +131,9 @@ def test_nothing_points_to_another_host_but_links_that_a_reader_may_follow(readi
 LEVELS = ("h1", "h2", "h3", "h4", "h5", "h6")
 
 
-def test_headings_of_the_real_book_link_to_themselves_and_skip_no_level(built_site):
+def test_headings_link_to_themselves_and_skip_no_level(readings):
     without, num_linked = [], 0
-    for page in pages(built_site):
-        reading = read(page)
+    for page, reading in readings.items():
         levels = [int(tag.name[1]) for tag in reading.tags if tag.name in LEVELS]
         assert all(lower <= upper + 1 for upper, lower in pairwise(levels)), page
         for text, within in reading.texts:

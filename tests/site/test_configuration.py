@@ -103,12 +103,6 @@ def words(reading: Reading) -> list[tuple[str, str, str]]:
     return [(text, link["href"], link.get("aria-current", "")) for text, link in shown]
 
 
-def sidebar(reading: Reading) -> bool:
-    """Whether the nav stands beside the page."""
-    primary = next(tag for tag in reading.tags if "md-sidebar--primary" in tag.classes)
-    return "hidden" not in primary.attributes
-
-
 def edited(reading: Reading) -> str | None:
     """Where the edit link of a page leads."""
     found = [tag.attributes["href"] for tag in reading.tags if tag.attributes.get("rel") == "edit"]
@@ -163,22 +157,3 @@ def test_a_page_written_by_hand_shows_values_that_open_and_leaves_code_as_it_is(
 def test_what_somebody_put_into_docs_dir_is_built_as_mkdocs_builds_it(built):
     assert "All 3 of them." in (built[0] / "html" / "mine.html").read_text(encoding="utf-8")
     assert (built[0] / "html" / "demo.html").read_text() == DEMO
-
-
-def test_links_that_lead_nowhere_are_told_for_pages_written_by_hand(tmp_path):
-    folder = project(tmp_path / "book", "nav: null\ntheme: {features: []}\n")
-    pages_of_mine = folder / "content" / "pages"
-    pages_of_mine.mkdir()
-    (pages_of_mine / "about.md").write_text("[Nowhere](evidense.md)\n")
-    done = mkdocs(folder, "build")
-    assert done.returncode == 0, done.stderr
-    assert "'about.md' contains a link 'evidense.md'" in done.stderr
-    without_nav = read(folder / "html" / "topics" / "sharding" / "experiment.html")
-    assert words(without_nav) == []
-    assert sidebar(without_nav)
-    assert "topics/sharding/experiment.html" in _in_sidebar(read(folder / "html" / "about.html"))
-
-
-def _in_sidebar(reading: Reading) -> set[str]:
-    links = (tag for tag in reading.tags if "md-nav__link" in tag.classes)
-    return {link.attributes["href"] for link in links if "href" in link.attributes}
