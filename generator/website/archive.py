@@ -4,7 +4,7 @@ Files stand in it by name, all with one date (`SOURCE_DATE_EPOCH`, in UTC, else 
 can hold) and the same permissions. Deflate's bytes depend on the zlib that packs them; another
 machine's zip can differ where the files in it do not.
 
-    python -m generator.archive site/book site/proofbook.zip
+    python -m generator.website.archive site/book site/proofbook.zip
 """
 
 from __future__ import annotations
