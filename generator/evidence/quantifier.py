@@ -1,8 +1,8 @@
 """`quantifier: each`: a rule that holds for each element of a list, such as each rank or each step.
 
 In: both sides of a claim. Out: the pairs of elements that its relation compares, one value for each
-side that a page can print, and what the elements are: ranks, epochs, steps. A single
-value is compared with each element of the other side's list.
+side that a page can print, and what the elements are: ranks, epochs, steps. A single value is
+compared with each element of the other side's list.
 """
 
 from __future__ import annotations

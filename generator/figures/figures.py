@@ -1,8 +1,8 @@
 """Figures: an author's `Figure` and the runs it names → drawings, and the numbers behind them.
 
-Each kind has a reader in `generator/views/`, which turns runs into rows of words and numbers, and a
-drawing in `generator/drawings/`, which knows nothing of runs. Whatever is drawn also stands in a
-table, each number with its provenance.
+Each kind has a reader beside this file, which turns runs into rows of words and numbers, and a
+drawing in `drawings/`, which knows nothing of runs. Whatever is drawn also stands in a table, each
+number with its provenance.
 """
 
 from __future__ import annotations

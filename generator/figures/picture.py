@@ -30,7 +30,7 @@ class Picture:
     """Drawings for a wide and a narrow page, or panels that stand side by side.
 
     `details` is a second table, where a drawing shows more than its first can hold. A figure that
-    readers operate has all that it shows in `play`.
+    readers operate has all that it shows in `play`, which `play/frame.py` makes.
     """
 
     table: Table

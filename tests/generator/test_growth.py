@@ -5,24 +5,9 @@ import yaml
 
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
-from generator.pages import rendering
 from tests.generator.drawn import Drawn, middle, points
 
 COST = "topics/averaging/cost.yml"
-PAGE = "topics/averaging/cost.md"
-
-
-def figure(book):
-    lesson = next(topic for topic in book.topics if topic.id == "averaging").lessons["cost"]
-    return lesson.model.figures[0].growth
-
-
-def test_the_numbers_behind_the_figure_stand_in_a_table_with_their_difference(copy):
-    text = rendering.render(copy.load())[PAGE].split('id="figure-peaks"')[1].split("</figure>")[0]
-    table = text.split("<table")[1]
-    assert table.count("<tr>") == 3
-    for shown in ("10,000", "82.0", "78.1", "−4.76%", "20,000", "160", "156", "−2.44%"):
-        assert f">{shown}" in table, shown
 
 
 def drawn(series, layout=WIDE, *, is_logarithmic=False):

@@ -33,15 +33,6 @@ def test_a_number_says_its_runs_nature_and_opens_to_what_that_means(copy, nature
     assert NATURES[nature].startswith(f"{nature}:")
 
 
-def test_what_is_computed_from_such_a_number_says_so_too(copy):
-    copy.change_run("tiny_memory.whole", nature="paced")
-    link, _ = shown(copy, f"{PEAK} / tiny_memory.halves.ranks[0].memory.peak_bytes")
-    assert "pb-computed" in link
-    assert ">paced</small>" in link
-    link, _ = shown(copy, "tiny_memory.halves.ranks | each('memory.peak_bytes') | largest")
-    assert "paced" not in link
-
-
 def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy):
     before = rendering.render(copy.load())["topics/sharding/experiment.md"]
     assert "pb-nature" not in before

@@ -44,7 +44,6 @@ def test_a_regime_is_read_off_the_runs_and_the_file(book):
         ([("GPipe", 4), ("1F1B", 4)], "GPipe and 1F1B over four ranks; "),
         ([("GPipe", 4), ("1F1B", 4), ("single", 1)],
          "GPipe and 1F1B over four ranks, and single; "),
-        ([("a", 2), ("b", 2), ("c", 2)], "a, b and c over two ranks; "),
         ([("a", 2), ("a", 4)], "a over two ranks and over four ranks; "),
     ],
 )  # fmt: skip

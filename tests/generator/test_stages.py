@@ -32,12 +32,6 @@ def page(book):
     return rendering.render(book)[TRACE]
 
 
-def test_every_stage_stands_in_the_page_in_its_order_and_is_linked_above(page):
-    stages = re.findall(r'<section class="pb-stage" id="(stage-\w+)"', page)
-    assert stages == ["stage-load", "stage-train"]
-    assert re.findall(r'<li><a href="#(stage-\w+)">', page) == stages
-
-
 def test_a_stage_tells_what_the_recorder_read_off(page):
     told = _text(_stage(page, "train"))
     for expected in ("20 × 8", "20 × 4", "320 B", "1.50 , -0.750", "all_reduce 144 B", "9.00 ms"):

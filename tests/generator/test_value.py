@@ -20,7 +20,7 @@ from generator.evidence.units import (
     TEXT,
     Form,
 )
-from generator.evidence.value import ExpressionError, Origin, Value, constant
+from generator.evidence.value import ExpressionError, Origin, Value
 
 
 def read_off(number, unit=PLAIN, name="a.b.c", machine="desk", kind="measured"):
@@ -30,14 +30,6 @@ def read_off(number, unit=PLAIN, name="a.b.c", machine="desk", kind="measured"):
 
 whole = st.integers(-(10**9), 10**9)
 SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-
-
-def test_a_value_leads_to_its_first_origin_in_an_experiment():
-    plan = Value(4, COUNT, "given", "devices", origin=Origin("desk", field="devices"))
-    run, later = read_off(2, name="study.one.steps"), read_off(3, name="study.two.steps")
-    assert (plan * run + later).leads_to == run.origin
-    assert (plan * plan).leads_to == plan.origin
-    assert constant(4).leads_to is None
 
 
 numbers = st.floats(0.1, 1e6)
