@@ -158,14 +158,16 @@ def parse(file: str, text: str) -> Source:
     Raises:
         ContentErrors: a mistake in its syntax, or what is not used here; each comes alone.
     """
+    reader = _Reader(file)
     try:
         root = yaml.compose(text, Loader=_Loader)
+        if root is None:
+            raise ContentErrors([ContentError(file, 1, 1, "the file is empty")])
+        return Source(file, text, reader.value(root, (), root), reader.places)
     except yaml.YAMLError as error:
         raise ContentErrors([_syntax_error(file, text, error)]) from None
-    if root is None:
-        raise ContentErrors([ContentError(file, 1, 1, "the file is empty")])
-    reader = _Reader(file)
-    return Source(file, text, reader.value(root, (), root), reader.places)
+    except RecursionError:
+        raise ContentErrors([ContentError(file, 1, 1, "brackets are nested too deep")]) from None
 
 
 def _scalar(text: str, kind: str) -> object:
