@@ -1,8 +1,7 @@
-"""A law as a table shows it: its run, what it predicts there, what was measured, how far apart."""
+"""A law as a table shows it: its run, both sides in one form, and how far they are apart."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from generator.content.claim import Claim
@@ -13,21 +12,6 @@ from generator.evidence.verdicts import TIMED, sides
 
 if TYPE_CHECKING:
     from generator.evidence.evaluation import Evidence
-
-
-@dataclass(frozen=True)
-class LawOnRun:
-    """A law on one run: `predicted` and `measured` are None where this machine has none."""
-
-    run: str
-    predicted: Value | None
-    measured: Value | None
-
-
-def on_run(claim: Claim, evidence: Evidence) -> LawOnRun:
-    """What a claim predicts of its run, and what was measured there."""
-    outcome = evidence.outcome(claim.id)
-    return LawOnRun(observed_run(claim, evidence), outcome.predicted, outcome.observed)
 
 
 def observed_run(claim: Claim, evidence: Evidence) -> str:

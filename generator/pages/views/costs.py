@@ -11,7 +11,7 @@ from generator.content.cost import CostTable
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.found_by import heading
 from generator.evidence.law_formula import shown
-from generator.evidence.law_sides import in_one_form, on_run, relative_difference
+from generator.evidence.law_sides import in_one_form, observed_run, relative_difference
 from generator.evidence.value import Value
 from generator.pages.table import Column, Row, table
 
@@ -31,17 +31,17 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
     explained_before: set[str] = set()
     for one in written.rows:
         claim = folio.book.claims[one.law]
-        found = on_run(claim, folio.evidence)
-        folio.run(found.run)
-        all_found.append(found.measured)
+        run, found = observed_run(claim, folio.evidence), folio.evidence.outcome(claim.id)
+        folio.run(run)
+        all_found.append(found.observed)
         folio.text.shown_claims.add(one.law)
-        off = relative_difference(found.predicted, found.measured)
-        values = (*in_one_form(found.predicted, found.measured), off)
+        off = relative_difference(found.predicted, found.observed)
+        values = (*in_one_form(found.predicted, found.observed), off)
         predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)
         is_bound = claim.relation != "equals"
         if is_bound:
             predicted = Markup("{}{}").format(folio.ui["relations"][claim.relation], predicted)
-        verdict = folio.ui["verdicts"][folio.evidence.outcome(claim.id).verdict]
+        verdict = folio.ui["verdicts"][found.verdict]
         formula = one.formula or shown(claim) or ""
         explained = _FORMULA.match(formula)
         if formula in explained_before and explained:
@@ -51,7 +51,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
             bound = folio.ui["cost"]["bound"].format(verdict=verdict)
             off_by += Markup(' <small class="pb-nature">{}</small>').format(bound)
         what = Markup('{}<br><span class="pb-said">{}</span>').format(
-            folio.line(one.what), run_link(found.run)
+            folio.line(one.what), run_link(run)
         )
         rows.append([what, folio.line(formula) if formula else ABSENT, predicted, measured, off_by])
     words = folio.ui["cost"]
