@@ -26,7 +26,6 @@ class Answer(Result):
     ranks: list[RankPlan] = []
     used: list[str] = []  # lines at which a value that the user states was read
     seconds: float  # of the simulation
-    host_bytes: int  # the most that the simulating process held
     has_failed: bool = False  # by an error, and not since this model or mesh does not allow it
 
     def is_kept(self) -> bool:

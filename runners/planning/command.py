@@ -244,5 +244,5 @@ def _questions(
             if asked.strategies:
                 raise
             reason = str(error).removeprefix(f"{name}: ")
-            refused.append(Answer(question=question, reason=reason, seconds=0.0, host_bytes=0))
+            refused.append(Answer(question=question, reason=reason, seconds=0.0))
     return possible, refused

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import platform
-import resource
 import sys
 import time
 import warnings
@@ -25,8 +23,6 @@ from runners.planning.question import PlanError, Question
 from runners.simulate.log import UnsimulatedError
 from runners.simulate.processes import Job, in_a_process, results, torch_release
 from runners.traces.plan_grid import engine_digest
-
-KIB = 1 if platform.system() == "Darwin" else 1024  # unit of ru_maxrss, in bytes
 
 
 def answers(
@@ -53,8 +49,7 @@ async def _answered(question: Question) -> Answer:
     try:
         answer: Answer = await in_a_process(_answer, question)
     except UnsimulatedError as error:
-        said = str(error)
-        return Answer(question=question, reason=said, has_failed=True, seconds=0.0, host_bytes=0)
+        return Answer(question=question, reason=str(error), has_failed=True, seconds=0.0)
     return answer
 
 
@@ -84,7 +79,6 @@ def _answer(question: Question) -> Answer:
         reason=reason,
         used=sorted(used),
         seconds=round(time.monotonic() - start, 3),
-        host_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
         has_failed=has_failed,
     )
 

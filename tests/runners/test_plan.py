@@ -135,7 +135,7 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     num, microbatches, work = 4, 8, 1e12
     question = asked("1f1b", global_batch=microbatches)
     rank = simulate_rank(question, 0).model_copy(update={"flops": int(work), "calls": []})
-    answer = Answer(question=question, ranks=[rank] * 3, seconds=0.0, host_bytes=0)
+    answer = Answer(question=question, ranks=[rank] * 3, seconds=0.0)
     rate = 2e12
     expected = (microbatches + num - 1) / microbatches * work / rate
     assert answer.seconds_at_least(rate, None) == pytest.approx(expected)
