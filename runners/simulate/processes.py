@@ -63,6 +63,8 @@ def results(
 
     async def simulate() -> None:
         told, places = Count(len(missing), what), asyncio.Semaphore(num_workers)
+        # Whoever stops the command may do so within a task, and is answered once, by the command.
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
 
         async def done(job: Job[R]) -> None:
             async with places:
