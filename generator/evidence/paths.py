@@ -203,7 +203,7 @@ class Node:
         if run.is_surprise:
             return AbsentError("the run did not end as declared", name)
         if self._stands_in_reference((*self.steps, *keys)):
-            return AbsentError("this machine's run has none", name)
+            return AbsentError("this machine's run has none", name, is_unexplained=True)
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:

@@ -49,11 +49,22 @@ class AbsentError(ValueError):
         reason: why.
         run: the run that lacks it, as `experiment.run`.
         is_mistake: nothing excuses the lack, so the expression itself is wrong.
+        is_unexplained: the run ended as declared and yet lacks what the reference machine has.
     """
 
-    def __init__(self, reason: str, run: str | None = None, *, is_mistake: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        run: str | None = None,
+        *,
+        is_mistake: bool = False,
+        is_unexplained: bool = False,
+    ) -> None:
         super().__init__(reason)
-        self.reason, self.run, self.is_mistake = reason, run, is_mistake
+        self.reason = reason
+        self.run = run
+        self.is_mistake = is_mistake
+        self.is_unexplained = is_unexplained
 
 
 class Origin(NamedTuple):

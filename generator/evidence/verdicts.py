@@ -30,6 +30,7 @@ WORDS: dict[Verdict, str] = {
     "does_not_apply": "does not apply here",
     "no_evidence": "no evidence here",
 }
+LACKS = "a run that ended as declared lacks a value here"
 CHANGED = "the code that simulates has changed"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
@@ -72,6 +73,7 @@ class Outcome:
         return self.claim.kind == "law" and (
             self.verdict in ("does_not_hold", "not_distinguishable")
             or (self.on_reference and self.verdict in ("no_evidence", "too_few_samples"))
+            or self.explanation == LACKS
         )
 
 
@@ -177,7 +179,7 @@ def _settle(
             return "does_not_apply", why, _said(evidence, name)
     absent = observed.absent or predicted.absent
     if absent:
-        why = "a run that it needs has no such value here"
+        why = LACKS if absent.is_unexplained else "a run that it needs has no such value here"
         return "no_evidence", why, _said(evidence, absent.run)
     return None, "", None
 

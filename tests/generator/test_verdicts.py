@@ -1,5 +1,6 @@
 """Verdicts: each relation, each domain, each lack."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -186,6 +187,17 @@ def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine
 )  # fmt: skip
 def test_a_claim_that_cannot_be_judged_is_an_error(book, predicted, relation, observed, said):
     assert said in judged(book, claim(predicted, relation, observed)).error
+
+
+def test_a_law_whose_completed_run_lacks_the_value_is_broken_on_any_machine(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    ranks = json.loads(copy.trace("tiny_memory", "desk").read_text())["runs"]["whole"]["ranks"]
+    for rank in ranks:
+        rank["memory"] = None
+    copy.change_run("tiny_memory.whole", "desk", ranks=ranks)
+    outcome = Evidence(copy.load()).outcome("whole-peak")
+    assert outcome.verdict == "no_evidence"
+    assert outcome.is_broken_law
 
 
 def test_problems_name_surprises_broken_laws_and_stale_references(copy):
