@@ -58,7 +58,7 @@ class HandWritten:
 
     def faults(self) -> Iterator[ContentError]:
         """What its text may not hold, whatever the traces say."""
-        for fault in prose.faults(self.text[self.head :]):
+        for fault in prose.faults(self.text[self.head :], is_page=True):
             yield self.error(self.head + fault.offset, fault.message)
 
     def expressions(self) -> Iterator[Expressed]:

@@ -33,6 +33,8 @@ _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
+_IMAGE = re.compile(r"!\[")
+_TARGET = re.compile(r"(?<=\]\()[^)\s]*\{\{")
 _ELSEWHERE = re.compile(
     r"(?<=\]\()(?!https://)<?(?:[a-z][a-z0-9+.-]*:|[/\\])[^)\s]*", re.IGNORECASE
 )
@@ -95,17 +97,19 @@ def expressions(text: str) -> tuple[Expressed, ...]:
 
 
 @lru_cache(maxsize=65536)
-def faults(text: str, *, inline: bool = False) -> tuple[Fault, ...]:
+def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[Fault, ...]:
     """Everything that a text may not hold, apart from what its expressions say.
 
     Args:
         text: Markdown with expressions.
         inline: it renders as one line, so it has no lists whose numbers could be exempt.
+        is_page: it is a page by hand, which may show images.
     """
-    return tuple(sorted(_faults(text, () if inline else (_FENCE, _LISTED))))
+    blocks = () if inline else (_FENCE, _LISTED)
+    return tuple(sorted(_faults(text, blocks, is_page=is_page)))
 
 
-def _faults(text: str, blocks: tuple[re.Pattern[str], ...]) -> Iterator[Fault]:
+def _faults(text: str, blocks: tuple[re.Pattern[str], ...], *, is_page: bool) -> Iterator[Fault]:
     prints = text
     for pattern in (_EXPRESSION, *blocks, _CODE):
         prints = pattern.sub(_blank, prints)
@@ -113,12 +117,16 @@ def _faults(text: str, blocks: tuple[re.Pattern[str], ...]) -> Iterator[Fault]:
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
         (text, _EMPTY, "empty expression", "write what it prints"),
+        (text, _TARGET, "link to", "no expression says where a link leads"),
         (prints, _ELSEWHERE, "link to", "links are relative or https"),
         (plain, _BRACES, "braces", "the other half of the expression is missing"),
         (plain, _SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
         for match in pattern.finditer(within):
             yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
+    if not is_page:
+        for match in _IMAGE.finditer(plain):
+            yield Fault(match.start(), "an image; lessons show figures")
     for offset, word in numerals(plain):
         instead = "print a value with {{ … }}, or put a name in `code`"
         yield Fault(offset, f"bare numeral {word!r}; {instead}")

@@ -83,6 +83,8 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
         ("[x](http://a.org)", "links are relative or https"),
         ("[x](javascript:a)", "links are relative or https"),
         ("[x](/root.html)", "links are relative or https"),
+        ("[x]({{ a.b }})", "no expression says where a link leads"),
+        ("![x](x.png)", "an image; lessons show figures"),
     ],
 )
 def test_what_text_may_not_hold(text, said):
