@@ -174,9 +174,14 @@ def _suggestions(evidence: Evidence, trial: Trial, at: Path) -> Iterator[Found]:
             path = (*at, "suggestions", number, "set", name)
             if name not in known:
                 yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
-            elif not isinstance(value, (type(known[name]), int)):  # an int may stand for a float
+            elif not _fits(value, known[name]):
                 word = type(known[name]).__name__
                 yield path, f"{name} is {known[name]!r} in {trial.run}; give another {word}"
+
+
+def _fits(value: object, now: object) -> bool:
+    """Whether a setting may take a value: the type that it has, or a whole number for a float."""
+    return type(value) is type(now) or (isinstance(now, float) and type(value) is int)
 
 
 def _challenge(_: Evidence, model: ChallengeFile, __: Topic) -> Iterator[Found]:

@@ -53,8 +53,10 @@ PLAIN, COUNT, ORDINAL = Unit(style="plain"), Unit(style="count"), Unit(style="or
 SHARE, RATIO, LOSS = Unit(style="share"), Unit(style="ratio"), Unit(style="loss")
 
 
+_SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 _AXES: dict[Unit, tuple[tuple[str, float], ...]] = {
-    BYTES: (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0)),
+    BYTES: _SIZES,
+    Unit(num_bytes=1, num_seconds=-1): tuple((f"{name}/s", size) for name, size in _SIZES),
     SECONDS: (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
     SHARE: (("%", 0.01),),
 }

@@ -85,12 +85,13 @@ def _rows(path: str, budgeted: str | None, figure: Figure, folio: Folio) -> list
 
 
 def _name(path: str, run: Run, figure: Figure, folio: Folio) -> str:
-    """The strategy; with the number of ranks where another run of the figure has another one."""
-    others = [other for p in figure.runs if p != path and (other := folio.run(p))]
+    """The strategy; where another run of the figure shares it, with what tells the two apart."""
     name = folio.strategy(run)
-    if any(folio.strategy(o) == name and o.world_size != run.world_size for o in others):
-        return f"{name}, {run.world_size} {folio.ui['figure']['ranks']}"
-    return name
+    others = [other for p in figure.runs if p != path and (other := folio.run(p))]
+    alike = [one.world_size for one in others if folio.strategy(one) == name]
+    if run.world_size in alike:
+        return f"{name}, {path.partition('.')[2].replace('_', ' ')}"
+    return f"{name}, {run.world_size} {folio.ui['figure']['ranks']}" if alike else name
 
 
 def _outcome(tried: Run | None, position: int, folio: Folio) -> tuple[Tone, str]:

@@ -21,7 +21,7 @@ CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "bu
 def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     """The bars of each state: a rank each, parts by class, all on the axis of the largest peak."""
     most = [held for state in states for one in state.runs for _, held, _ in _peaks(one)]
-    if not all(_peaks(one) for state in states for one in state.runs[:1]) or not most:
+    if not most or not all(any(map(_peaks, state.runs)) for state in states):
         return []
     largest = max(one.peak_bytes or 0 for one in most)
     is_one = on_one_device(states)

@@ -121,6 +121,6 @@ def _with_signs(formula: str) -> str:
 
 
 def _within(within: Tolerance, quantity: Quantity) -> str:
-    if within.relative is not None:
-        return f"{within.relative * 100:g}%"
-    return units.printed(within.absolute or 0, calculators.UNITS[quantity], units.AS_RULED)
+    if within.share is not None:
+        return f"{within.share * 100:g}%"
+    return units.printed(within.amount or 0, calculators.UNITS[quantity], units.AS_RULED)
