@@ -68,7 +68,6 @@ class LearnFile(LessonFile):
     output_says: Prose
     checks: Annotated[list[Id], Field(min_length=3, max_length=3)]
     takeaway: Prose
-    figures: list[Figure] = []
 
 
 class Decision(Written):
@@ -187,7 +186,6 @@ class DeepFile(LessonFile):
     connections: list[Connection]
     pitfalls: list[Pitfall]
     takeaways: list[Line]
-    figures: list[Figure] = []
 
 
 class FlowStage(Written):
@@ -287,7 +285,6 @@ class TryFile(LessonFile):
 
     trials: Annotated[list[Trial], Field(min_length=3)]
     afterword: Prose
-    figures: list[Figure] = []
 
 
 class Problem(Naming):
@@ -306,7 +303,6 @@ class ChallengeFile(LessonFile):
 
     problems: Annotated[list[Problem], Field(min_length=6)]
     afterword: Prose
-    figures: list[Figure] = []
 
 
 class BeforeAfter(Written):
@@ -356,7 +352,6 @@ class ExperimentFile(LessonFile):
     more: list[Section] = []  # what the runs show beyond the task
     bonus: Bonus | None = None
     claims: list[ClaimId] = []
-    figures: list[Figure] = []
 
 
 class RecallFile(LessonFile):

@@ -3,7 +3,7 @@
 `Line` and `Prose` are Markdown in which `{{ … }}` is an expression over the traces and a bare
 numeral is an error; `Line` renders inline, `Prose` as paragraphs. `Expression` is one expression
 without the braces; in `PerRun` the word `run` stands for each of several runs, and in `Formula` the
-inputs of a calculator stand for themselves. The marks are read by `checks.py`.
+inputs of a calculator stand for themselves. The marks are read by `checks/`.
 """
 
 from __future__ import annotations

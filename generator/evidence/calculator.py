@@ -115,7 +115,6 @@ class Formula:
 
 
 _FUNCTIONS: dict[str, Function] = {"min": least, "max": most, **LAWS}
-NAMED = ("min", "max")  # what no input may be called
 
 
 @lru_cache(maxsize=256)

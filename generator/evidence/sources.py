@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -186,7 +185,7 @@ def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None,
     again: str | int | None = arguments_for(value, reference)
     paths = [one.path for one in (value.leaves if value.origin is None else (value,))
              if one.kind in ("measured", "simulated")]  # fmt: skip
-    if again and again == " ".join(map(shlex.quote, paths)):
+    if again and again == " ".join(f"'{one}'" if "[" in one else one for one in paths):
         again = 1
     if value.origin is None:
         return _with_places(value), again, None

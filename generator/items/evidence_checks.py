@@ -1,7 +1,7 @@
 """Items checked against the runs: whether each has its key, its evidence, and numbers told apart.
 
 In: an item and the evidence. Out: what is wrong, each at a path that starts at the item. What an
-expression or a name lacks is said where it is written, by `checks.py`, and not again here.
+expression or a name lacks is said where it is written, by `checks/`, and not again here.
 """
 
 from __future__ import annotations

@@ -67,14 +67,13 @@ def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
     for run in runs:
         drawing.word(0, y + 10, run.title, "strong")
         y += 26
-        top = y
         unnamed: list[str] = []
         for lane in run.lanes:
             y = _lane(drawing, lane, y, left, room / widest, layout, names, unnamed)
         if unnamed:
             y = _legend(drawing, unnamed, y, left)
         if travel and run.travels:
-            y = _travels(drawing, run, top, y, layout)
+            y = _travels(drawing, run, y, layout)
         y += 14
     drawing.height = y
     return drawing
@@ -134,7 +133,7 @@ def _lane(
     return y + BAR + GAP
 
 
-def _travels(drawing: Drawing, run: Panel, top: float, y: float, layout: Layout) -> float:
+def _travels(drawing: Drawing, run: Panel, y: float, layout: Layout) -> float:
     x = 8 if layout.labels_above else 70
     if len(run.lanes) > 1:
         drawing.arrow(x, y, x, y + LINE * len(run.travels), both=True)

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.claim import Claim
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.claim_topics import Lesson
@@ -116,7 +115,7 @@ def _judgement(
         machine=machine,
         predicted=Markup("{}{}").format(relation, side(predicted, folio, claim.id)),
         observed=observed_of(outcome, observed, folio),
-        off=_off(claim, off_by(claim, outcome.predicted, outcome.observed), folio),
+        off=_off(off_by(claim, outcome.predicted, outcome.observed), folio),
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
         says=folio.text.line(text, evidence) if is_told else Markup(""),
@@ -125,7 +124,7 @@ def _judgement(
     )
 
 
-def _off(claim: Claim, value: Value | None, folio: Folio) -> Markup | None:
+def _off(value: Value | None, folio: Folio) -> Markup | None:
     if value is None:
         return None
     is_share = value.form.way == "percent"
