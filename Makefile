@@ -80,7 +80,7 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \
-		rm -f .written .lock && find . -mindepth 1 -type d -empty -delete)
+		rm -f .written && find . -mindepth 1 -type d -empty -delete)
 	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 

@@ -119,13 +119,13 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         try:
             self._publish(config)
         except ContentErrors as errors:
-            self._refuse(str(errors), config)
+            self._refuse(str(errors))
         except OSError as error:
-            self._refuse(f"{error.filename}: {error.strerror}", config)
+            self._refuse(f"{error.filename}: {error.strerror}")
 
-    def _refuse(self, mistakes: str, config: MkDocsConfig) -> None:
-        """End a build; while serving, go on with the last good pages if there are any."""
-        if not self.is_serving or not (Path(config.docs_dir) / "index.md").is_file():
+    def _refuse(self, mistakes: str) -> None:
+        """End a build; while serving, go on with the last good pages of this process, if any."""
+        if not self.files:
             raise ContentAbort(mistakes) from None
         self.mistakes = mistakes  # told last, below whatever the last good pages are warned of
 

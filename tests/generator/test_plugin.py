@@ -119,6 +119,15 @@ def _measure_again(project, was, now):
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
+def test_serve_that_begins_with_a_mistake_ends_in_its_line_whatever_was_built_before(project):
+    assert mkdocs(project, "build", "--quiet").returncode == 0
+    _edit(project, "topics/sharding/quiz.yml", *BROKEN)
+    done = mkdocs(project, "serve", "--dev-addr", f"127.0.0.1:{_free_port()}")
+    assert done.returncode == 2
+    assert "content/topics/sharding/quiz.yml:3:5: unknown key 'stme'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("options", [[], ["--dirty", "--no-strict"]], ids=["whole", "dirty"])
 def test_serve_follows_edits_and_outlives_a_mistake(project, options):
     port = _free_port()
