@@ -183,8 +183,11 @@ def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None,
     number is what is shown.
     """
     again: str | int | None = arguments_for(value, reference)
-    paths = [one.path for one in (value.leaves if value.origin is None else (value,))
-             if one.kind in ("measured", "simulated")]  # fmt: skip
+    paths = [
+        one.path
+        for one in (value.leaves if value.origin is None else (value,))
+        if one.kind in ("measured", "simulated")
+    ]
     if again and again == " ".join(f"'{one}'" if "[" in one else one for one in paths):
         again = 1
     if value.origin is None:

@@ -66,9 +66,7 @@ def _order(rule: str, num_behind: int, num: int) -> Iterator[tuple[Kind, int]]:
             yield "backward", turn - ahead + 1
 
 
-def _needs(
-    kind: Kind, microbatch: int, rank: int, num_ranks: int
-) -> tuple[Kind, int, int] | None:  # fmt: skip
+def _needs(kind: Kind, microbatch: int, rank: int, num_ranks: int) -> tuple[Kind, int, int] | None:
     """What must be done on a neighbour, or here, before this can start."""
     if kind == "forward":
         return ("forward", microbatch, rank - 1) if rank else None

@@ -26,7 +26,7 @@ def rendered(book):
     return rendering.render(book)
 
 
-def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
+def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed():
     program = (
         "import hashlib, sys; from pathlib import Path; "
         "from generator.content import book; from generator.pages import rendering; "

@@ -13,7 +13,6 @@ from generator.pages.rendering import render
 
 RUN = "tiny_memory.halves"
 PARTS = f"{RUN}.ranks | each('num_parameters')"
-DIGESTS = f"{RUN}.ranks | each('parameter_digest')"
 
 
 def claim(predicted, observed, relation="equals", quantifier="each", **fields):

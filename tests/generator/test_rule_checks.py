@@ -8,7 +8,6 @@ CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 TWICE = "2 * tiny_memory.whole.model.bytes"
 LOSS = "tiny_training.single.epochs[-1].loss"
-OTHER = "tiny_training.averaged.epochs[-1].loss"
 PARTS = "tiny_memory.whole.ranks[0].num_parameters"
 
 

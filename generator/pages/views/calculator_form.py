@@ -96,7 +96,7 @@ def _typed(number: float) -> str:
 
 def _output(
     one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value], folio: Folio
-) -> Shown:  # fmt: skip
+) -> Shown:
     start = calculators.at_start(one, inputs)
     return Shown(
         name=one.name,

@@ -35,8 +35,10 @@ def index(
     sentence.
     """
     experiments = [[name.replace("_", " "), page_of(name)] for name in by_experiment]
-    says = {name: plain(PageText(folio.evidence, 0).line(one.says))
-            for name, one in folio.book.claims.items()}  # fmt: skip
+    says = {
+        name: plain(PageText(folio.evidence, 0).line(one.says))
+        for name, one in folio.book.claims.items()
+    }
     alike = Counter(says.values())
     marks: dict[str, int] = {}
     verdicts: dict[Said, int] = {}
@@ -66,8 +68,9 @@ def _judged(name: str, topics: tuple[str, ...], folio: Folio) -> tuple[str, Said
         verdict = folio.ui["verdicts"][outcome.verdict], css_of(outcome)
         by_verdict.setdefault(verdict, []).append((sift.machine_mark(place), machine))
         differs = differs or is_other
-    judged = [(mark, css.removeprefix("pb-")) for (_, css), of in by_verdict.items()
-              for mark, _ in of]  # fmt: skip
+    judged = [
+        (mark, css.removeprefix("pb-")) for (_, css), of in by_verdict.items() for mark, _ in of
+    ]
     kind = folio.book.claims[name].kind
     said = (
         (" ".join(mark for mark, _ in of), ", ".join(machine for _, machine in of), words, css)
