@@ -80,7 +80,7 @@ def _named(run: Run) -> list[dict[str, Any]]:
     clocks = {clock.rank: _microseconds(_error(clock)) for clock in run.timing.clocks}
     events: list[dict[str, Any]] = []
     for rank in sorted({span.rank for span in run.timing.timeline}):
-        named = f"rank {rank} (±{clocks.get(rank, 0.0):g} µs)"
+        named = f"rank {rank} (±{clocks[rank]:g} µs)" if rank in clocks else f"rank {rank}"
         for name, value in (("name", named), ("sort_index", rank)):
             event = f"process_{name}"
             events.append({"ph": "M", "name": event, "pid": rank, "tid": 0, "args": {name: value}})

@@ -142,7 +142,10 @@ def _lead(
             }
             waiting = pending(name, where, full=True, loaded=experiment, refused=refused)
             if waiting is None:
-                say(f"{name}: all of it is measured already")
+                say(f"{name}: nothing is left to measure")
+                for run, why in refused.items():
+                    if named is None or run in named:
+                        say(f"{name}.{run}: {why}")
                 continue
             trace = measure(waiting, launcher, progress, here=here)
             say(f"kept in {where / name}.json")

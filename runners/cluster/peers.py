@@ -128,9 +128,10 @@ class Peers:
         everybody = range(place.world_size)
         self.facts = [self.get(f"facts/{rank}", rank) for rank in everybody]
         self._names = {rank: self.facts[rank]["node"] for rank in everybody}
-        # A node may know itself by a name that means its loopback: what leads to another does not.
+        # Node 0 may know itself by a name that means its loopback: what leads to another does not.
         there = [one["address"] for one in self.facts if one["node"] != own["node"]]
-        self.address = _address_towards(there[0], place.port) if there else address
+        leads = place.node == 0 and there
+        self.address = _address_towards(there[0], place.port) if leads else address
 
     def name(self, rank: int) -> str:
         """The node of a rank: its number and its host."""

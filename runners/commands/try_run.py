@@ -185,6 +185,10 @@ def _settled(experiment: str, declared: RunPlan, changes: Mapping[str, Setting])
     try:
         settings = declared.settings.changed(changed)
         # Nothing that a try prints comes from a timeline.
-        return replace(declared, settings=settings, has_timeline=False, **of_the_plan)
+        plan = replace(declared, settings=settings, has_timeline=False, **of_the_plan)
+        values(plan)  # what follows from impossible settings may have no value
+    except (ArithmeticError, LookupError) as error:
+        raise FixableError(f"{experiment}: no run can have these settings: {error}") from None
     except ValueError as error:
         raise FixableError(f"{experiment}: {error}") from None
+    return plan

@@ -47,7 +47,7 @@ PRIMITIVES_FILE = ROOT / "runners" / "primitives" / "experiment.py"
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
 SHORTENED = "PROOFBOOK_SHORTENED"
-# What `predict` measures is run as an experiment is, and is none of the book's.
+# The primitives of a machine are measured as an experiment is, and are none of the book.
 PRIMITIVES = "primitives"
 # What a file of strategies imports, and nothing that declares runs may use.
 NEEDS_TORCH = ("torch", "runners.ranks", "runners.meters", "runners.training")

@@ -1,4 +1,4 @@
-"""Processes as the kernel shows them: whether one lives, works, waits for a turn, or is stopped.
+"""Processes as the kernel shows them: whether one lives, works, or waits for a turn.
 
 In: process ids. Out: what `/proc` says of them; None, or the cautious answer, where there is no
 `/proc`. No torch.

@@ -161,7 +161,7 @@ class Timing(Record):
     prediction: dict[str, float] = {}  # seconds by prediction step
     timeline: list[Span] = []
     ranks: list[RankTime] = []
-    # Of the timeline's ranks, one each; empty: one rank, or no timeline.
+    # No longer recorded: ranks that have a timeline share the clock of one machine.
     clocks: list[RankClock] = []
     # Times that the experiment itself took, beside those of steps.
     measures: dict[str, SampledSeconds] = {}

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import strategies as st
-
 from runners.ranks.heartbeat import Beat, Heart, listen
-
-PHASES = st.integers(0, 99).map("phase {}".format)
 
 
 def test_a_long_name_is_cut_and_a_file_that_is_not_there_is_the_start(tmp_path: Path) -> None:

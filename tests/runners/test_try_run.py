@@ -79,6 +79,10 @@ def test_what_cannot_be_tried_is_one_line_that_says_what_to_set(
 # --- the book's own experiments
 
 
+def test_settings_from_which_nothing_follows_are_refused_too() -> None:
+    assert "no run can have these settings" in refusal(find("sharding"), "ddp_1", "widths=5")
+
+
 @pytest.mark.parametrize("name", BOOK)
 def test_no_setting_can_be_changed_without_effect(name: str) -> None:
     """A setting is read by the code of the run, or setting it is refused."""

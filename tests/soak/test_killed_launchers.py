@@ -112,7 +112,7 @@ def _wait_for_ranks(launcher: subprocess.Popen) -> list[int]:
     return ranks
 
 
-def test_a_killed_launcher_leaves_no_process_no_folder_and_no_other_trace(
+def test_a_killed_launcher_leaves_no_process_and_no_other_trace(
     launcher, launcher_kill, place, traces
 ):
     attempt, name = launcher_kill
