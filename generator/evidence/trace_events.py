@@ -6,7 +6,8 @@ reads (https://perfetto.dev/docs/getting-started/other-formats). Spans are compl
 "X", with `name`, `cat`, `ts` and `dur` in microseconds, `pid` and `tid`. Each rank is a process of
 its own, which a metadata event (`ph` is "M") names.
 
-All ranks are on the clock of rank 0. How far a rank's events may be off stands in `otherData`.
+All ranks are on the clock of rank 0. How far a rank's events may be off stands in `otherData`
+where clocks were compared.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def exported(trace: Trace, name: str) -> bytes:
             "torch": trace.circumstances.torch,
             "nature": run.nature,
             "clock": "rank 0",
-            "clock_error_microseconds": _microseconds(worst.seconds if worst else 0.0),
+            **({"clock_error_microseconds": _microseconds(worst.seconds)} if worst else {}),
         },
         "traceEvents": [*_named(run), *_spans(run)],
     }

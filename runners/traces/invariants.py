@@ -46,7 +46,9 @@ def violations(trace: Trace) -> Iterator[Violation]:
         for rank, record in enumerate(run.ranks):
             for field, wrong in _of_rank(record, run):
                 yield Violation(("runs", name, "ranks", rank, *field), wrong)
-        if not _fits_cores(run, run.circumstances or trace.circumstances):
+        nodes, is_several, _ = trace.machine.partition("-nodes-")  # as `runners.cluster` names them
+        num_nodes = int(nodes) if is_several else 1
+        if not _fits_cores(run, run.circumstances or trace.circumstances, num_nodes):
             said = "does not follow from world_size and the cores of affinity"
             yield Violation(("runs", name, "timing", "oversubscribed"), said)
 
@@ -122,13 +124,13 @@ def _of_rank(rank: RankRecord, run: Run) -> Iterator[tuple[Place, str]]:
         yield ("memory", "kernel_peak_bytes"), "is more than the budget"
 
 
-def _fits_cores(run: Run, under: Circumstances) -> bool:
-    """Whether a run on CPU is oversubscribed exactly where it has more ranks than cores."""
+def _fits_cores(run: Run, under: Circumstances, num_nodes: int) -> bool:
+    """Whether a run on CPU is oversubscribed exactly where nodes have more ranks than cores."""
     if run.device != "cpu" or not under.affinity:
         return True
     ranges = [part.split("-") for part in under.affinity.split(",")]
     num_cores = sum(int(ends[-1]) - int(ends[0]) + 1 for ends in ranges)
-    return run.timing.oversubscribed == (run.world_size > num_cores)
+    return run.timing.oversubscribed == (run.world_size > num_cores * num_nodes)
 
 
 def _has_its_ranks(run: Run) -> bool:

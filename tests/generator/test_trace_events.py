@@ -67,7 +67,7 @@ def raw():
         for trace in traces
         if "experiment" in trace and isinstance(trace.get("runs"), dict)
         for name, run in trace["runs"].items()
-        if run["timing"]["timeline"]
+        if run["timing"].get("timeline")
     }
 
 
@@ -92,12 +92,12 @@ def test_events_are_the_spans_of_the_run_in_microseconds_a_process_for_each_rank
         assert named == {span[0] for span in spans}
 
 
-def test_the_stated_error_bounds_every_rank_and_counts_offsets_that_were_not_corrected(
-    exported, raw
-):
+def test_an_error_is_stated_where_clocks_were_compared_and_nowhere_else(exported, raw):
     for path, document in exported.items():
-        stated = document["otherData"]["clock_error_microseconds"]
-        for clock in raw[path]["timing"].get("clocks", []):
+        clocks = raw[path]["timing"].get("clocks", [])
+        stated = document["otherData"].get("clock_error_microseconds")
+        assert (stated is None) == (not clocks)
+        for clock in clocks:
             error, offset = clock["error_seconds"] * 1e6, abs(clock["offset_seconds"]) * 1e6
             assert stated >= error - 0.01
             assert offset > error or stated >= error + offset - 0.01
