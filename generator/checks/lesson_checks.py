@@ -24,6 +24,7 @@ from generator.content.lesson import (
 )
 from generator.content.listed_code import listed, misplaced
 from generator.content.names import RUN
+from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
@@ -150,10 +151,18 @@ def _why(evidence: Evidence, model: WhyFile, _: Topic) -> Iterator[Found]:
 
 
 def _deep(_: Evidence, model: DeepFile, topic: Topic) -> Iterator[Found]:
+    """A pitfall whose question is of another kind, or about other programs than its own."""
     for position, one in enumerate(model.pitfalls):
         if one.question:
             path = ("pitfalls", position, "question")
             yield from _kind(topic, one.question, ("faulty_line",), path)
+            item = topic.items.get(one.question)
+            if not isinstance(item, FaultyLine):
+                continue
+            asked = [item.wrong.path, item.right.path]
+            if asked != [one.wrong.path, one.right.path]:
+                said = f"item {one.question!r} asks about {' and '.join(asked)}"
+                yield path, f"{said}; the pitfall has other programs, which no page would show"
 
 
 def _try(evidence: Evidence, model: TryFile, topic: Topic) -> Iterator[Found]:

@@ -73,11 +73,13 @@ def test_a_note_on_a_line_that_a_section_s_program_lacks_is_named_at_its_place(c
     assert "did you mean 'total = sum(gradients)'?" in error
 
 
-def test_a_pitfall_with_a_question_shows_its_programs_once(copy):
+def test_a_pitfall_asks_for_the_line_of_its_own_programs_and_shows_them_once(copy):
     asking = (copy.content / "topics/asking/quiz.yml").read_text()
     item = asking.partition("  - id: where-is-the-fault\n")[2].partition("  - id: ")[0]
     copy.append("topics/sharding/quiz.yml", f"  - id: which-line\n{item}")
     copy.edit(DEEP, "Splitting the wrong thing\n", "Splitting\n    question: which-line\n")
+    (error,) = copy.errors()
+    assert "item 'which-line' asks about content/topics/asking/code/mean_wrong.py" in error
     for name in ("wrong", "right"):
         old = (copy.content / DEEP).read_text().partition(f"    {name}: ")[2].partition("\n")[0]
         new = item.partition(f"    {name}: ")[2].partition("\n")[0]
