@@ -96,3 +96,12 @@ def test_no_rank_holds_more_than_its_machine_has(root: Path, tmp_path: Path) -> 
         (tmp_path / f"{name}.json").write_text(json.dumps(changed))
     with pytest.raises(TraceError, match="kernel_peak_bytes: is more than the machine has"):
         read(tmp_path / "ddp.json")
+
+
+def test_the_cores_of_all_nodes_count(root: Path) -> None:
+    """Of `ddp`, four ranks on two cores are too many; on two nodes with as many each they fit."""
+    document = _forged(root, DDP, "timing.oversubscribed", False)
+    document["runs"] = {"ddp": document["runs"]["ddp"]}
+    assert len(list(violations(Trace.model_validate(document)))) == 1
+    document["machine"] = f"2-nodes-{document['machine']}"
+    assert list(violations(Trace.model_validate(document))) == []

@@ -10,8 +10,6 @@ from runners.meters.memory import MemoryMeter
 from runners.meters.spans import split_waiting
 from runners.traces.outcome import Event
 
-WIDTHS = (300, 200, 100)
-NUM_PARAMETERS = 300 * 200 + 200 + 200 * 100 + 100
 MS = 1_000_000
 
 
