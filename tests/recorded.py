@@ -83,7 +83,7 @@ def _settle_losses(run: dict[str, Any]) -> None:
 def _settle_times(timing: dict[str, Any], world_size: int) -> None:
     """Let summaries follow from samples, and leave out the timeline of other ranks."""
     if len(timing["ranks"]) != world_size:
-        timing.update(timeline=[], ranks=[], clocks=[])
+        timing.update(timeline=[], ranks=[])
     for times in (timing["step"], *timing.get("measures", {}).values()):
         if times:
             times.update(SampledSeconds.of(times["samples"]).model_dump())

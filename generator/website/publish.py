@@ -172,7 +172,7 @@ def timelines(book: Book) -> dict[str, bytes]:
 
 def _timelines_of(trace: Trace) -> dict[str, bytes]:
     """The exported timelines of a trace, by run."""
-    recorded = (name for name, run in sorted(trace.runs.items()) if trace_events.has_order(run))
+    recorded = (name for name, run in sorted(trace.runs.items()) if run.timing.timeline)
     return {name: trace_events.exported(trace, name) for name in recorded}
 
 

@@ -1,4 +1,4 @@
-"""Two widths of one linear layer: what parameters, gradients and activations take.
+"""One linear layer in two sizes: what parameters, gradients and activations take.
 
 python -m runners run widths
 """

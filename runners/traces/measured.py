@@ -138,18 +138,6 @@ class RankTime(Record):
     waiting_share: float  # of the whole step, 0 to 1
 
 
-class RankClock(Record):
-    """The clock of one rank against that of rank 0, just before the step of the timeline.
-
-    A time of rank 0's clock is a time of this rank's clock minus `offset_seconds`, to within
-    `error_seconds`.
-    """
-
-    rank: int
-    offset_seconds: float  # this rank's clock minus that of rank 0
-    error_seconds: float  # bound of the offset's error: half of the shortest round trip with rank 0
-
-
 class Timing(Record):
     """Every measured time of a run."""
 
@@ -161,7 +149,5 @@ class Timing(Record):
     prediction: dict[str, float] = {}  # seconds by prediction step
     timeline: list[Span] = []
     ranks: list[RankTime] = []
-    # No longer recorded: ranks that have a timeline share the clock of one machine.
-    clocks: list[RankClock] = []
     # Times that the experiment itself took, beside those of steps.
     measures: dict[str, SampledSeconds] = {}

@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
 from generator.content.typesetting import plain
-from generator.evidence import trace_events
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import Control, ShownRun, State, states
 from generator.evidence.value import numeric
@@ -154,19 +153,8 @@ def _row(
         run=one.path,
         nature=one.run.nature,
         source=folio.place_of(one.path),
-        timeline=timeline if trace_events.has_order(one.run) else None,
-        clock_error=_clock_error(one, folio),
+        timeline=timeline if one.run.timing.timeline else None,
     )
-
-
-def _clock_error(one: ShownRun, folio: Folio) -> Markup | None:
-    """How far the ranks of a timeline may be apart; None where there is one clock."""
-    worst = trace_events.worst_clock(one.run)
-    if worst is None:
-        return None
-    clock = f"{one.path}.timing.clocks[{worst.position}]"
-    offset = f" + ({clock}.offset_seconds | absolute)" if worst.adds_offset else ""
-    return folio.cell(f"{clock}.error_seconds{offset}")
 
 
 def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:

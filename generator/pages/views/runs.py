@@ -11,8 +11,7 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.regime import is_crowded, num_ranks
-from generator.evidence.trace_events import has_order, worst_clock
-from generator.evidence.value import Kind, Origin, Value, computed
+from generator.evidence.value import Kind, Origin, Value
 from generator.pages.shown import Shown
 from generator.pages.views import shown_values
 from generator.pages.views.shown_values import ShownOnPages
@@ -119,9 +118,8 @@ def _rows(
             # What pages print of it.
             shown=on_pages.of_run(run, origin, of_ranks),
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
-            if has_order(run)
+            if run.timing.timeline
             else None,
-            clock_error=_clock_error(trace, name, folio),
         )
 
 
@@ -180,21 +178,6 @@ def _origin(trace: Trace, name: str, field: str) -> Origin:
         trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
         nature=run.nature, is_crowded=is_crowded(run),
     )  # fmt: skip
-
-
-def _clock_error(trace: Trace, name: str, folio: Folio) -> Markup | None:
-    """How far the ranks of a timeline may be apart; None where there is one clock."""
-    timing = trace.runs[name].timing
-    worst = worst_clock(trace.runs[name])
-    if worst is None:
-        return None
-    clock, place = timing.clocks[worst.position], f"timing.clocks[{worst.position}]"
-    error = _value(clock.error_seconds, units.SECONDS, f"{place}.error_seconds", trace, name)
-    if not worst.adds_offset:
-        return folio.show(error)
-    offset = _value(clock.offset_seconds, units.SECONDS, f"{place}.offset_seconds", trace, name)
-    size = computed(abs(clock.offset_seconds), units.SECONDS, f"|{offset.formula}|", (offset,))
-    return folio.show(error + size)
 
 
 def _kind(field: str, run: Run) -> Kind:
