@@ -146,4 +146,4 @@ RUNS = {
     "global_sorted": _timed("ddp", 4, num_epochs=3, order="sorted"),
     "ddp_two_ranks": _timed("ddp", 2, batch_size=50),
 }
-TRIED_WITH = {"*": {"num_samples": 1000, "num_epochs": 3}}
+TRIED_WITH = {"*": {"num_samples": 1000, "num_epochs": 4}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -23,6 +24,15 @@ def book(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the book's experiments; `launcher` lets the session see the tests' own too."""
     monkeypatch.delenv(MORE, raising=False)
     return names()
+
+
+@pytest.fixture(autouse=True)
+def _no_running_loop() -> Iterator[None]:
+    """Playwright leaves its loop running in a worker that has opened a browser; simulations start one."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(running)
 
 
 @pytest.fixture(scope="session")
