@@ -28,7 +28,7 @@ def book(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _no_running_loop() -> Iterator[None]:
-    """Playwright leaves its loop running in a worker that has opened a browser; simulations start one."""
+    """Playwright leaves its loop running where a browser opened; simulations start their own."""
     running = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     yield
