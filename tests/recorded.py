@@ -29,8 +29,10 @@ def as_recorded(run: dict[str, Any]) -> None:
     if run["status"] in ("completed", "diverged"):
         run["error"] = None
     elif run["error"] is None or not any(r["failure"] == run["error"] for r in run["ranks"]):
-        run["error"] = {**(run["error"] or _failure(run["status"])), "rank": 0}
-        run["ranks"][0]["failure"] = run["error"]
+        run["error"] = run["error"] or _failure(run["status"])
+        if run["error"]["kind"] != "hang":  # which is the failure of no rank alone
+            run["error"] = {**run["error"], "rank": 0}
+            run["ranks"][0]["failure"] = run["error"]
     for rank in run["ranks"]:
         rank["failure"] = rank.get("failure") if run["error"] else None
         rank["status"] = run["status"] if rank["failure"] else "completed"
@@ -45,6 +47,7 @@ def _failure(status: str) -> dict[str, Any]:
     return {
         "kind": kinds.get(status, "exception"),
         "message": "made up by a test",
+        "rank": None,
         "requested_bytes": None,
         "phase": "forward",
         "step": 0,
