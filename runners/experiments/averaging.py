@@ -102,7 +102,7 @@ RUNS = {
     "each_step_adam": _plan(**ADAM),
 }
 TRIED_WITH = {
-    "*": {"num_samples": 1000, "num_epochs": 3},  # as `ddp`, with which a law compares
+    "*": {"num_samples": 1000, "num_epochs": 4},  # as `ddp`, with which a law compares
     "each_epoch": {"steps_between": 10},
     "at_end": {"steps_between": 30},
 }

@@ -26,7 +26,7 @@ def book(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _no_running_loop() -> Iterator[None]:
     """Playwright leaves its loop running where a browser opened; simulations start their own."""
     running = asyncio._get_running_loop()
