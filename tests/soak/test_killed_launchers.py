@@ -170,4 +170,5 @@ def test_a_killed_rank_ends_its_run_and_the_command_goes_on(attempt, place, envi
     assert command.returncode in (0, 1), said  # 0: killed between two passes
     assert ("SIGKILL" in said) == (command.returncode == 1), said
     assert _marked(place) == []
+    assert not list((place / "scratch").glob("proofbook-*"))  # torch keeps a cache beside ours
     read(traces / "batch_split.json")
