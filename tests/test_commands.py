@@ -7,6 +7,10 @@ import re
 import socket
 import subprocess
 
+import pytest
+
+pytestmark = pytest.mark.builds
+
 
 def _make(root, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ PEAK = re.compile(r"memory\.(peak_bytes|at_peak)")
 DROPOUT = "replicas"  # its masks are drawn on the CPU, from a seed
 
 
+@cache
 def laws() -> list[Claim]:
     """The laws of equality of the book, one for each run."""
     book = load(Path("content"), "reference-cpu-2c", is_stale=lambda _: False)

@@ -77,6 +77,7 @@ def test_no_term_is_linked_in_a_link_code_or_a_value(html):
     assert linked(page, "<p>rank</p>")
 
 
+@pytest.mark.builds
 def test_a_page_links_each_term_that_its_prose_uses(built_site):
     """Paragraphs, explanations of programs and stages, decisions: whatever an author wrote."""
     content = Path(__file__).parents[2] / "content"

@@ -1,13 +1,10 @@
 """How a number grows: the points drawn, the numbers in the table, what authors get wrong."""
 
 import pytest
-import yaml
 
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
 from tests.generator.drawn import Drawn, middle, points
-
-COST = "topics/averaging/cost.yml"
 
 
 def drawn(series, layout=WIDE, *, is_logarithmic=False):
@@ -34,45 +31,3 @@ def test_points_and_formula_are_drawn_where_they_belong_each_line_with_its_own_m
     assert len(found.marks("polygon", MARKS[1][0])) == 3
     assert found.says() == ["one", "two", "four"]
     assert {"first, measured", "second, measured", "by the formula"} <= set(found.words())
-
-
-def _growth(**changes):
-    def edit(copy):
-        file = copy.content / COST
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
-        document["figures"][0]["growth"].update(changes)
-        file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
-
-    return edit
-
-
-@pytest.mark.parametrize(
-    ("edit", "key", "said"),
-    [
-        (_growth(x="run.settings.num_rowes"), "x", "has no entry 'num_rowes'"),
-        (_growth(x="run.strategy"), "x", "is text, not a number"),
-        (_growth(measured="run.ranks[0].memory"), "measured", "cannot be printed"),
-        (
-            _growth(predicted="run.ranks[0].memory.peak_bytes * 2"),
-            "predicted",
-            "the very field that it is drawn beside",
-        ),
-        (
-            _growth(predicted="run.timing.wall_seconds"),
-            "predicted",
-            "bytes and seconds cannot be added or compared",
-        ),
-        (
-            _growth(x="run.ranks[0].num_parameters - run.ranks[0].num_parameters",
-                    logarithmic=True),
-            "x",
-            "no place on a logarithmic axis",
-        ),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_a_growth_figure_is_told_once_at_its_expression(copy, edit, key, said):
-    edit(copy)
-    found = [error for error in copy.errors() if said in error]
-    assert len(found) == 1, copy.errors()
-    line = int(found[0].split(":")[1])
-    assert f"{key}:" in (copy.content / COST).read_text().splitlines()[line - 1]

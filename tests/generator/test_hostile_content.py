@@ -1,4 +1,4 @@
-"""Broken files of content: each mistake is located, nothing crashes, nothing is executed."""
+"""Broken files of content and traces: each mistake is located, nothing crashes or is executed."""
 
 import re
 import shutil
@@ -13,7 +13,11 @@ from generator.__main__ import main
 from tests.generator.conftest import FROZEN, Copy
 
 HOME, LEARN = "site.yml", "topics/averaging/learn.yml"
-WRITTEN = sorted(path.relative_to(FROZEN).as_posix() for path in FROZEN.rglob("*.yml"))
+WRITTEN = sorted(
+    path.relative_to(FROZEN).as_posix()
+    for path in FROZEN.rglob("*")
+    if path.suffix in (".yml", ".json")
+)
 PLACE = re.compile(r"content/[^:]+(:\d+){0,2}: \S.*")
 PIECES = (
     "\t", "\0", "[", "{", "- ", "? ", ": ", "'", '"', "&a ", "*a", "!!binary ", "<<: ", "---\n",

@@ -26,6 +26,7 @@ def rendered(book):
     return rendering.render(book)
 
 
+@pytest.mark.builds
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed():
     program = (
         "import hashlib, sys; from pathlib import Path; "

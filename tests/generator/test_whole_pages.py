@@ -12,6 +12,8 @@ from tests.newcomer import MACHINE, REFERENCE, content_of
 from tests.popovers import BLOCK, KINDS
 from tests.whole_pages import holes, unsound
 
+pytestmark = pytest.mark.builds
+
 
 def never_stale(_):
     """What edits of code do to a trace is another test's."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from runners.plans.closed_forms import (
-    LAWS,
     ddp_bytes,
     ddp_view_bytes,
     pipeline_idle_share,
@@ -38,9 +37,3 @@ def test_a_replica_holds_every_copy_and_the_buckets() -> None:
 def test_a_rank_of_a_pipeline_waits_while_it_fills_and_drains(units: int, stages: int) -> None:
     last_ends = max(stage + unit + 1 for stage in range(stages) for unit in range(units))
     assert pipeline_idle_share(units, stages) == pytest.approx((last_ends - units) / last_ends)
-
-
-def test_every_law_says_its_formula() -> None:
-    for name, law in LAWS.items():
-        assert law.__doc__ is not None, name
-        assert "Formula: " in law.__doc__, name

@@ -142,9 +142,9 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
 
 
 def test_what_tensor_parallel_ranks_send_stays_active_for_as_long_as_the_queue_is(monkeypatch):
-    question = asked("fsdp.2+tp-sp.2", checkpointing="all", records_streams=True)
+    question = asked("fsdp.2+tp-sp.2", global_batch=2, checkpointing="all", records_streams=True)
     active = []
-    for length in (0, 10, 30, 10**6):
+    for length in (0, 10, 10**6):
         monkeypatch.setattr(meter, "QUEUE_LENGTH", length)
         active.append(simulate_rank(question, 0).active_bytes)
     assert active == sorted(set(active))
@@ -231,6 +231,7 @@ def test_what_cannot_be_planned_is_one_line(words, why, capsys, tmp_path, monkey
     assert why in said.err.splitlines()[-1]
 
 
+@pytest.mark.builds
 def test_the_command_prints_a_table_and_json(capsys, tmp_path):
     words = ["plan", "gpt2-124m", "--devices", "2", "--sequence", "64", "--strategies", "ddp,fsdp"]
     assert main([*words, "--memory", "3.4", "--flops", "1e14", "--link", "1e9"]) == 0

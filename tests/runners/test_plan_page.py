@@ -24,6 +24,7 @@ def words():
     return command[4:]
 
 
+@pytest.mark.builds
 def test_the_example_of_the_page_plans_a_model_of_your_own(words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert main(["plan", *words]) == 0
