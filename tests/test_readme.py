@@ -6,21 +6,18 @@ Commands run in a fresh clone that shares this environment, after its first `mak
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.clones import pasted
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# The first is what runs this test; the second takes as long again, and `make soak` runs it.
-NOT_HERE = {"make test", ".venv/bin/python -m runners run --full"}
+# The first has made the clone, the second runs this test; the third is for `make soak`.
+NOT_HERE = {"make site", "make test", ".venv/bin/python -m runners run --full"}
 
 
 def _commands() -> list[str]:
@@ -59,29 +56,10 @@ def test_every_make_command_it_names_exists():
     assert {"site", "test", "serve"} <= named <= known
 
 
-@pytest.fixture(scope="session")
-def ran(measured_book: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Run a command of the README; the second test that looks at it gets what the first one got."""
-    ours = ("MAKE", "PROOFBOOK", "PYTEST")  # what this session of tests set for itself
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-
-    @cache
-    def once(command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-c", command],
-            cwd=measured_book,
-            env={**environment, "PYTHONPATH": ""},
-            capture_output=True,
-            text=True,
-        )
-
-    return once
-
-
 @pytest.mark.ranks
 @pytest.mark.parametrize("command", _commands())
-def test_the_command_runs_as_written(ran, command):
-    done = ran(command)
+def test_the_command_runs_as_written(measured_book, command):
+    done = pasted(command, measured_book, PYTHONPATH="")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

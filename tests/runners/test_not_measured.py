@@ -152,11 +152,10 @@ def _command(
     return done.stderr
 
 
-@pytest.fixture
-def experiments(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def experiments(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the experiment `full`: a run that is well, and one that fills the disk."""
-    place = tmp_path / "experiments"
-    place.mkdir()
+    place = tmp_path_factory.mktemp("experiments")
     source = (EXPERIMENTS / "wanting.py").read_text()
     keep = source.index("RUNS = {"), source.index("STRATEGIES = {")
     only = (
@@ -167,35 +166,43 @@ def experiments(tmp_path: Path) -> Path:
     return place
 
 
-def test_a_full_temporary_folder_is_named_and_costs_no_trace(
-    tmp_path: Path, root: Path, small_disk: Path, experiments: Path
-) -> None:
-    traces = tmp_path / "traces"
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, root: Path, experiments: Path) -> Path:
+    """A folder of traces in which `full` was measured while nothing was wanting."""
+    traces = tmp_path_factory.mktemp("measured") / "traces"
     _command(root, traces, experiments, code=0)
-    (trace,) = traces.rglob("full.json")
+    return traces
+
+
+@pytest.fixture
+def traces(measured: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of it, whose trace stays as it is whatever a command then lacks."""
+    copy = Path(shutil.copytree(measured, tmp_path / "traces"))
+    (trace,) = copy.rglob("full.json")
     before = trace.read_bytes()
+    yield copy
+    assert trace.read_bytes() == before
+
+
+def test_a_full_temporary_folder_is_named_and_costs_no_trace(
+    traces: Path, root: Path, small_disk: Path, experiments: Path
+) -> None:
     said = _command(root, traces, experiments, small_disk)
     assert f"not measured: full.fills: no space left in {small_disk}" in said
     (part,) = traces.rglob(".full.part")
     assert list(read(part).runs) == ["well"]
-    assert trace.read_bytes() == before
 
 
 def test_without_a_network_interface_nothing_is_measured_and_the_trace_stays(
-    tmp_path: Path, root: Path, experiments: Path
+    traces: Path, root: Path, experiments: Path
 ) -> None:
     own_network = ("unshare", "--net")  # in which nobody has brought loopback up
     if not shutil.which(own_network[0]) or subprocess.run([*own_network, "true"]).returncode:
         pytest.skip("only root can take the network away, and here it cannot")
-    traces = tmp_path / "traces"
-    _command(root, traces, experiments, code=0)
-    (trace,) = traces.rglob("full.json")
-    before = trace.read_bytes()
     said = _command(root, traces, experiments, under=own_network)
     (line,) = [line for line in said.splitlines() if line.startswith("not measured: full.well: ")]
     assert "`ip link set lo up`" in line
     assert "surprise" not in said
-    assert trace.read_bytes() == before
 
 
 def _ended(kind: str, phase: str, message: str) -> RankOutcome:

@@ -65,9 +65,9 @@ def test_real_ranks_peak_where_the_plan_says(real_peaks, capsys, tmp_path, monke
     }
 
 
+@pytest.mark.builds
 def test_without_a_tensor_plan_or_stages_the_row_says_which(capsys):
     words = [*MODEL, "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
-    words += ["--strategies", "ddp,tp,gpipe,1f1b"]
     rows = planned(capsys, words)
     for strategy, said in (("tp", "--tensor-plan"), ("gpipe", "--stages"), ("1f1b", "--stages")):
         assert said in rows[strategy]["reason"]
