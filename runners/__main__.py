@@ -25,8 +25,7 @@
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
 a simulation that failed, or a run that could not be measured for want of the machine; 2 a wrong
-call, a run that this machine cannot do, or a machine that is too busy for a reference set; 130
-Ctrl-C; 143 SIGTERM.
+call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations

@@ -53,7 +53,6 @@ COMPONENTS = (
 SPOKEN = {
     "assets/proofbook.js": ("words", "script"),
     "assets/play.js": ("playing", "playing"),
-    "assets/report.js": ("reporting", "reporting"),
     "assets/sources.js": ("source", "source"),
 }
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png

@@ -1,33 +1,18 @@
 """`python -m runners list`: all experiments, their runs, and what of them is measured here.
 
-In: the names of experiments. Out: lines. Where a fresh trace holds what an experiment is, its file
-is not loaded, and of the trace only what is printed is looked at.
+In: the names of experiments. Out: lines.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
-from runners.measuring.pending import other_code, part_of, pending
-from runners.plans.experiment import check_names, find
+from runners.measuring.pending import existing, left_out_of, pending
+from runners.plans.experiment import Experiment, check_names, find
 from runners.traces import machine
-from runners.traces.digest import program_digests
-from runners.traces.records import Circumstances, Code
-from runners.traces.skips import is_heavier
-from runners.traces.values import edited, faults
-
-
-class Listed(NamedTuple):
-    """What is printed of an experiment."""
-
-    question: str
-    runs: Collection[str]
-    state: str
+from runners.traces.values import faults
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +24,8 @@ def main(arguments: argparse.Namespace) -> int:
     """List experiments; 1 where a trace of the reference machine was edited."""
     where = machine.TRACES / machine.name()
     for name in check_names(arguments.names):
-        one = _measured(name, where) or _declared(name, where)
-        print(f"{name:<18} {len(one.runs):>3} runs  {one.state}")
+        one = find(name)
+        print(f"{name:<18} {len(one.runs):>3} runs  {_state(one, where)}")
         print(f"    {one.question}\n    {', '.join(one.runs)}")
     none = "none yet; `python -m runners run` measures them"
     print(f"traces of this machine: {machine.shown(where) if where.exists() else none}")
@@ -53,29 +38,13 @@ def main(arguments: argparse.Namespace) -> int:
     return 1 if altered else 0
 
 
-def _measured(name: str, where: Path) -> Listed | None:
-    """From a trace that is as it was recorded, by this code and torch; None where there is none."""
-    path = where / f"{name}.json"
-    if part_of(name, where).exists() or not path.exists() or edited(path):
-        return None
-    try:
-        document = json.loads(path.read_bytes())
-        code, runs = Code(**document["code"]), document["runs"]
-        changed = other_code(name, code, Circumstances(**document["circumstances"]))
-        question = str(document["question"])
-    except (ValueError, KeyError, TypeError):
-        return None
-    if changed or code.programs != program_digests(name):
-        return None
-    heavier = [run for run in runs.values() if is_heavier(run.get("reason") or "")]
-    left = f" but for {len(heavier)} heavier runs" if heavier else ""
-    return Listed(question, runs, f"measured on this machine{left}")
-
-
-def _declared(name: str, where: Path) -> Listed:
-    experiment = find(name)
-    one = pending(name, where, loaded=experiment)
-    state = one.reason if one else "missing"
+def _state(experiment: Experiment, where: Path) -> str:
+    """What of an experiment is measured here, or why it must be measured."""
+    waiting = pending(experiment.name, where, loaded=experiment)
+    trace, _ = existing(where / f"{experiment.name}.json")
+    if waiting is None and trace is not None:
+        heavier = len(left_out_of(trace))
+        return f"measured on this machine{f' but for {heavier} heavier runs' if heavier else ''}"
     is_heavy = all(plan.full for plan in experiment.runs.values())
-    heavier = "; only with --full" if is_heavy else ""
-    return Listed(experiment.question, experiment.runs, f"{state}{heavier}")
+    reason = waiting.reason if waiting else "missing"
+    return f"{reason}{'; only with --full' if is_heavy else ''}"

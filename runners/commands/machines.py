@@ -13,7 +13,6 @@ import sys
 
 from runners.traces import machine
 from runners.traces.compare import compare, traces_in
-from runners.traces.quiet_record import quietness
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,24 +26,13 @@ def main(arguments: argparse.Namespace) -> int:
     if names := getattr(arguments, "names", None):
         return _compared(names)
     print(json.dumps(machine.describe().as_json(), indent=1, sort_keys=True))
-    name = machine.name()
-    if (machine.TRACES / name / "machine.json").is_file():
-        print(_quiet_line(name), file=sys.stderr)
     return 0
 
 
 def _compared(names: list[str]) -> int:
     """What was measured otherwise; then the generator, which judges, says what that changes."""
     found = compare(*(traces_in(machine.TRACES / name, machine.TRACES) for name in names))
-    print("\n".join([" | ".join(names), *found.lines()]))
-    for name in names:
-        print(f"{name}: {_quiet_line(name)}", flush=True)
+    print("\n".join([" | ".join(names), *found.lines()]), flush=True)
     judging = [sys.executable, "-m", "generator", "compare", *names]
     content = ["--content", str(machine.TRACES.parent)]
     return subprocess.run([*judging, *content], cwd=machine.ROOT, check=False).returncode
-
-
-def _quiet_line(name: str) -> str:
-    """Whether a machine measured its experiments while it was quiet."""
-    traces = traces_in(machine.TRACES / name, machine.TRACES)
-    return quietness({one: trace.quiet for one, trace in traces.items()}).line()

@@ -149,7 +149,6 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
         watch: reads how quiet the machine is; a new one where None.
 
     Raises:
-        NotIdleError: for the reference, and other processes keep the machine busy.
         BusyError: another run is measuring here.
         LaunchError: ranks could not be started.
         OSError: the disk refused.
@@ -198,8 +197,6 @@ def _measure(
     """Measure what waits; the experiments that are unfinished, each with its causes."""
     unfinished: dict[str, list[str]] = {}
     progress = Progress()
-    if request.as_reference:
-        watch.wait_until_idle(progress.note)
     watch.begin()  # before processes of ours load torch
     with Launcher(machine.device_kind()) as launcher:
         launcher.prepare(("timed", "metered"))  # torch loads there while it loads here

@@ -15,19 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.system.errors import FixableError
-from runners.traces.quiet_record import MOST_LOAD_SHARE, Canary, Quiet
+from runners.traces.quiet_record import Canary, Quiet
 
 STAT = Path("/proc/stat")
 LOAD_SECONDS = 0.25
 CANARY_SECONDS = 0.22
-PATIENCE_SECONDS = 60.0
-LOOK_EVERY_SECONDS = 5.0
 MATRIX_WIDTH = 384
-
-
-class NotIdleError(FixableError):
-    """Other processes keep the machine busy."""
 
 
 class NotQuietError(RuntimeError):
@@ -63,24 +56,6 @@ class Watch:
         """Read this machine, or what `take` gives."""
         self._take = take
         self._last: Reading | None = None
-
-    def wait_until_idle(
-        self, say: Callable[[str], None], seconds: float = PATIENCE_SECONDS
-    ) -> None:
-        """Wait while other processes use the machine, and `say` so.
-
-        Raises:
-            NotIdleError: it is busy after these seconds, too.
-        """
-        until = time.monotonic() + seconds
-        while (share := self.begin().load_share or 0.0) > MOST_LOAD_SHARE:
-            busy = f"other processes use {share:.0%} of the cores"
-            left = until - time.monotonic()
-            if left <= 0:
-                raise NotIdleError(f"the machine is not quiet: {busy}; stop what runs there")
-            say(f"waiting for a quiet machine, at most {left:.0f} s more: {busy}")
-            time.sleep(min(LOOK_EVERY_SECONDS, left))
-            self.forget()
 
     def begin(self) -> Reading:
         """The reading before an experiment."""

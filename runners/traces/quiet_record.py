@@ -81,13 +81,6 @@ class Quietness(NamedTuple):
         """All experiments."""
         return sum(map(len, self))
 
-    def line(self) -> str:
-        """The whole in one line."""
-        head = f"{len(self.quiet)} of {self.num} experiments were measured on a quiet machine"
-        parts = (("not quiet", self.disturbed), ("not recorded", self.unknown))
-        said = [f"{word}: {', '.join(names)}" for word, names in parts if names]
-        return f"{'; '.join([head, *said])}."
-
 
 def quietness(records: Mapping[str, Quiet | None]) -> Quietness:
     """Sort experiments, by name, by what their traces record."""

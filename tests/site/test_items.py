@@ -282,21 +282,6 @@ def test_without_scripts_every_item_shows_its_answer(frozen_site, open_page):
         assert one.why_right in box.inner_text(), one.id
 
 
-def test_a_question_is_reported_by_a_text_to_copy(page):
-    item = Asking(page, "what-peak")
-    item.give("160")
-    item.box.get_by_role("button", name="Report this question").click()
-    dialog = page.get_by_role("dialog", name="Report this question")
-    text = dialog.get_by_role("textbox").input_value()
-    for told in ("Question: what-peak (", "#item-what-peak", "What is the peak of a step?", RIGHT):
-        assert told in text
-    assert "Nothing is sent." in dialog.inner_text()
-    dialog.get_by_role("button", name="Copy").click()
-    assert page.evaluate("getSelection().toString()") == text
-    page.keyboard.press("Escape")
-    assert dialog.count() == 0
-
-
 def _broken_rules(page, rules):
     options = {"preload": False, "resultTypes": ["violations"]} | rules
     found = Axe().run(page, options=options).response["violations"]

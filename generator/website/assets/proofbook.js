@@ -107,8 +107,7 @@
   }
 
   // Interface words with their {slots} filled.
-  const filled = (text, values) => text.replace(/\{(\w+)\}/g, (slot, key) => values[key]);
-  const say = (name, values) => filled(book.words[name], values);
+  const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
 
   // `data-items="id:digest …"`: how many of these questions are answered
   // and how many rightly; how many are due, of those that come back (the others begin with `!`).
@@ -152,7 +151,7 @@
   // The last answer; a try that another one has to follow is none yet.
   const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-  Object.assign(book, { A_SITTING, store, say, filled, mark, made, all, dueOf, comesBack, isDueNow });
+  Object.assign(book, { A_SITTING, store, say, mark, made, all, dueOf, comesBack, isDueNow });
   window.addEventListener("storage", mark);
   window.addEventListener("pageshow", mark);
   mark();

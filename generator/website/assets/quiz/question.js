@@ -80,8 +80,7 @@
       this.giveUp = button("give_up", () => this.end(null));
       // Whoever clicks twice on what stood here before means that.
       this.retry = button("retry", ({ detail }) => detail < 2 && this.renew().form.querySelector("input, select, button").focus());
-      this.report = button("report", () => load("report", () => book.report(this)));
-      [this.retry, this.report, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
+      [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
       if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
       this.status.before(actions);
       this.form.addEventListener("submit", (event) => {
@@ -180,7 +179,7 @@
         if (more) this.status.after(more.cloneNode(true));
       }
       this.tell(answer, "");
-      this.retry.hidden = this.report.hidden = false;
+      this.retry.hidden = false;
       // Focus stays where it is, and else goes on to what can be done next.
       const focused = document.activeElement;
       if (focused === this.giveUp) this.retry.focus();
