@@ -3,8 +3,8 @@
 In: the traces of two folders. Out: lines, of which those that matter come first. Outcomes and
 everything else that a rerun must reproduce should be equal, by the rule of `tolerance.py`; each
 field where they are not is listed with how far apart it is, the largest difference first. What the
-kernel counts, and what another processor or torch rounds, may differ and is summed up. Two times
-differ where their quartile ranges do not overlap. No torch; pure.
+kernel counts, and what another processor or torch rounds, may differ. Two times differ where their
+quartile ranges do not overlap. No torch; pure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Difference:
     circumstances: list[str] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     unequal: list[Apart] = field(default_factory=list)  # by the rule
-    may_differ: list[Apart] = field(default_factory=list)
     times: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # cannot be compared
     num_equal: int = 0  # outcomes and fields
@@ -54,13 +53,10 @@ class Difference:
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
         unequal = [line for _, line in sorted(self.unequal, key=lambda one: (-one[0], one[1]))]
-        rounded = sorted(one for one in self.may_differ if math.isfinite(one[0]))
-        num = f"{len(rounded)} field{'s' if len(rounded) > 1 else ''}, most of all "
         parts = {
             "measured under other circumstances": self.circumstances,
             "ended otherwise": self.outcomes,
             "should be equal, and is not": unequal,
-            "may differ from machine to machine": [num + line for _, line in rounded[-1:]],
             "took another time, beyond its spread": self.times,
             "not compared": self.left_out,
         }
@@ -142,24 +138,19 @@ def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
 
 
 def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
-    """Note each field that differs: whether it may, by the rule, and how far apart it is."""
+    """Note each field that differs and may not, by the rule, and how far apart it is."""
     left, right = dict(_leaves(one)), dict(_leaves(other))
     apart: dict[str, list[tuple[object, object]]] = defaultdict(list)
-    unequal: set[str] = set()
     for steps in left.keys() | right.keys():
         if is_of_time(steps):
             continue  # one measurement of it has no spread
         a, b = left.get(steps), right.get(steps)
         if a == b:
             found.num_equal += 1
-            continue
-        name = "".join("[]" if isinstance(step, int) else f".{step}" for step in steps)
-        apart[name].append((a, b))
-        if not (is_of_kernel(steps) or of_values(steps, a, b, is_like=False).is_same):
-            unequal.add(name)
-    for name, pairs in apart.items():
-        kind = found.unequal if name in unequal else found.may_differ
-        kind.append(_apart(f"{path}{name}", pairs))
+        elif not (is_of_kernel(steps) or of_values(steps, a, b, is_like=False).is_same):
+            name = "".join("[]" if isinstance(step, int) else f".{step}" for step in steps)
+            apart[name].append((a, b))
+    found.unequal += [_apart(f"{path}{name}", pairs) for name, pairs in apart.items()]
 
 
 def _leaves(run: Run) -> Iterator[tuple[Steps, object]]:

@@ -80,7 +80,7 @@ def test_bytes_and_losses_that_differ_are_listed_with_how_far_apart_they_are(oth
     assert lines.index("should be equal, and is not:") < peak < loss  # the largest comes first
 
 
-def test_what_the_kernel_counts_and_what_is_rounded_is_summed_up_and_not_called_unequal(other):
+def test_what_the_kernel_counts_and_what_is_rounded_is_not_called_unequal(other):
     def elsewhere(run):
         for rank in run["ranks"]:
             rank["parameter_digest"] = "0" * 12
@@ -97,10 +97,7 @@ def test_what_the_kernel_counts_and_what_is_rounded_is_summed_up_and_not_called_
     _change(other, "tiny_training", "averaged", elsewhere)
     found = compare(traces_in(first), traces_in(other))
     assert found.is_none
-    assert [line for line in found.lines() if line.startswith("  ")] == [
-        "  2 fields, most of all tiny_training.averaged.ranks[].measures.headers_bytes: "
-        "at most 0.3 of the larger, 2 times"
-    ]
+    assert len(found.lines()) == 1
 
 
 def test_a_run_that_ended_otherwise_is_told_and_its_fields_are_not(other):

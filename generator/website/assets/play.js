@@ -212,17 +212,11 @@
     document.head.append(script);
   }
 
-  const isAble = "DecompressionStream" in window;
   const near = new IntersectionObserver(
     (seen) => seen.filter((one) => one.isIntersecting).forEach((one) => load(one.target)),
     { rootMargin: "600px" }
   );
   all(document, "[data-play]").forEach((root) => {
-    if (!isAble) {
-      root.classList.remove("pb-one-state");
-      all(root, ".pb-controls").forEach((one) => (one.hidden = true));
-      return;
-    }
     const name = root.dataset.name;
     const figure = new Figure(root);
     figures[name] = (figures[name] || []).concat(figure);
