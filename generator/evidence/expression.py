@@ -50,8 +50,7 @@ class Expression:
             ExpressionError: it is not of the language; with the place of the character.
         """
         self.text = text
-        self.tree = _parsed(text)
-        nodes = list(ast.walk(self.tree))
+        self.tree, nodes = _parsed(text)
         called = [one.func for one in nodes if isinstance(one, ast.Call)]
         free = [one for one in nodes if isinstance(one, ast.Name) and one not in called]
         free.sort(key=lambda one: one.col_offset)
@@ -180,8 +179,8 @@ def _finite(number: object) -> object:
     return number
 
 
-def _parsed(text: str) -> ast.expr:
-    """The tree of a text, which holds nothing but what the language has; places are characters."""
+def _parsed(text: str) -> tuple[ast.expr, list[ast.expr]]:
+    """The tree of a text and its nodes, all of which the language has; places are characters."""
     line = re.sub(r"\s", " ", text).rstrip()
     lead = len(line) - len(line.lstrip())
     line = line.lstrip()
@@ -192,9 +191,11 @@ def _parsed(text: str) -> ast.expr:
             raise ExpressionError(f"'#' is not allowed; {MADE_OF}", line.index("#"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = _Filters().visit(ast.parse(line, mode="eval").body)
-        _refuse(tree, line)
-        return _moved(tree, line, lead)
+            tree = ast.parse(line, mode="eval").body
+        tree = _Filters().visit(tree) if "|" in line else tree
+        nodes = [one for one in ast.walk(tree) if isinstance(one, ast.expr)]
+        for node in nodes:
+            _refuse(node, line)
     except ExpressionError as error:
         raise ExpressionError(str(error), lead + (error.offset or 0)) from None
     except SyntaxError as error:
@@ -202,15 +203,11 @@ def _parsed(text: str) -> ast.expr:
         raise ExpressionError(f"not an expression: {error.msg}", lead + at) from None
     except (RecursionError, MemoryError, ValueError):
         raise ExpressionError("not an expression", lead) from None
-
-
-def _moved(tree: ast.expr, line: str, lead: int) -> ast.expr:
-    """A tree whose places are characters of the author's text, where Python counts bytes."""
-    written = line.encode()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr):
+    if lead or not line.isascii():  # Python counts bytes
+        written = line.encode()
+        for node in nodes:
             node.col_offset = lead + len(written[: node.col_offset].decode(errors="ignore"))
-    return tree
+    return tree, nodes
 
 
 class _Filters(ast.NodeTransformer):
@@ -240,15 +237,14 @@ _LANGUAGE: dict[type[ast.expr], Callable[[Any], bool]] = {
 }
 
 
-def _refuse(tree: ast.expr, line: str) -> None:
+def _refuse(node: ast.expr, line: str) -> None:
     """Refuse whatever the language lacks.
 
     Raises:
-        ExpressionError: there is such.
+        ExpressionError: this is such.
     """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and not _LANGUAGE.get(type(node), lambda _: False)(node):
-            written = ast.get_source_segment(line, node) or type(node).__name__
-            raise ExpressionError(f"{written!r} is not allowed; {MADE_OF}", node.col_offset)
-        if isinstance(node, ast.Constant) and node.value in (math.inf, -math.inf):
-            raise ExpressionError(BEYOND, node.col_offset)
+    if not _LANGUAGE.get(type(node), lambda _: False)(node):
+        written = ast.get_source_segment(line, node) or type(node).__name__
+        raise ExpressionError(f"{written!r} is not allowed; {MADE_OF}", node.col_offset)
+    if isinstance(node, ast.Constant) and node.value in (math.inf, -math.inf):
+        raise ExpressionError(BEYOND, node.col_offset)

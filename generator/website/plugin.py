@@ -12,6 +12,7 @@ the errors on top. While serving, only the pages of edited files are printed aga
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -116,6 +117,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             ContentAbort: the content has errors, or the disk refused.
         """
         self.mistakes = ""
+        gc.disable()  # until the pages are built: what a build makes stays, and looking takes long
         try:
             self._publish(config)
         except ContentErrors as errors:
@@ -288,6 +290,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             SurprisedAbort: not all is as declared.
         """
         site = Path(config.site_dir)
+        gc.enable()
         if self.is_serving:
             if self.mistakes or self.is_told:
                 banner.put(site, self.mistakes)

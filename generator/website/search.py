@@ -15,10 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape, unescape
-from html.parser import HTMLParser
 from typing import Any, NamedTuple
 
-Attributes = list[tuple[str, str | None]]
 Entry = dict[str, Any]
 Words = Mapping[str, Any]  # of the interface
 
@@ -41,6 +39,10 @@ _INLINE = frozenset({"a", "abbr", "b", "button", "em", "i", "small", "span", "st
 _VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
 _MACHINE = re.compile(r"machines/(?!index\.html)([^#]+)\.html")
 _TAG = re.compile(r"<[^>]+>")
+# What is never read and holds none of its kind.
+_SKIPPED = re.compile(r"<(svg|table|select|pre|script)\b.*?</\1>", re.DOTALL)
+_TOKEN = re.compile(r"<(/?)(\w+)([^>]*)>|([^<]+)")  # templates escape > in attributes
+_ATTRIBUTE = re.compile(r'([\w-]+)(?:="([^"]*)")?')
 
 
 class _Element(NamedTuple):
@@ -52,7 +54,7 @@ class _Element(NamedTuple):
     is_block: bool
 
 
-class _Excerpt(HTMLParser):
+class _Excerpt:
     """Writes the headings, paragraphs, lists and code of a page that the search may show.
 
     Text outside of them gets paragraphs: a result shows whole paragraphs and lists, and of other
@@ -60,18 +62,26 @@ class _Excerpt(HTMLParser):
     """
 
     def __init__(self, *, is_begun: bool) -> None:
-        super().__init__()
         self.parts: list[str] = []
         self._open: list[_Element] = []
         self._is_begun = is_begun
         self._is_loose = False  # a paragraph is open that the page does not have
         self._figure = ""  # the id of the figure whose title comes next
 
-    def handle_starttag(self, tag: str, attrs: Attributes) -> None:
+    def read(self, html: str) -> None:
+        """Read a page: its tags and the text between them."""
+        for end, tag, attributes, text in _TOKEN.findall(_SKIPPED.sub(r"<\1></\1>", html)):
+            if text:
+                self._text(unescape(text))
+            elif end:
+                self._end(tag)
+            else:
+                self._begin(tag, dict(_ATTRIBUTE.findall(attributes)))
+
+    def _begin(self, tag: str, given: Mapping[str, str]) -> None:
         self._is_begun = self._is_begun or tag == "h1"
         if tag in _VOID or not self._is_begun:
             return
-        given = {name: value or "" for name, value in attrs}
         classes = given.get("class", "").split()
         above = self._open[-1] if self._open else _Element("", "", is_kept=True, is_block=False)
         is_kept = above.is_kept and not _is_kept_out(tag, given, classes)
@@ -104,7 +114,7 @@ class _Excerpt(HTMLParser):
             return tag, anchor, False  # the number of a section
         return tag, anchor, is_kept or ("pb-sentence" in classes and above.name == "section")
 
-    def handle_endtag(self, tag: str) -> None:
+    def _end(self, tag: str) -> None:
         while any(one.name == tag for one in self._open):
             closed = self._open.pop()
             if tag not in _INLINE:
@@ -113,7 +123,7 @@ class _Excerpt(HTMLParser):
             if closed.name == tag:
                 return
 
-    def handle_data(self, data: str) -> None:
+    def _text(self, data: str) -> None:
         if not self._open or not self._open[-1].is_kept:
             return
         if data.strip() and not (self._open[-1].is_block or self._is_loose):
@@ -146,8 +156,7 @@ def part_of(html: str) -> str:
         html: the page's content.
     """
     excerpt = _Excerpt(is_begun="<h1" not in html)
-    excerpt.feed(html)
-    excerpt.close()
+    excerpt.read(html)
     return " ".join("".join(excerpt.parts).split())
 
 
