@@ -2,10 +2,8 @@
 
     python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and every verdict; of one topic: check TOPIC
-    python -m generator compare A B    which claims machine B judges otherwise than machine A
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
-    python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
 Exit codes: 0 sound; 1 built, but a run surprised or a law does not hold; 2 mistakes, or a wrong
 call; 130 Ctrl-C; 143 SIGTERM.
@@ -28,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from generator.content import keys, scaffold
+from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors, nearest
@@ -38,7 +36,7 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.topic import MODES, HomeFile, TopicFile
 from generator.content.words import Written
-from generator.evidence import comparison, verdicts
+from generator.evidence import verdicts
 from generator.evidence.claim_topics import topics_by_claim
 from generator.evidence.evaluation import Evidence
 
@@ -85,29 +83,17 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
-    comparing = verbs.add_parser("compare", help="list claims on which two machines differ")
     new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
-    listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
-    for verb in (build, check, comparing, new, listing):
+    for verb in (build, check, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
-    for verb in (build, check, new, listing):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose verdicts alone to list")
-    comparing.add_argument("machine", metavar="A", help="a folder's name")
-    comparing.add_argument("other", metavar="B", help="another folder's name")
     new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
-    commands = {
-        build: _build,
-        check: _check,
-        comparing: _compare,
-        new: _new,
-        schema: _schema,
-        listing: _keys,
-    }
+    commands = {build: _build, check: _check, new: _new, schema: _schema}
     for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
@@ -165,17 +151,6 @@ def _report(book: Book, evidence: Evidence) -> int:
     return 1 if problems else 0
 
 
-def _compare(options: argparse.Namespace) -> int:
-    book = load(options.content, options.machine)
-    try:
-        lines, breaks_law = comparison.compared(book, options.other)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(*lines, sep="\n")
-    return 1 if breaks_law else 0
-
-
 def _new(options: argparse.Namespace) -> int:
     if options.what == "experiment":
         root = options.content.resolve().parent
@@ -202,12 +177,6 @@ def _schema(_: argparse.Namespace) -> int:
         text = json.dumps(model.model_json_schema(), indent=1, sort_keys=True)
         (SCHEMA_FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
     print(f"{SCHEMA_FOLDER}: {len(SCHEMAS)} schemas for editors")
-    return 0
-
-
-def _keys(options: argparse.Namespace) -> int:
-    for line in keys.page(load(options.content, options.machine)):
-        print(line)
     return 0
 
 

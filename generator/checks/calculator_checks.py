@@ -8,17 +8,15 @@ says how far off it was.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from generator.content.cost import CalculatorInput, CalculatorOutput, CostFile, Quantity
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.yaml_source import Path
 from generator.evidence.calculator import UNITS, CheckOnRun, bound, checked, on_run, parsed
+from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError, Value, numeric
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 
 def mistakes(evidence: Evidence, document: Document[CostFile]) -> Iterator[ContentError]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from generator.content import names
 from generator.content.book import Book
@@ -19,14 +18,12 @@ from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError
 from generator.content.laws import short_names
+from generator.evidence.evaluation import Evidence
 from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, Showed
 from generator.evidence.regime import dtype_of
 from generator.evidence.value import ExpressionError
 from generator.evidence.verdicts import sides
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 DECLARED = re.compile(r"\bexpected_(?:status|death)\b")
 LARGE = 0.1  # a tolerance beyond which a law says why

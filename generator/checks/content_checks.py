@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from generator.checks import (
     calculator_checks,
@@ -33,11 +33,9 @@ from generator.content.shelf import missing_run
 from generator.content.topic import HomeFile
 from generator.content.yaml_source import Path
 from generator.evidence.claim_topics import CLAIM_KEYS
+from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed
 from generator.items import cases, evidence_checks
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 # What other texts name: the word for it, and the ids that there are.
 _KNOWN: dict[str, tuple[str, Callable[[Book], Collection[str]]]] = {

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.guide import Edge, GuideFile
 from generator.content.yaml_source import Path
+from generator.evidence.evaluation import Evidence
 from generator.items import evidence_checks
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.content.quiz import Item, Predict, QuizFile
 from generator.content.yaml_source import Path
+from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import sides
 from generator.items.kinds import Part, kind_of
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 _TIME = re.compile(r"\.timing\b|seconds\b")
 Found = tuple[Path, str]

@@ -6,7 +6,7 @@ In: a lesson's document and the evidence. Out: what is wrong, each at a path of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from generator.content.book import Topic
 from generator.content.cost import CostFile, CostRow
@@ -28,11 +28,9 @@ from generator.content.quiz import FaultyLine
 from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
+from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import RESERVED
 from generator.items import evidence_checks
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 Found = tuple[Path, str]
 MAY_BE_BOUND = frozenset({"run", "other", "rank"})  # by `for:`; `rank(rank)` names the one bound

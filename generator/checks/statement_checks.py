@@ -9,17 +9,15 @@ program is a file of `content/retracted/`, and a run of the experiment `repeats`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from generator.content import listed_code
+from generator.content.book import Book
 from generator.content.claim import Retraction, SentenceVerdict
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
+from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import UNDECIDED, Outcome
-
-if TYPE_CHECKING:
-    from generator.content.book import Book
-    from generator.evidence.evaluation import Evidence
 
 EXPERIMENT = "repeats"
 Shown = Literal["refuted", "confirmed", "untested"]

@@ -150,6 +150,7 @@ class _Loader(Files):
     """Reads what authors wrote, and keeps every document and every mistake."""
 
     documents: list[Document[Any]] = field(default_factory=list)
+    beliefs: dict[str, str] = field(default_factory=dict)  # the claim that refutes each
 
     def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
         """One file of YAML."""
@@ -199,7 +200,7 @@ class _Loader(Files):
         file = self.read(folder / "topic.yml", TopicFile)
         own: dict[str, Item] = {}
         for path in sorted(found_in(folder, "quiz*.yml"), key=lambda one: one.stem):
-            quiz = self.read(path, QuizFile)
+            quiz = self.quiz(path)
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
@@ -207,6 +208,23 @@ class _Loader(Files):
             return None
         asked = {mode: _asked_by(one, own) for mode, one in lessons.items()}
         return Topic(folder.name, file.model, lessons, own, asked)
+
+    def misconceptions(self) -> dict[str, Misconception]:
+        """What readers believe, before the items whose options need to know what refutes it."""
+        found: dict[str, Misconception] = {}
+        self.parts(
+            self.if_there("misconceptions.yml", MisconceptionFile),
+            "misconceptions", found, "misconception",
+        )  # fmt: skip
+        self.beliefs = {name: one.refuted_by for name, one in found.items() if one.refuted_by}
+        return found
+
+    def quiz(self, path: Path) -> Document[QuizFile] | None:
+        """A file of items, whose options know what refutes their misconceptions."""
+        if written := self.read(path, QuizFile):
+            written = replace(written, model=written.model.refuted(self.beliefs))
+            self.documents[-1] = written
+        return written
 
     def lessons(
         self, folder: Path, file: Document[TopicFile] | None
@@ -272,18 +290,15 @@ def load(
     if not (loader.content / "site.yml").exists():
         loader.refuse(loader.content / "site.yml", "no such file; the book needs a home page")
     home = loader.if_there("site.yml", HomeFile)
+    misconceptions = loader.misconceptions()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     written = list(loader.claims())
     said = loader.if_there("statements.yml", RetractionFile)
-    believed = loader.if_there("misconceptions.yml", MisconceptionFile)
     cited = loader.if_there("references.yml", ReferenceFile)
     words = loader.if_there("glossary.yml", GlossaryFile)
     guide = loader.if_there("guide.yml", GuideFile)
     plan = loader.if_there("planner/plan.yml", PlanFile)
     retractions: dict[str, Retraction] = loader.parts(said, "statements", {}, "statement")
-    misconceptions: dict[str, Misconception] = loader.parts(
-        believed, "misconceptions", {}, "misconception"
-    )
     references: dict[str, Reference] = loader.parts(cited, "references", {}, "reference")
     terms: dict[str, Term] = loader.parts(words, "terms", {}, "term")
     pages = tuple(loader.handwritten())

@@ -96,13 +96,11 @@ class Regime(Written):
         optimizer: that trained; `none` where no parameter is updated.
         dtype: of the arithmetic.
         fixed: what stays the same while ranks, sizes or strategies differ.
-        memory: what dominates memory.
     """
 
     optimizer: Literal["SGD", "Adam", "none"] | None = None
     dtype: Dtype | None = None
     fixed: Line | None = None
-    memory: Line | None = None
 
     def over(self, other: Regime | None) -> Regime:
         """This regime, with what it leaves open taken from another one."""
@@ -138,7 +136,6 @@ class Case(Written):
         other: what `other` stands for, where two runs take part.
         called: what `{{ called }}` prints in the claim's texts.
         says: the sentence for this run, where the claim's own does not fit.
-        showed: the same for what a page says of an observation.
         source: the same for the reference.
     """
 
@@ -146,7 +143,6 @@ class Case(Written):
     other: RunPath | None = None
     called: str | None = None
     says: Line | None = None
-    showed: Showed | None = None
     source: Id | None = None
 
 

@@ -87,7 +87,7 @@ def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
 
 def _on_run(claim: Claim, case: Case) -> Claim:
     """A claim on one of its runs, with an id and perhaps texts of its own."""
-    own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "showed", "source")}
+    own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "source")}
     return claim.model_copy(update={**own, "id": f"{claim.id}@{case.run}", "cases": [case]})
 
 

@@ -9,12 +9,13 @@ without one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import SEVERAL, Tolerance, Verdict
-from generator.content.exhibit import Executed, Listing
+from generator.content.exhibit import Executed
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -25,6 +26,8 @@ from generator.content.words import (
     RunPath,
     Written,
 )
+
+UNDECIDED = "name the claim that decides it: right_if:, refuted_by: or decides:"
 
 
 class RightIf(Written):
@@ -49,9 +52,9 @@ class Slip(Written):
 class Option(Written):
     """One answer: a text that explains itself, or a slip, which is computed and explains itself.
 
-    One that can be wrong names its misconception and, wherever a run can, what claim refutes it.
-    What `right_if` or `refuted_by` names decides whether it is right; where neither stands, or
-    more claims are needed to tell, `decides` names them.
+    One that can be wrong names its misconception. What `right_if` or `refuted_by` names decides
+    whether it is right; where neither stands, or more claims are needed to tell, `decides` names
+    them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
     text: Line | None = None
@@ -80,9 +83,14 @@ class Option(Written):
             raise ValueError("an option has text: and why:, or a slip:")
         if self.slip and (self.text or self.right_if or self.misconception):
             raise ValueError("a slip brings its own text and misconception, and is never right")
-        if not (self.slip or self.deciders):
-            raise ValueError("name the claim that decides it: right_if:, refuted_by: or decides:")
+        if not (self.slip or self.deciders or self.misconception):
+            raise ValueError(UNDECIDED)
         return self
+
+    def refuted(self, beliefs: Mapping[str, str]) -> Option:
+        """The same, refuted by what refutes its misconception where it names no claim itself."""
+        claim = None if self.deciders else beliefs.get(self.misconception or "")
+        return self.model_copy(update={"refuted_by": claim}) if claim else self
 
 
 class TableRow(Written):
@@ -114,7 +122,6 @@ class _Item(OverCases):
             kept before then no longer count.
         stem: the question.
         hints: given one at a time.
-        listing: code that the question is about, shown below the stem.
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
         cases: `for:`, the runs that the question is asked of: the first on pages, all of them in
@@ -127,20 +134,30 @@ class _Item(OverCases):
     revision: Annotated[int, Field(ge=1)] = 1
     stem: Prose
     hints: list[Line] = []
-    listing: Listing | None = None
     explains: Prose | None = None
     claims: list[ClaimId] = []
     this_table: Table | None = None
 
 
-class Choice(_Item):
+class _WithOptions(_Item):
+    """A question with options to choose from."""
+
+    options: Annotated[list[Option], Field(min_length=2)]
+
+    def refuted(self, beliefs: Mapping[str, str]) -> Self:
+        """The same in every case, with the claims that refute the misconceptions of its options."""
+        found = self.model_copy(update={"options": [one.refuted(beliefs) for one in self.options]})
+        found._others = tuple(one.refuted(beliefs) for one in self._others)
+        return found
+
+
+class Choice(_WithOptions):
     """One answer is right."""
 
     kind: Literal["choice"] = "choice"
-    options: Annotated[list[Option], Field(min_length=2)]
 
 
-class Several(_Item):
+class Several(_WithOptions):
     """Any number of answers, at least one, are right; each stands or falls with its claim."""
 
     kind: Literal["several"]
@@ -289,3 +306,14 @@ class QuizFile(Written):
         list[Annotated[Item, Field(discriminator="kind")]],
         BeforeValidator(_with_kind, json_schema_input_type=list[Item]),
     ]
+
+    def refuted(self, beliefs: Mapping[str, str]) -> QuizFile:
+        """The same, where options that name no claim name that which refutes their misconception.
+
+        Args:
+            beliefs: the claim that refutes each misconception.
+        """
+        items = [
+            one.refuted(beliefs) if isinstance(one, Choice | Several) else one for one in self.items
+        ]
+        return self.model_copy(update={"items": items})

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from generator.content import names
 from generator.content.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
 from generator.content.laws import short_names
 from generator.evidence import units
+from generator.evidence.evaluation import Evidence
 from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import (
     Symbol,
@@ -36,9 +36,6 @@ from generator.evidence.value import (
     numeric,
 )
 from runners.plans.closed_forms import LAWS
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 UNITS: dict[Quantity, Unit] = {
     "count": units.COUNT,

@@ -15,7 +15,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -203,11 +203,15 @@ def _parsed(text: str) -> tuple[ast.expr, list[ast.expr]]:
         raise ExpressionError(f"not an expression: {error.msg}", lead + at) from None
     except (RecursionError, MemoryError, ValueError):
         raise ExpressionError("not an expression", lead) from None
-    if lead or not line.isascii():  # Python counts bytes
-        written = line.encode()
-        for node in nodes:
-            node.col_offset = lead + len(written[: node.col_offset].decode(errors="ignore"))
+    _move(nodes, line, lead)
     return tree, nodes
+
+
+def _move(nodes: Iterable[ast.expr], line: str, lead: int) -> None:
+    """Let places be characters of the author's text, where Python counts bytes."""
+    written = line.encode()
+    for node in nodes if lead or not line.isascii() else ():
+        node.col_offset = lead + len(written[: node.col_offset].decode(errors="ignore"))
 
 
 class _Filters(ast.NodeTransformer):

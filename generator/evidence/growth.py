@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from generator.content.book import Book
 from generator.content.exhibit import Growth
 from generator.evidence import quantifier, units
+from generator.evidence.evaluation import Evidence
 from generator.evidence.law_sides import in_one_form
+from generator.evidence.paths import Evaluation
 from generator.evidence.value import Value, numeric
-
-if TYPE_CHECKING:
-    from generator.content.book import Book
-    from generator.evidence.evaluation import Evidence
-    from generator.evidence.paths import Evaluation
 
 FIELDS = ("x", "measured", "predicted")
 

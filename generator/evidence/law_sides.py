@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from generator.content.claim import Claim
 from generator.evidence import units
+from generator.evidence.evaluation import Evidence
 from generator.evidence.units import UnitError
 from generator.evidence.value import ExpressionError, Value
 from generator.evidence.verdicts import TIMED, sides
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 
 def observed_run(claim: Claim, evidence: Evidence) -> str:

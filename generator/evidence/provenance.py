@@ -11,19 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from generator.content import prose
 from generator.content.prose import Fill
+from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed
 from generator.evidence.regime import CROWDED
 from generator.evidence.sources import FORMULAS, Sources
 from generator.evidence.value import Kind, Value
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 _SIDE = re.compile(r"\b(?:predicted|observed)\(['\"]([^'\"]+)['\"]\)")
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one

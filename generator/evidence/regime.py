@@ -78,8 +78,7 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     yield f"fixed: {stated.fixed}" if stated.fixed else ""
     if "memory." in claim.observed:
         found = dict.fromkeys(filter(None, map(_dominant, of_all)))
-        memory = stated.memory or ", or ".join(found)
-        yield f"memory: {memory}" if memory else ""
+        yield f"memory: {', or '.join(found)}" if found else ""
 
 
 def num_ranks(run: Run) -> int:

@@ -11,19 +11,17 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
 from generator.content.typesetting import moment
+from generator.evidence.evaluation import Evidence
 from generator.evidence.found_by import found_by
 from generator.evidence.regime import CROWDED
 from generator.evidence.reproduce_command import COMMAND, arguments_for
 from generator.evidence.value import KINDS, Origin, Value
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas that values share
 BLOCK = "pb-sources"

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from generator.content.quiz import Slip
+from generator.evidence.folio import Folio
 from generator.items.typed_number import Reach
-
-if TYPE_CHECKING:
-    from generator.evidence.folio import Folio
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,16 @@ what is wrong with those that an author wrote. Each has a key of its own, worked
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from generator.content import prose
 from generator.content.documents import fields_of
 from generator.content.errors import ContentError
 from generator.content.quiz import Choice, Item, Order, Several
 from generator.evidence.claim_topics import CLAIM_KEYS
+from generator.evidence.evaluation import Evidence
 from generator.evidence.value import AbsentError, ExpressionError
 from generator.items import evidence_checks
 from generator.items.kinds import key_of
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 
 def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:

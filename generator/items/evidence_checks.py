@@ -7,16 +7,13 @@ expression or a name lacks is said where it is written, by `checks/`, and not ag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from generator.content.errors import ContentError
-from generator.content.quiz import Item
+from generator.content.quiz import UNDECIDED, Item
 from generator.evidence import units
+from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError
 from generator.items.kinds import Found, ItemError, kind_of
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
@@ -25,6 +22,9 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
+    for number, option in enumerate(getattr(item, "options", ())):
+        if not (option.slip or option.deciders):
+            yield ("options", number), UNDECIDED  # no claim refutes its misconception
     try:
         yield from kind_of(item, evidence).unclear()
     except ItemError as error:

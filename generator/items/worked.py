@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from generator.content.claim import Claim
 from generator.content.quiz import Item
 from generator.evidence import law_formula
+from generator.evidence.evaluation import Evidence
 from generator.evidence.value import Value
 from generator.items.kinds import Key
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 _TERMS = {  # the terms of laws as authors write them, by what a run was given
     "world_size": ("ranks", "n"),

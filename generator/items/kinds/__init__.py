@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from generator.content.quiz import Item
+from generator.evidence.evaluation import Evidence
 from generator.items.kinds.faulty_line import Lines
 from generator.items.kinds.kind import (
     OPEN,
@@ -24,9 +25,6 @@ from generator.items.kinds.match import Pairs
 from generator.items.kinds.options import OneOption, SeveralOptions
 from generator.items.kinds.order import Pieces
 from generator.items.kinds.typed import MissingCell, Prediction, TypedNumber
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
 
 __all__ = [
     "OPEN", "Asked", "Form", "Found", "ItemError", "Key", "Kind", "Part", "Rows", "digest_of",

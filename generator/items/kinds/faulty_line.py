@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import difflib
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from generator.content.errors import ContentError
 from generator.content.listed_code import listed, misplaced
 from generator.content.quiz import CodeLine, FaultyLine
+from generator.evidence.folio import Folio
 from generator.items.answers import Answer, against
 from generator.items.kinds.kind import Form, ItemError, Key, Kind
-
-if TYPE_CHECKING:
-    from generator.evidence.folio import Folio
 
 
 class Lines(Kind[FaultyLine]):

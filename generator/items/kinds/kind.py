@@ -12,20 +12,18 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
 from generator.content.errors import ContentError
 from generator.content.quiz import Item, TableRow
 from generator.content.yaml_source import Path
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio
 from generator.evidence.value import AbsentError, Value
 from generator.items.answers import Answer, Backing, against, claim_behind
 from generator.items.typed_number import Unit
-
-if TYPE_CHECKING:
-    from generator.evidence.evaluation import Evidence
-    from generator.evidence.folio import Folio
 
 Found = tuple[Path, str]  # a mistake, at a path that starts at the item
 OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -13,6 +12,7 @@ from generator.content import prose
 from generator.content.quiz import Match
 from generator.content.typesetting import plain
 from generator.evidence.filters import LABELS
+from generator.evidence.folio import Folio
 from generator.items.answers import Answer, claim_behind
 from generator.items.kinds.kind import (
     OPEN,
@@ -25,9 +25,6 @@ from generator.items.kinds.kind import (
     Part,
     unopened,
 )
-
-if TYPE_CHECKING:
-    from generator.evidence.folio import Folio
 
 _LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
 

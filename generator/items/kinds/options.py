@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from generator.content.quiz import Choice, Option, Several
+from generator.evidence.folio import Folio
 from generator.evidence.verdicts import UNDECIDED, Outcome
 from generator.items.answers import Answer, slipped
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind, Part
-
-if TYPE_CHECKING:
-    from generator.evidence.folio import Folio
 
 
 class OneOption(Kind[Choice | Several]):

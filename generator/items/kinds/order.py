@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from generator.content.errors import nearest
 from generator.content.quiz import Order
+from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
 from generator.items.answers import Answer
 from generator.items.kinds.kind import OPEN, Form, ItemError, Key, Kind, Part, unopened
-
-if TYPE_CHECKING:
-    from generator.evidence.folio import Folio
 
 
 class Pieces(Kind[Order]):

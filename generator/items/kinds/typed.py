@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from markupsafe import Markup
 
 from generator.content.quiz import Complete, Number, Predict
 from generator.content.yaml_source import Path
 from generator.evidence import units
+from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, against, slipped
 from generator.items.kinds.kind import (
@@ -27,9 +28,6 @@ from generator.items.kinds.kind import (
     whole,
 )
 from generator.items.typed_number import Unit, reach, slack, unit_of
-
-if TYPE_CHECKING:
-    from generator.evidence.folio import Folio
 
 TypedT = TypeVar("TypedT", bound=Number | Predict | Complete)
 

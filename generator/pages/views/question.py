@@ -36,9 +36,9 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     stem, more = _stem(folio.prose(item.stem))
     behind = [claim_behind(name, folio) for name in item.claims]
     explained, backing = told_once(kind.answers(folio), behind)
-    form, code, corrected = kind.form(folio, explained), item.listing, None
+    form, code, corrected = kind.form(folio, explained), None, None
     if isinstance(item, FaultyLine):
-        form, code = Form(_code_lines(item, folio)), item.wrong
+        form, code = Form(_code_lines(item, folio)), listing(item.wrong, folio)
         corrected = listing(item.right, folio, with_output=False)
     worked_steps = worked.steps(item, kind.key, folio.evidence, folio.ui["item"])
     told = item.reveal if isinstance(item, Predict) else item.explains
@@ -54,7 +54,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
         asks_how_sure=kind.is_graded and not (asked_as in _TWICE or kind.key.is_open),
         stem=stem,
         more=more,  # what follows the question, as blocks
-        code=listing(code, folio) if code else None,
+        code=code,  # of a faulty line: the program as it fails
         form=form,
         about=in_table(item.this_table, folio),
         answers=explained,
