@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -28,39 +27,19 @@ class IdentityError(FixableError):
     """The file of local ids cannot be used; the message says what to do."""
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What makes a machine another one.
-
-    Attributes:
-        cpu: the processor's name.
-        memory_bytes: main memory.
-        num_cores: installed, whether or not a process may use them.
-        accelerators: the name of each that is installed.
-    """
+class Identity(NamedTuple):
+    """What makes a machine another one."""
 
     cpu: str
     memory_bytes: int
-    num_cores: int
+    num_cores: int  # installed, whether or not a process may use them
     accelerators: tuple[str, ...]
 
-    @property
-    def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits."""
-        return self._fingerprint(_step(self.memory_bytes))
-
-    def fingerprints(self) -> Iterator[str]:
-        """Its own fingerprint, then those with a little less and a little more memory."""
-        step = _step(self.memory_bytes)
-        return map(self._fingerprint, (step, step - 1, step + 1))
-
-    def _fingerprint(self, memory_step: int) -> str:
-        facts = [self.cpu, memory_step, self.num_cores, *self.accelerators]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-
-def _step(memory_bytes: int) -> int:
-    return round(math.log(max(memory_bytes, 1)) / math.log(MEMORY_STEP))
+    def fingerprints(self) -> list[str]:
+        """Its own, sixteen hexadecimal digits, then those with a little less and more memory."""
+        step = round(math.log(max(self.memory_bytes, 1)) / math.log(MEMORY_STEP))
+        facts = [[self.cpu, step + by, self.num_cores, *self.accelerators] for by in (0, -1, 1)]
+        return [hashlib.sha256(json.dumps(one).encode()).hexdigest()[:16] for one in facts]
 
 
 def kept_ids(path: Path) -> dict[str, str]:

@@ -192,7 +192,7 @@ def describe(*, as_reference: bool = False) -> Machine:
     return Machine(
         schema_version=1,
         name=name(as_reference=as_reference),
-        fingerprint=here.fingerprint,
+        fingerprint=here.fingerprints()[0],
         is_reference=as_reference,
         cpu=here.cpu,
         num_cores=num_cores(),
@@ -216,7 +216,7 @@ def keep_id() -> None:
     """
     here = identity()
     kept = kept_ids(LOCAL_ID)
-    known = {**kept, here.fingerprint: id_among(kept, here) or secrets.token_hex(3)}
+    known = {**kept, here.fingerprints()[0]: id_among(kept, here) or secrets.token_hex(3)}
     if not LOCAL_ID.exists() or json.loads(LOCAL_ID.read_text(encoding="utf-8")) != known:
         write_json(LOCAL_ID, known)
         describe.cache_clear()
