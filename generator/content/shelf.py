@@ -22,10 +22,9 @@ from runners.plans.experiment import command_for
 from runners.traces import files as traces
 from runners.traces import published_plans, values
 from runners.traces.files import NOT_TRACES
-from runners.traces.machine_records import Machine
+from runners.traces.machine_records import Machine, Primitives
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
 from runners.traces.plan_grid import is_stale as is_stale_plan
-from runners.traces.primitives import Primitives
 from runners.traces.published_plans import FILE as PUBLISHED
 from runners.traces.published_plans import (
     PublishedPeak,

@@ -17,8 +17,8 @@ from runners.plans.experiment import PRIMITIVES, find
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import read_primitives, write
+from runners.traces.machine_records import Primitives
 from runners.traces.measured import SampledSeconds
-from runners.traces.primitives import Primitives
 
 
 class PrimitiveError(FixableError, RuntimeError):

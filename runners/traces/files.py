@@ -22,9 +22,8 @@ from pydantic import ValidationError
 from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
-from runners.traces.machine_records import Machine
+from runners.traces.machine_records import Machine, Primitives
 from runners.traces.plan_grid import Grid, rows_digest
-from runners.traces.primitives import Primitives
 from runners.traces.published_plans import PublishedPlans
 from runners.traces.records import Trace
 from runners.traces.schema import Record

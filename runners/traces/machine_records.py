@@ -1,9 +1,10 @@
-"""What is recorded of a machine: the models of `machine.json`. No torch."""
+"""What is recorded of a machine: the models of `machine.json` and `primitives.json`. No torch."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from runners.traces.measured import SampledSeconds
 from runners.traces.schema import Record
 
 
@@ -67,3 +68,13 @@ class Machine(Record):
     accelerators: list[Accelerator]
     topology: Topology | None = None  # null: described before it was
     libraries: dict[str, str] = {}  # versions of what torch computes and communicates with
+
+
+class Primitives(Record):
+    """What a machine computes and communicates in how long."""
+
+    schema_version: Literal[1]
+    machine: str
+    recorded_at: str  # UTC, ISO 8601, seconds
+    # By name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`.
+    primitives: dict[str, SampledSeconds | float]
