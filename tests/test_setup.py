@@ -94,16 +94,6 @@ def test_pins_are_exact_and_leave_the_machine_and_the_index_to_pip(root):
             assert not line.startswith(("nvidia-", "triton", "cuda-"))
 
 
-def test_pages_are_made_without_torch(root):
-    assert "torch" not in _pins(root, "pages")
-    assert _pins(root, "run")["torch"] == "2.13.0"
-
-
-def test_a_file_names_each_package_once(root):
-    named = [name for purpose in PURPOSES for name in _pins(root, purpose)]
-    assert len(named) == len(set(named))
-
-
 def test_every_dependency_says_what_it_is_for(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     table = (root / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
