@@ -21,8 +21,6 @@ from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Watch
 from runners.plans.experiment import check_names, whole_is_full
 from runners.primitives.measured import PrimitiveError, measure_once
-from runners.simulate import allocator_check
-from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import Trace
@@ -135,9 +133,6 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     ran = run(request)
     ran.say()
-    replayed = allocator_check.checked() if accelerator.num_devices() else None
-    if replayed is not None:
-        print(replayed.line(), file=sys.stdout if replayed.agrees else sys.stderr)
     return ran.exit_code
 
 

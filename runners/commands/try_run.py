@@ -17,8 +17,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
 from runners.simulate.log import SimulatedRun
-from runners.simulate.suite import simulate
-from runners.simulate.wanted import Wanted
+from runners.simulate.suite import Wanted, simulate
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
 from runners.traces.schema import Setting
@@ -81,7 +80,7 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
 def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
     """What a simulation of a run expects, a line each, or why there is none; whether it failed."""
     plan = experiment.runs[run]
-    (simulated,) = simulate([Wanted(experiment.name, run, plan)], num_workers=1).runs
+    (simulated,), _ = simulate([Wanted(experiment.name, run, plan)], num_workers=1)
     if simulated.reason is not None:
         how = "failed" if simulated.has_failed else "expects nothing"
         return [f"the dry run {how}: {simulated.reason}"], simulated.has_failed

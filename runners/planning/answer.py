@@ -50,9 +50,7 @@ class Answer(Result):
                 bounds.append(rank.flops / flops)
             if link:
                 bounds.append(sum(map(sent_bytes, rank.calls)) / link)
-        # Ranks of ZB-V compute weight gradients where they would else wait.
-        strategy = self.question.strategy
-        if flops and self.ranks and strategy.pipeline > 1 and strategy.schedule != "zbv":
+        if flops and self.ranks and self.question.strategy.pipeline > 1:
             bounds.append(self._pipelined_flops() / flops)
         return max(bounds, default=None)
 

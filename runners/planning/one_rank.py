@@ -23,7 +23,6 @@ from runners.planning.built import build
 from runners.planning.question import Question
 from runners.planning.stated_values import StatedMode, own_code_at_work
 from runners.planning.step import EMBEDDING, Repeats, Step, repeats
-from runners.planning.transformer import share_tied
 from runners.planning.updates import Update
 from runners.simulate.allocation_replay import replay
 from runners.simulate.log import Call
@@ -98,8 +97,6 @@ def take_steps(
     strategy = question.strategy
     stages = strategy.stages_of(rank // (strategy.data * strategy.tensor))
     chunks = [build(question, mesh, stage, device) for stage in stages]
-    if chunks[0].is_first and chunks[-1].is_last and len(chunks) > 1:
-        share_tied(chunks[0].module, chunks[-1].module)
     module = nn.ModuleList(one.module for one in chunks)
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")

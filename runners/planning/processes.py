@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 from runners.planning import own_code
 from runners.planning.answer import Answer
 from runners.planning.question import PlanError, Question
-from runners.simulate.log import UnsimulatedError
-from runners.simulate.processes import Job, in_a_process, results, torch_release
+from runners.simulate.processes import Job, results, torch_release
 from runners.traces.plan_grid import engine_digest
 
 
@@ -35,7 +34,7 @@ def answers(
         num_workers: processes that simulate side by side.
         folder: where answers are kept.
     """
-    jobs = [Job(_key(one), partial(_answered, one)) for one in questions]
+    jobs = [Job(_key(one), partial(_answer, one), partial(_failed, one)) for one in questions]
     return results(jobs, Answer, num_workers, folder, "strategies simulated")[0]
 
 
@@ -45,12 +44,8 @@ def answers_anew(questions: Sequence[Question]) -> list[Answer]:
         return answers(questions, 1, Path(folder))
 
 
-async def _answered(question: Question) -> Answer:
-    try:
-        answer: Answer = await in_a_process(_answer, question)
-    except UnsimulatedError as error:
-        return Answer(question=question, reason=str(error), has_failed=True, seconds=0.0)
-    return answer
+def _failed(question: Question, reason: str) -> Answer:
+    return Answer(question=question, reason=reason, has_failed=True, seconds=0.0)
 
 
 def _answer(question: Question) -> Answer:

@@ -7,7 +7,7 @@ simulates, and the mesh that it means. A mesh that cannot be is a `PlanError`, i
 from __future__ import annotations
 
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from runners.plans.architecture import Architecture
 from runners.plans.closed_forms import layers_of_stages
@@ -19,7 +19,7 @@ Precision = Literal["fp32", "autocast", "bf16-mixed"]
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
-Schedule = Literal["none", "gpipe", "1f1b", "interleaved", "zbv"]
+Schedule = Literal["none", "gpipe", "1f1b", "interleaved"]
 Backend = Literal["nccl", "gloo"]
 
 
@@ -64,14 +64,8 @@ class Strategy(Record):
         return self.pipeline * self.chunks
 
     def stages_of(self, rank: int) -> list[int]:
-        """The stages of a pipeline rank: each pass through the ranks adds one (ZB-V turns back)."""
-        if self.schedule == "zbv":
-            return [rank, self.num_stages - 1 - rank]
+        """The stages of a pipeline rank: each pass through the ranks adds one."""
         return list(range(rank, self.num_stages, self.pipeline))
-
-    def rank_of(self, stage: int) -> int:
-        """The pipeline rank that has a stage."""
-        return next(rank for rank in range(self.pipeline) if stage in self.stages_of(rank))
 
 
 class Training(Record):
@@ -249,7 +243,6 @@ def _check_functions(model: Model, strategy: Strategy) -> None:
 
 # A word of `--strategies`, and what it sets besides its axis.
 _AXES: dict[str, tuple[str, dict[str, object]]] = {
-    "single": ("single", {}),
     "ddp": ("data", {"sharding": "none"}),
     "ddp-view": ("data", {"sharding": "none", "has_bucket_views": True}),
     "zero1": ("data", {"sharding": "zero1"}),
@@ -261,7 +254,6 @@ _AXES: dict[str, tuple[str, dict[str, object]]] = {
     "gpipe": ("pipeline", {"schedule": "gpipe"}),
     "1f1b": ("pipeline", {"schedule": "1f1b"}),
     "interleaved": ("pipeline", {"schedule": "interleaved", "chunks": 2}),
-    "zbv": ("pipeline", {"schedule": "zbv", "chunks": 2}),
 }
 
 
@@ -270,55 +262,43 @@ def strategy_of(text: str, devices: int) -> Strategy:
 
     Args:
         text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
-            its size out and takes the devices that remain. `interleaved.4x3` gives each of 4 ranks
-            3 stages; without that it gives 2.
+            its size out and takes the devices that remain. `interleaved` gives each rank 2 stages.
         devices: ranks there are.
 
     Raises:
         PlanError: a word is unknown, an axis occurs twice, or sizes do not make `devices`.
     """
-    words = [_word(word) for word in text.split("+")]
-    if words[0].axis == "single":
-        return Strategy(name="single")
-    axes = [word.axis for word in words]
-    for axis in axes:
-        if axes.count(axis) > 1:
+    if text == "single":
+        return Strategy(name=text)
+    sizes: dict[str, int] = {}
+    free: list[str] = []
+    fields: dict[str, object] = {}
+    for word in text.split("+"):
+        axis, also, size = _parsed(word)
+        if axis in (*sizes, *free):
             raise PlanError(f"{text}: two strategies for the {axis} axis")
-    sizes = {word.axis: word.size for word in words if word.size}
-    free = [word.axis for word in words if not word.size]
+        if size:
+            sizes[axis] = size
+        else:
+            free.append(axis)
+        fields |= also
     if len(free) > 1:
         raise PlanError(f"{text}: only one axis may leave its size out")
     product = prod(sizes.values())
     if devices % product or (not free and product != devices):
         raise PlanError(f"{text}: its axes do not make {devices} devices")
     sizes |= dict.fromkeys(free, devices // product)
-    fields = {name: value for word in words for name, value in word.also.items()}
     return Strategy.model_validate({"name": text, **fields, **sizes})
 
 
-class _Word(NamedTuple):
-    axis: str
-    also: dict[str, object]
-    size: int  # 0: the devices that remain
-
-
-def _word(text: str) -> _Word:
-    name, _, size = text.partition(".")
+def _parsed(word: str) -> tuple[str, dict[str, object], int]:
+    """An axis, the fields that a word sets besides it, and its size; 0 where the word has none."""
+    name, _, size = word.partition(".")
     if name not in _AXES:
-        raise PlanError(f"unknown strategy {text!r}; there are: {', '.join(_AXES)}")
-    axis, also = _AXES[name]
-    size, with_chunks, chunks = size.partition("x")
-    if with_chunks and name != "interleaved":
-        raise PlanError(f"{text}: only interleaved takes a number of stages for each rank")
-    if with_chunks:
-        also = {**also, "chunks": _number(chunks, text, f"{name}.4x3")}
-    return _Word(axis, also, _number(size, text, f"{name}.2") if size or with_chunks else 0)
-
-
-def _number(digits: str, text: str, example: str) -> int:
-    if not (digits.isdecimal() and int(digits)):
-        raise PlanError(f"{text}: the size of an axis is a number, such as {example}")
-    return int(digits)
+        raise PlanError(f"unknown strategy {word!r}; there are: single, {', '.join(_AXES)}")
+    if size and not (size.isdecimal() and int(size)):
+        raise PlanError(f"{word}: the size of an axis is a number, such as {name}.2")
+    return *_AXES[name], int(size or 0)
 
 
 def usual(devices: int) -> list[str]:
@@ -327,7 +307,7 @@ def usual(devices: int) -> list[str]:
     if devices == 1:
         return names
     names += ["ddp", "ddp-view", "zero1", "fsdp", "fsdp-keep", "tp", "tp-sp", "tp-sp-keep"]
-    names += ["gpipe", "1f1b", "interleaved", "zbv"]
+    names += ["gpipe", "1f1b", "interleaved"]
     inner = [size for size in (2, 4, 8) if devices % size == 0 and size < devices]
     names += [f"fsdp.{devices // size}+tp-sp.{size}" for size in inner]
     names += [f"1f1b.{size}+ddp.{devices // size}" for size in inner]

@@ -1,4 +1,4 @@
-"""The order in which a rank of a pipeline computes: torch's own for schedules with several stages.
+"""The order in which a rank of a pipeline computes: torch's own for interleaved 1F1B.
 
 In: a question, the rank, and how many microbatches are simulated. Out: its turns.
 """
@@ -9,28 +9,16 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B, ScheduleZBVZeroBubble
+from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 
 from runners.planning.question import Question
 
 FORWARD, BACKWARD = "forward", "backward"
-INPUT, WEIGHT = "input", "weight"  # the parts of a backward pass that is split
-_KINDS = {
-    "FORWARD": FORWARD,
-    "FULL_BACKWARD": BACKWARD,
-    "BACKWARD_INPUT": INPUT,
-    "BACKWARD_WEIGHT": WEIGHT,
-}
+_KINDS = {"FORWARD": FORWARD, "FULL_BACKWARD": BACKWARD}
 
 
 class Turn(NamedTuple):
-    """What a rank computes next.
-
-    Attributes:
-        kind: forward, backward, or a part of backward: gradients of the input, or of the weights.
-        chunk: which of the rank's stages.
-        microbatch: its number.
-    """
+    """What a rank computes next: `forward` or `backward`, of one of its stages and a microbatch."""
 
     kind: str
     chunk: int
@@ -41,7 +29,7 @@ def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
     """The order of so many microbatches on a rank of the pipeline."""
     strategy = question.strategy
     if strategy.chunks > 1:
-        yield from _of_torch(question, rank, num)
+        yield from _interleaved(question, rank, num)
         return
     ahead = 1
     if strategy.schedule == "gpipe":
@@ -56,16 +44,16 @@ def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
         yield Turn(BACKWARD, 0, index)
 
 
-def _of_torch(question: Question, rank: int, num: int) -> Iterator[Turn]:
-    """As torch's schedules list it, which read nothing of their stages but these numbers."""
+def _interleaved(question: Question, rank: int, num: int) -> Iterator[Turn]:
+    """As torch's schedule lists it, which reads nothing of its stages but these numbers."""
     strategy = question.strategy
-    schedule: Any = ScheduleZBVZeroBubble
-    numbers = {"num_stages": strategy.num_stages}
-    if strategy.schedule == "interleaved":
-        schedule = ScheduleInterleaved1F1B
-        of_round = min(num, question.microbatches_of_round)
-        numbers = {"n_local_stages": strategy.chunks, "microbatches_per_round": of_round}
-    read = SimpleNamespace(pp_group_size=strategy.pipeline, _n_microbatches=num, **numbers)
+    schedule: Any = ScheduleInterleaved1F1B
+    read = SimpleNamespace(
+        pp_group_size=strategy.pipeline,
+        n_local_stages=strategy.chunks,
+        microbatches_per_round=min(num, question.microbatches_of_round),
+        _n_microbatches=num,
+    )
     own = strategy.stages_of(rank)
     for action in schedule._calculate_single_rank_operations(read, rank):
         if action is not None:

@@ -16,14 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.collectives import tensors_in
 from runners.meters.memory import MemoryMeter
 from runners.planning.built import Built
 from runners.planning.question import Question
-from runners.planning.schedules import BACKWARD, FORWARD, INPUT, WEIGHT, Turn, turns
+from runners.planning.schedules import FORWARD, Turn, turns
 from runners.planning.updates import Update
 
 LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
@@ -59,8 +58,6 @@ def repeats(question: Question) -> Repeats:
             needed = strategy.pipeline + 1
         case "interleaved":
             needed = 2 * question.microbatches_of_round
-        case "zbv":
-            needed = 3 * strategy.pipeline
         case _:
             needed = LEAST_MICROBATCHES
     return Repeats(total, min(total, needed))
@@ -97,8 +94,6 @@ class Step:
         self._rank = self._stages.rank() if self._stages is not None else 0
         self._ends = _ends(question, chunks, self._stages)
         self._in_flight: dict[tuple[int, int], tuple[tuple[Any, ...], Any]] = {}
-        self._weights_wait: dict[tuple[int, int], Any] = {}  # what their gradients follow from
-        self._passed: dict[tuple[str, int, int], Tensor] = {}  # to another stage of this rank
 
     @property
     def module(self) -> nn.Module:
@@ -110,13 +105,10 @@ class Step:
         self._num = num_microbatches
         self._update.forget_gradients()
         for turn in turns(self._question, self._rank, self._num):
-            phase = FORWARD if turn.kind == FORWARD else BACKWARD
-            self._meter.enter(f"{LAST if turn.microbatch == self._num - 1 else ''}{phase}")
+            self._meter.enter(f"{LAST if turn.microbatch == self._num - 1 else ''}{turn.kind}")
             with self._quiet(turn):
                 if turn.kind == FORWARD:
                     self._forward(turn)
-                elif turn.kind == WEIGHT:
-                    self._weights(turn)
                 else:
                     self._backward(turn)
             self._meter.name((g for _, g in self._update.gradients()), "gradients")
@@ -134,7 +126,10 @@ class Step:
 
     def _forward(self, turn: Turn) -> None:
         built = self._chunks[turn.chunk]
-        arguments = self._arguments(built, turn)
+        arguments = built.arguments()
+        self._meter.name(tensors_in(arguments), "buffers")
+        if not built.is_first:
+            self._receive(arguments[0].detach(), -1)
         with self._autocast():
             output = built.call(arguments)
             if built.is_last and self._question.training.keeps_logits:
@@ -142,67 +137,28 @@ class Step:
             if built.is_last:
                 output = built.loss(output)
         if not built.is_last:
-            self._pass_on(output.detach(), turn, 1)
+            self._send(output.detach(), 1)
         self._in_flight[turn.chunk, turn.microbatch] = arguments, output
-
-    def _arguments(self, built: Built, turn: Turn) -> Any:
-        passed = self._passed.pop((FORWARD, turn.chunk, turn.microbatch), None)
-        if passed is not None:
-            return (passed.requires_grad_(),)
-        arguments = built.arguments()
-        self._meter.name(tensors_in(arguments), "buffers")
-        if not built.is_first:
-            self._receive(arguments[0].detach(), self._rank_beside(turn, -1))
-        return arguments
 
     def _backward(self, turn: Turn) -> None:
         built = self._chunks[turn.chunk]
         arguments, output = self._in_flight.pop((turn.chunk, turn.microbatch))
-        gradient = None if built.is_last else self._gradient(output, turn)
-        if turn.kind != INPUT:
-            torch.autograd.backward(output, gradient)
-        elif built.is_first:  # no gradient of its input: torch computes all with the weights'
-            self._weights_wait[turn.chunk, turn.microbatch] = output, gradient
-        else:
-            given = None if gradient is None else [gradient]
-            weights = built.module.parameters()
-            _, groups = stage_backward_input([output], given, list(arguments), weights)
-            self._weights_wait[turn.chunk, turn.microbatch] = groups
+        gradient = None
+        if not built.is_last:
+            gradient = torch.empty_like(output)
+            self._receive(gradient, 1)
+        torch.autograd.backward(output, gradient)
         del output, gradient
         if not built.is_first:
-            self._pass_on(arguments[0].grad, turn, -1)
+            self._send(arguments[0].grad, -1)
 
-    def _gradient(self, output: Tensor, turn: Turn) -> Tensor:
-        passed = self._passed.pop((BACKWARD, turn.chunk, turn.microbatch), None)
-        if passed is not None:
-            return passed
-        gradient = torch.empty_like(output)
-        self._receive(gradient, self._rank_beside(turn, 1))
-        return gradient
+    def _send(self, tensor: Tensor, step: int) -> None:
+        """To the rank of the next stage, or by a step of -1 to that of the one before."""
+        rank = (self._rank + step) % self._question.strategy.pipeline
+        dist.send(tensor.contiguous(), group=self._stages, group_dst=rank)
 
-    def _weights(self, turn: Turn) -> None:
-        """The part of a split backward pass that gives the gradients of the weights."""
-        built = self._chunks[turn.chunk]
-        waited = self._weights_wait.pop((turn.chunk, turn.microbatch))
-        if built.is_first:
-            torch.autograd.backward(*waited)
-        else:
-            stage_backward_weight(built.module.parameters(), waited)
-
-    def _pass_on(self, tensor: Tensor, turn: Turn, step: int) -> None:
-        """To the stage beside, which at the turn of ZB-V's V is on this rank as well."""
-        rank = self._rank_beside(turn, step)
-        if rank == self._rank:
-            kind = FORWARD if step == 1 else BACKWARD
-            self._passed[kind, turn.chunk + step, turn.microbatch] = tensor
-        else:
-            dist.send(tensor.contiguous(), group=self._stages, group_dst=rank)
-
-    def _rank_beside(self, turn: Turn, step: int) -> int:
-        strategy = self._question.strategy
-        return strategy.rank_of(strategy.stages_of(self._rank)[turn.chunk] + step)
-
-    def _receive(self, tensor: Tensor, rank: int) -> None:
+    def _receive(self, tensor: Tensor, step: int) -> None:
+        rank = (self._rank + step) % self._question.strategy.pipeline
         dist.recv(tensor.contiguous(), group=self._stages, group_src=rank)
 
     def _autocast(self) -> AbstractContextManager[Any]:

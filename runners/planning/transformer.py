@@ -286,9 +286,3 @@ class Transformer(nn.Module):
             )
             return loss
         return F.cross_entropy(rows.float(), wanted)
-
-
-def share_tied(first: nn.Module, last: nn.Module) -> None:
-    """Where the embedding is tied to the logits, a rank with both end stages holds it once."""
-    if isinstance(first, Transformer) and isinstance(last, Transformer) and last._is_tied:
-        last.embedding = first.embedding

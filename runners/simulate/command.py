@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.processes import CACHE
-from runners.simulate.suite import simulate
-from runners.simulate.wanted import wanted
+from runners.simulate.suite import simulate, wanted
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import RankRecord, Run
@@ -41,15 +40,14 @@ def main(arguments: argparse.Namespace) -> int:
     """
     device = machine.device_kind()
     folder = machine.TRACES / machine.name() if device == "cuda" else reference()
-    found = simulate(wanted(arguments.names, device), CACHE, machine.num_cores())
-    compared = compare(found.runs, folder)
+    runs, num_new = simulate(wanted(arguments.names, device), CACHE, machine.num_cores())
+    compared = compare(runs, folder)
     if arguments.json:
         print(json.dumps([one._asdict() for one in compared], indent=1), flush=True)
     else:
-        known = len(compared) - found.num_new
-        last = f"{score(compared)}; {known} known before"
+        last = f"{score(compared)}; {len(compared) - num_new} known before"
         print("\n".join([*(one.line() for one in compared), last]), flush=True)
-    failed = [one for one in found.runs if one.has_failed]
+    failed = [one for one in runs if one.has_failed]
     for one in failed:
         print(f"failed: {one.experiment}.{one.run}: {one.reason}", file=sys.stderr)
     return 1 if failed else 0

@@ -19,16 +19,7 @@ Sent = dict[Key, Any]
 
 
 class UnsimulatedError(Exception):
-    """What cannot be simulated.
-
-    Attributes:
-        has_failed: by an error, a death or a limit of time, which another attempt may not meet;
-            otherwise it does what one rank alone cannot do without data and without waiting.
-    """
-
-    def __init__(self, reason: str, *, has_failed: bool = False) -> None:
-        super().__init__(reason)
-        self.has_failed = has_failed
+    """A rank does what no rank alone can do without data and without waiting."""
 
 
 class Call(Record):
@@ -100,7 +91,6 @@ class SimulatedRun(Result):
         like_first: ranks that were not simulated by themselves, since the first and the last rank
             came out equal.
         has_failed: by an error, a death or a limit of time, and not since no simulation can do it.
-        seconds: that the simulation took, all ranks together.
     """
 
     experiment: str
@@ -108,7 +98,6 @@ class SimulatedRun(Result):
     ranks: list[RankLog] = []
     like_first: list[int] = []
     has_failed: bool = False
-    seconds: float
 
     def of_rank(self, rank: int) -> RankLog | None:
         """The log of a rank, or of the rank that it is like."""

@@ -18,6 +18,8 @@ import torch.distributed as dist
 from runners.simulate.log import Key, Sent
 
 EVERY = -1
+_OBJECTS = ("_object", "_object_list")
+Rank = int | None
 
 
 class BlockedError(BaseException):
@@ -27,8 +29,8 @@ class BlockedError(BaseException):
 class Mailbox:
     """What has been sent so far in this run, as one rank uses it.
 
-    Its methods are named after the functions of `torch.distributed` for which they stand; what
-    those take besides, such as a device, changes nothing here.
+    Its public methods stand for the functions of `torch.distributed` that have their names and
+    arguments; a device, or whether to batch, changes nothing here.
 
     Attributes:
         sent: of all ranks; this one adds to it.
@@ -40,12 +42,7 @@ class Mailbox:
 
     def stand_ins(self) -> dict[str, Callable[..., Any]]:
         """Each of its methods that stands for a function, by its name."""
-        return {
-            "send_object_list": self.send_object_list,
-            "recv_object_list": self.recv_object_list,
-            "broadcast_object_list": self.broadcast_object_list,
-            "all_gather_object": self.all_gather_object,
-        }
+        return {name: getattr(self, name) for name in vars(Mailbox) if name.endswith(_OBJECTS)}
 
     def _key(self, source: int, destination: int) -> Key:
         number = self._counts[source, destination]
@@ -58,26 +55,61 @@ class Mailbox:
             raise BlockedError(f"rank {self.rank} waits for an object of rank {source}")
         return self.sent[key]
 
-    def send_object_list(self, object_list: list[Any], dst: int | None = None, **how: Any) -> None:
+    def send_object_list(
+        self, object_list: list[Any], dst: Rank = None, group: Any = None, *_: Any, **how: Any
+    ) -> None:
         """As torch names it."""
-        destination = _global(dst, how.get("group_dst"), how.get("group"))
+        destination = _global(dst, how.get("group_dst"), group)
         self.sent[self._key(self.rank, destination)] = list(object_list)
 
-    def recv_object_list(self, object_list: list[Any], src: int | None = None, **how: Any) -> int:
+    def recv_object_list(
+        self, object_list: list[Any], src: Rank = None, group: Any = None, *_: Any, **how: Any
+    ) -> int:
         """As torch names it."""
-        source = _global(src, how.get("group_src"), how.get("group"))
+        source = _global(src, how.get("group_src"), group)
         object_list[:] = self._taken(source, self.rank)
         return source
 
     def broadcast_object_list(
-        self, object_list: list[Any], src: int | None = None, **how: Any
+        self, object_list: list[Any], src: Rank = None, group: Any = None, *_: Any, **how: Any
     ) -> None:
         """As torch names it."""
-        source = _global(src, how.get("group_src"), how.get("group"))
+        source = _global(src, how.get("group_src"), group)
         if source == self.rank:
             self.sent[self._key(source, EVERY)] = list(object_list)
         else:
             object_list[:] = self._taken(source, EVERY)
+
+    def scatter_object_list(
+        self,
+        scatter_object_output_list: list[Any],
+        scatter_object_input_list: list[Any] | None = None,
+        src: Rank = None,
+        group: Any = None,
+        group_src: Rank = None,
+    ) -> None:
+        """As torch names it."""
+        source = _global(src, group_src, group)
+        if source == self.rank:
+            ranks = dist.get_process_group_ranks(group)
+            for rank, given in zip(ranks, scatter_object_input_list or (), strict=True):
+                self.sent[self._key(source, rank)] = given
+                if rank == source:
+                    scatter_object_output_list[0] = given
+        else:
+            scatter_object_output_list[0] = self._taken(source, self.rank)
+
+    def gather_object(
+        self,
+        obj: Any,
+        object_gather_list: list[Any] | None = None,
+        dst: Rank = None,
+        group: Any = None,
+        group_dst: Rank = None,
+    ) -> None:
+        """As torch names it."""
+        if self.rank == _global(dst, group_dst, group) and object_gather_list is not None:
+            self.all_gather_object(object_gather_list, obj, group)
 
     def all_gather_object(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
         """As torch names it."""
@@ -105,7 +137,7 @@ def holding(own: Callable[..., list[dist.Work]]) -> Callable[..., list[HoldingWo
     return started
 
 
-def _global(rank: int | None, group_rank: int | None, group: Any) -> int:
+def _global(rank: Rank, group_rank: Rank, group: Any) -> int:
     """A rank as all ranks number it."""
     if group_rank is not None:
         return dist.get_global_rank(group or dist.distributed_c10d._get_default_group(), group_rank)

@@ -96,6 +96,11 @@ class SimulatedRank(Rank[S]):
         if was_counting:
             raise _Recorded
 
+    def leave_memory(self) -> None:
+        """Leave the meter of a rank that ended amid its strategy; another rank follows here."""
+        if self._memory is not None:
+            self._memory.__exit__(None, None, None)
+
     def link_count(self) -> LinkCount | None:
         """Nothing passes a link here."""
         return LinkCount(0, 0, 0, 0) if self.plan.own_network else None
@@ -162,7 +167,10 @@ def simulate_rank(
         with optimizers_of(device), mode:
             own.start_memory()
             torch.manual_seed(plan.seed)
-            with suppress(_Recorded):
-                experiment.strategies[plan.strategy](own)
-                own.finish()
+            try:
+                with suppress(_Recorded):
+                    experiment.strategies[plan.strategy](own)
+                    own.finish()
+            finally:
+                own.leave_memory()
         return own.log()

@@ -1,7 +1,7 @@
 """Simulations in processes of their own, and what came of them before. No torch here.
 
-In: jobs. Out: a result each, in the same order. A result is kept under the key of its job, a digest
-of all that it follows from, unless it has a reason instead of values.
+In: jobs, of runs or of plans. Out: a result each, in the same order. A result is kept under the key
+of its job, a digest of all that it follows from, unless it has a reason instead of values.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import multiprocessing
 import platform
 import signal
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from runners.simulate.log import Result, UnsimulatedError
+from runners.simulate.log import Result
 from runners.system import count, stopping
 from runners.system.count import Count
 from runners.traces.files import write_json
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "simulations"
+MOST_WALL_SECONDS = 3600.0  # of a simulation that waits without computing
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
 
@@ -38,11 +39,13 @@ class Job(Generic[R]):
 
     Attributes:
         key: a digest of what its result follows from.
-        work: gives the result, by processes of its own, one at a time.
+        work: gives the result; it is called in a process of its own.
+        failed: the result for a reason, where that process ends without one.
     """
 
     key: str
-    work: Callable[[], Awaitable[R]]
+    work: Callable[[], R]
+    failed: Callable[[str], R]
 
 
 def results(
@@ -68,7 +71,7 @@ def results(
 
         async def done(job: Job[R]) -> None:
             async with places:
-                known[job.key] = result = await job.work()
+                known[job.key] = result = await _result(job)
             if result.is_kept():
                 folder.mkdir(parents=True, exist_ok=True)
                 write_json(folder / f"{job.key}.json", result.as_json())
@@ -99,32 +102,27 @@ def _kept(path: Path, kind: type[R]) -> R | None:
         return None
 
 
-async def in_a_process(
-    work: Callable[..., Any], *given: Any, most_seconds: float | None = None
-) -> Any:
-    """What a function returns in a process of its own.
-
-    Raises:
-        UnsimulatedError: the process has ended without a result, or not within these seconds.
-    """
+async def _result(job: Job[R]) -> R:
+    """What a job returns in a process of its own."""
     context = multiprocessing.get_context("fork" if FORKS else "spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(  # type: ignore[attr-defined]
-        target=_execute, args=(sending, work, given), daemon=True
+        target=_execute, args=(sending, job.work), daemon=True
     )
     with stopping.held(), warnings.catch_warnings():  # what is raised while one forks is swallowed
         warnings.simplefilter("ignore", DeprecationWarning)  # threads here hold no lock of ours
         process.start()
     sending.close()
     try:
-        async with asyncio.timeout(most_seconds):
+        async with asyncio.timeout(MOST_WALL_SECONDS):
             await _readable(receiving)
-        return receiving.recv()
+        result: R = receiving.recv()
+        return result
     except TimeoutError:
-        raise UnsimulatedError("it does not end", has_failed=True) from None
+        return job.failed("it does not end")
     except EOFError:
         process.join()
-        raise UnsimulatedError(_end(process.exitcode), has_failed=True) from None
+        return job.failed(_end(process.exitcode))
     finally:
         process.kill()
         process.join()
@@ -140,11 +138,11 @@ async def _readable(connection: Connection) -> None:
         loop.remove_reader(connection.fileno())
 
 
-def _execute(sending: Connection, work: Callable[..., Any], given: Sequence[Any]) -> None:
+def _execute(sending: Connection, work: Callable[[], Result]) -> None:
     """What a process does; it is no command, and ends at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    sending.send(work(*given))
+    sending.send(work())
 
 
 def _end(exit_code: int) -> str:

@@ -1,76 +1,164 @@
 """Runs of experiments, each simulated rank by rank. No torch here.
 
-In: which runs. Out: a `SimulatedRun` each. Runs that differ only in what no simulation follows from
-are simulated once. Every rank has a process of its own: what a strategy leaves in torch ends with
-it, and a crash or an endless loop costs that run alone. A rank that waits for an object of another
-is simulated again once the others have come further.
+In: names of runs. Out: a `SimulatedRun` each. Runs that differ only in what no simulation follows
+from are simulated once. Every run has a process of its own, in which its ranks follow each other: a
+crash or an endless loop costs that run alone. A rank that waits for an object of another is
+simulated again once the others have come further.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import resource
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from runners.plans.experiment import RunPlan, find
+from runners.plans.experiment import RunPlan, find, names, on_device
 from runners.simulate.log import RankLog, Sent, SimulatedRun, UnsimulatedError
-from runners.simulate.processes import Job, in_a_process, results
-from runners.simulate.wanted import TAKE_OTHERS, Wanted
+from runners.simulate.processes import Job, results, torch_release
+from runners.system.errors import FixableError
+from runners.traces.digest import program_digests, source_digest
+from runners.traces.plan_grid import engine_digest
 
-NUM_WORKERS = 2
 # Processor seconds of one rank: a program that waits for a value to change never ends.
 MOST_SECONDS = 60
 MOST_SECONDS_OF_A_PROGRAM = 15
-MOST_WALL_SECONDS = 1200.0  # of a rank that waits without computing
 MOST_CHARACTERS = 160  # of a message that is not ours
+# Ends that ranks come to because of each other, and what they then do.
+TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
+_SPEED = "_per_second"  # settings of a link, which nothing passes
+_FOLLOWS_FROM = ("strategy", "world_size", "seed", "needs_group", "own_network", "nature")
+_ENTRY = "runners/simulate/one_rank.py"
+
+
+class UnknownRunError(FixableError):
+    """An experiment has no run of that name."""
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """Results in the order asked for, and how many of them were simulated now."""
+class Wanted:
+    """One run to simulate, as it is declared or changed, on `cpu` or `cuda`."""
 
-    runs: list[SimulatedRun]
-    num_new: int
+    experiment: str
+    run: str
+    plan: RunPlan
+    device: str = "cpu"
+
+    @property
+    def key(self) -> str:
+        """A digest of code, torch and what of a plan a simulation follows from.
+
+        Budgets, passes, and the speed of a link are not among it.
+        """
+        declared = self.plan.as_json()
+        settings = {k: v for k, v in declared["settings"].items() if not k.endswith(_SPEED)}
+        follows = {name: declared[name] for name in _FOLLOWS_FROM} | {"settings": settings}
+        program = str(declared["settings"].get("program"))
+        parts = [
+            engine_digest(_ENTRY),
+            torch_release(),
+            source_digest(self.experiment),
+            program_digests(self.experiment).get(program, ""),
+            json.dumps(follows, sort_keys=True),
+            self.plan.expected if self.plan.expected in TAKE_OTHERS else "",
+            self.device,
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+    def as_json(self) -> dict[str, Any]:
+        """What another process needs to know of it: experiments' settings cannot be pickled."""
+        return {**vars(self), "plan": self.plan.as_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Wanted:
+        """A run from what `as_json` made of it."""
+        declared = document["plan"]
+        experiment = find(document["experiment"])
+        kind = experiment.settings_of(declared["strategy"], declared["settings"])
+        return cls(**{**document, "plan": RunPlan.from_json(declared, kind)})
+
+
+def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
+    """The runs that are named: `EXPERIMENT` or `EXPERIMENT.RUN`; all without a name.
+
+    Args:
+        names_given: of experiments and runs.
+        device: `cpu` or `cuda`, on which experiments may grow.
+
+    Raises:
+        UnknownExperimentError: there is no such experiment.
+        UnknownRunError: it has no such run.
+    """
+    found = []
+    for given in list(names_given) or names():
+        name, _, run = given.partition(".")
+        experiment = on_device(find(name), device)
+        if run and run not in experiment.runs:
+            raise UnknownRunError(
+                f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
+            )
+        chosen = [run] if run else list(experiment.runs)
+        found += [Wanted(name, one, experiment.runs[one], device) for one in chosen]
+    return found
 
 
 def simulate(
-    runs: Iterable[Wanted], folder: Path | None = None, num_workers: int = NUM_WORKERS
-) -> Simulated:
-    """Simulate runs that are not known yet; `results` says how they are kept."""
-    wanted_runs = list(runs)
-    jobs = [Job(one.key, partial(_run, one)) for one in wanted_runs]
+    runs: Sequence[Wanted], folder: Path | None = None, num_workers: int = 2
+) -> tuple[list[SimulatedRun], int]:
+    """Simulate runs that are not known yet, and how many these were; `results` keeps them."""
+    jobs = [
+        Job(one.key, partial(_run, one.as_json()), partial(_unsimulated, one.as_json()))
+        for one in runs
+    ]
     found, num_new = results(jobs, SimulatedRun, num_workers, folder, "runs simulated")
     named = [
         run.model_copy(update={"experiment": one.experiment, "run": one.run})
-        for one, run in zip(wanted_runs, found, strict=True)
+        for one, run in zip(runs, found, strict=True)
     ]
-    return Simulated(named, num_new)
+    return named, num_new
 
 
-async def _run(wanted: Wanted) -> SimulatedRun:
-    """Simulate the ranks of a run that differ."""
-    start = time.monotonic()
-    logs: dict[int, RankLog] = {}
-    reason, has_failed = None, False
+def _unsimulated(document: dict[str, Any], reason: str, *, has_failed: bool = True) -> SimulatedRun:
+    return SimulatedRun(
+        experiment=document["experiment"], run=document["run"], reason=reason, has_failed=has_failed
+    )
+
+
+def _run(document: dict[str, Any]) -> SimulatedRun:
+    """Simulate the ranks of a run that differ, in this process."""
+    from torch._subclasses import fake_tensor
+
+    _be_quiet()
     try:
+        wanted = Wanted.from_json(document)
         _check(wanted.plan)
-        logs = await _logs(wanted)
+        logs = _logs(wanted)
     except UnsimulatedError as error:
-        reason, has_failed = str(error), error.has_failed
+        return _unsimulated(document, str(error), has_failed=False)
+    except (
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.DataDependentOutputException,
+    ) as error:
+        reason = f"what it does follows from values of tensors ({error})"
+        return _unsimulated(document, reason, has_failed=False)
+    except BaseException as error:  # noqa: BLE001 whatever it was, the run cannot be simulated
+        traceback.print_exc()
+        said = str(error).strip().splitlines()
+        message = said[0][:MOST_CHARACTERS] if said else ""
+        return _unsimulated(document, f"{type(error).__name__}: {message}".rstrip(": "))
     return SimulatedRun(
         experiment=wanted.experiment,
         run=wanted.run,
         ranks=[logs[rank] for rank in sorted(logs)],
-        like_first=[rank for rank in range(wanted.plan.world_size) if logs and rank not in logs],
-        reason=reason,
-        has_failed=has_failed,
-        seconds=round(time.monotonic() - start, 3),
+        like_first=[rank for rank in range(wanted.plan.world_size) if rank not in logs],
     )
 
 
@@ -89,24 +177,26 @@ def _check(plan: RunPlan) -> None:
         )
 
 
-async def _logs(wanted: Wanted) -> dict[int, RankLog]:
+def _logs(wanted: Wanted) -> dict[int, RankLog]:
     """The logs of the first and the last rank; of all, where these two differ or wait for others.
 
     Raises:
         UnsimulatedError: the run cannot be simulated.
     """
+    from runners.simulate.messages import BlockedError
+    from runners.simulate.one_rank import simulate_rank
+
     every, last = set(range(wanted.plan.world_size)), wanted.plan.world_size - 1
+    is_program = wanted.plan.strategy == "program"
+    experiment = find(wanted.experiment)
     logs: dict[int, RankLog] = {}
-    ranks, sent, document = {0, last}, Sent(), wanted.as_json()
+    ranks, sent = {0, last}, Sent()
     while missing := ranks - logs.keys():
         num_sent = len(sent)
         for rank in sorted(missing):
-            came = await in_a_process(_rank, document, rank, sent, most_seconds=MOST_WALL_SECONDS)
-            if came.reason is not None:
-                raise UnsimulatedError(came.reason, has_failed=came.has_failed)
-            sent = came.sent
-            if came.log is not None:
-                logs[rank] = came.log
+            _limit(MOST_SECONDS_OF_A_PROGRAM if is_program else MOST_SECONDS)
+            with suppress(BlockedError):
+                logs[rank] = simulate_rank(experiment, wanted.plan, rank, sent, wanted.device)
         if ranks <= logs.keys():
             is_alike = logs[0].without_places() == logs[last].without_places()
             ranks = ranks if is_alike else every
@@ -117,46 +207,8 @@ async def _logs(wanted: Wanted) -> dict[int, RankLog]:
     return logs
 
 
-class _Came(NamedTuple):
-    """What came of one rank; without a log and a reason, it waits for an object of another."""
-
-    sent: Sent
-    log: RankLog | None = None
-    reason: str | None = None
-    has_failed: bool = False
-
-
-def _rank(document: dict[str, Any], rank: int, sent: Sent) -> _Came:
-    """Simulate one rank in this process."""
-    from torch._subclasses import fake_tensor
-
-    from runners.simulate.messages import BlockedError
-    from runners.simulate.one_rank import simulate_rank
-
-    wanted = Wanted.from_json(document)
-    _be_quiet(MOST_SECONDS_OF_A_PROGRAM if wanted.plan.strategy == "program" else MOST_SECONDS)
-    try:
-        log = simulate_rank(find(wanted.experiment), wanted.plan, rank, sent, wanted.device)
-    except BlockedError:
-        return _Came(sent)
-    except UnsimulatedError as error:
-        return _Came(sent, reason=str(error))
-    except (
-        fake_tensor.DynamicOutputShapeException,
-        fake_tensor.DataDependentOutputException,
-    ) as error:
-        return _Came(sent, reason=f"what it does follows from values of tensors ({error})")
-    except BaseException as error:  # noqa: BLE001 whatever it was, the run cannot be simulated
-        traceback.print_exc()
-        said = str(error).strip().splitlines()
-        message = said[0][:MOST_CHARACTERS] if said else ""
-        reason = f"{type(error).__name__}: {message}".rstrip(": ")
-        return _Came(sent, reason=reason, has_failed=True)
-    return _Came(sent, log)
-
-
-def _be_quiet(most_seconds: float) -> None:
-    """Print nothing, compute on one core, and end after so many seconds of it."""
+def _be_quiet() -> None:
+    """Print nothing, and compute on one core."""
     import torch
 
     nothing = os.open(os.devnull, os.O_WRONLY)
@@ -164,5 +216,9 @@ def _be_quiet(most_seconds: float) -> None:
     if not os.environ.get("PROOFBOOK_STDERR"):
         os.dup2(nothing, 2)
     torch.set_num_threads(1)
+
+
+def _limit(most_seconds: float) -> None:
+    """End this process after so many seconds of its processor time from now on."""
     most = int(most_seconds + time.process_time()) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))

@@ -28,10 +28,9 @@ import json
 from runners.planning.processes import answers
 from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.model_presets import model_presets
-from runners.simulate.suite import simulate
-from runners.simulate.wanted import wanted
+from runners.simulate.suite import simulate, wanted
 
-found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]), folder).runs
+found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]), folder)[0]
 training = Training(sequence=64, microbatch=1, global_batch=2)
 model = Model(name="small", architecture=model_presets()["gpt2-124m"].architecture)
 asked = Question(model=model, training=training, strategy=strategy_of("fsdp", 2))

@@ -31,13 +31,13 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "tp-sp")})
 
     simulated = []
-    start = processes.in_a_process
+    start = processes._result
 
-    def listed(work, question):
-        simulated.append(question)
-        return start(work, question)
+    def listed(job):
+        simulated.append(job)
+        return start(job)
 
-    monkeypatch.setattr(questions, "in_a_process", listed)
+    monkeypatch.setattr(processes, "_result", listed)
 
     def made(how=grid.make, **options):
         simulated.clear()

@@ -18,8 +18,7 @@ from runners.plans.experiment import MORE, find
 from runners.simulate import suite
 from runners.simulate.command import compare, reference
 from runners.simulate.log import RankLog, SimulatedRun
-from runners.simulate.suite import simulate
-from runners.simulate.wanted import UnknownRunError, wanted
+from runners.simulate.suite import UnknownRunError, simulate, wanted
 from runners.system import count
 from runners.training.networks import mlp
 
@@ -54,8 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def simulated(folder: Path) -> dict[str, SimulatedRun]:
     """The runs of `RUNS`, by name."""
-    found = simulate(wanted(RUNS), folder)
-    return {f"{one.experiment}.{one.run}": one for one in found.runs}
+    found, _ = simulate(wanted(RUNS), folder)
+    return {f"{one.experiment}.{one.run}": one for one in found}
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def untrue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def simulated_run(experiment: str, run: str, folder: Path) -> SimulatedRun:
     """A run, simulated now."""
-    (found,) = simulate(wanted([f"{experiment}.{run}"]), folder).runs
+    (found,), _ = simulate(wanted([f"{experiment}.{run}"]), folder)
     return found
 
 
@@ -133,11 +132,11 @@ def test_collectives_are_known_by_the_axis_of_the_mesh_that_carries_them(simulat
 
 def test_what_is_known_is_not_simulated_again_and_a_torn_file_is_no_result(simulated, folder):
     names = ["sharding.ddp_1", "checkpointing.each_9"]
-    assert simulate(wanted(names), folder).num_new == 0
+    assert simulate(wanted(names), folder)[1] == 0
     (folder / f"{wanted(names)[1].key}.json").write_text("{")
-    again = simulate(wanted(names), folder)
-    assert again.num_new == 1
-    assert again.runs[1].ranks == simulated["checkpointing.each_9"].ranks
+    again, num_new = simulate(wanted(names), folder)
+    assert num_new == 1
+    assert again[1].ranks == simulated["checkpointing.each_9"].ranks
 
 
 def test_runs_that_differ_in_budget_passes_or_link_alone_are_one_simulation():
@@ -207,8 +206,8 @@ def test_a_run_that_cannot_be_simulated_says_why(
 
 def test_a_run_that_cannot_be_simulated_is_not_kept(untrue, tmp_path):
     names = ["untrue.stumbles", "untrue.talks"]
-    assert simulate(wanted(names), tmp_path).num_new == 2
-    assert simulate(wanted(names), tmp_path).num_new == 1
+    assert simulate(wanted(names), tmp_path)[1] == 2
+    assert simulate(wanted(names), tmp_path)[1] == 1
 
 
 def test_a_command_whose_simulation_fails_names_the_run_and_ends_with_1(untrue, capsys):
@@ -225,7 +224,7 @@ def test_no_run_of_the_book_fails_by_what_a_simulation_lacks(tmp_path):
     """Checkpoints, recorded collectives and earlier measurements take real ranks."""
     names = ["faults.resumed", "faults.replayed_minute", "hangs.order_same", "replicas.batch_norm"]
     names.append("hangs.order_swapped")
-    found = {one.run: one for one in simulate(wanted(names), tmp_path).runs}
+    found = {one.run: one for one in simulate(wanted(names), tmp_path)[0]}
     assert {name: one.reason for name, one in found.items()} == {
         "resumed": "its ranks plan a checkpoint together",
         "replayed_minute": "it works with what was measured of killed",
