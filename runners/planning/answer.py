@@ -24,7 +24,6 @@ class Answer(Result):
 
     question: Question
     ranks: list[RankPlan] = []
-    used: list[str] = []  # lines at which a value that the user states was read
     seconds: float  # of the simulation
     has_failed: bool = False  # by an error, and not since this model or mesh does not allow it
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from math import inf, isfinite, nan
+from math import inf
 
 from runners.planning import grid, published
 from runners.planning.answer import Answer
@@ -34,14 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     own.add_argument("--stages", metavar="STAGES", help="(number) → its pipeline stages")
     own.add_argument("--tensor-plan", metavar="PLAN", help="for parallelize_module")
-    own.add_argument(
-        "--assume",
-        metavar="FILE:LINE=VALUE",
-        type=_stated,
-        action="append",
-        default=[],
-        help="what that line reads from a tensor; of a mask that indexes, how many are true",
-    )
     add = parser.add_argument
     add("--devices", type=_positive, default=8, metavar="N")
     add(
@@ -72,18 +64,6 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
     return int(text)
-
-
-def _stated(text: str) -> tuple[str, float]:
-    place, _, value = text.rpartition("=")
-    _, _, line = place.rpartition(":")
-    try:
-        number = float({"true": "1", "false": "0"}.get(value.lower(), value))
-    except ValueError:
-        number = nan
-    if not line.isdecimal() or not isfinite(number):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form FILE:LINE=VALUE")
-    return place, number
 
 
 def _size(text: str) -> float:
@@ -171,16 +151,11 @@ def _plan(asked: argparse.Namespace) -> int:
     found = [*answered, *refused]
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
-    unused = set(model.stated) - {line for one in found for line in one.used}
-    if unused:
-        raise PlanError(f"--assume {min(unused)}: no value is read in that line")
     memory, rates = asked.memory * GIB, Rates(asked.flops, asked.link)
     if asked.json:
         written = json.dumps(document(found, memory, rates), indent=1)
     else:
-        assumed = [f"assumed: {line} reads {value:g}" for line, value in model.stated.items()]
-        rows = lines(found, memory, rates)
-        written = "\n".join([_title(model, training, asked), *assumed, *rows])
+        written = "\n".join([_title(model, training, asked), *lines(found, memory, rates)])
     print(written)
     return 1 if any(one.has_failed for one in answered) else 0
 
@@ -207,12 +182,9 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
             batch=asked.batch,
             stages=asked.stages,
             tensor_plan=asked.tensor_plan,
-            stated=dict(asked.assume),
         )
         return model, max(LONGEST, asked.sequence or 0)
     presets = model_presets()
-    if asked.assume:
-        raise PlanError("--assume is for a model of your own; a preset reads no values")
     if asked.preset not in presets:
         what = f"unknown preset {asked.preset!r}" if asked.preset else "name a preset, or --model"
         raise PlanError(f"{what}; there are: {', '.join(presets)}")

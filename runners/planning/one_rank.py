@@ -21,7 +21,7 @@ from runners.meters.memory import CPU, MemoryMeter, local
 from runners.planning.answer import RankPlan, sent_bytes
 from runners.planning.built import build
 from runners.planning.question import Question
-from runners.planning.stated_values import StatedMode, own_code_at_work
+from runners.planning.read_values import RefusingMode, own_code_at_work
 from runners.planning.step import EMBEDDING, Repeats, Step, repeats
 from runners.planning.updates import Update
 from runners.simulate.allocation_replay import replay
@@ -35,9 +35,7 @@ from runners.traces.plan_grid import GridCall
 AXES = ("pipeline", "data", "tensor")
 
 
-def simulate_rank(
-    question: Question, rank: int, *, has_data: bool = False, used: set[str] | None = None
-) -> RankPlan:
+def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> RankPlan:
     """Execute two steps as one rank.
 
     Args:
@@ -45,11 +43,9 @@ def simulate_rank(
         rank: of how many, the strategy says.
         has_data: tensors are real, over the same groups that send nothing; for small models, with
             which a simulation can be compared.
-        used: filled with the lines at which a stated value was read.
 
     Raises:
-        PlanError: a function that the model names is not there, or its code reads a value that
-            nobody stated.
+        PlanError: a function that the model names is not there, or its code reads a value.
         Exception: whatever the model raises without data.
     """
     meshes: list[DeviceMesh] = []
@@ -60,7 +56,7 @@ def simulate_rank(
         if strategy.num_devices > 1:
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
-        mode = None if has_data else StatedMode(question.model.stated)
+        mode = None if has_data else RefusingMode()
         with nullcontext() if mode is None else mode, own_code_at_work():
             meter = Meter(
                 meshes,
@@ -74,7 +70,6 @@ def simulate_rank(
                 held = sum(meter._sizes.values())
             if mode is not None:
                 mode.check()
-                (used if used is not None else set()).update(mode.used)
             return _answer(question, rank, step.module, meter, held)
 
 

@@ -59,10 +59,9 @@ def _answer(question: Question) -> Answer:
     torch.set_num_threads(1)
     start = time.monotonic()
     ranks, reason, has_failed = [], None, False
-    used: set[str] = set()
     try:
         with redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
-            ranks = [simulate_rank(question, rank, used=used) for rank in question.ranks]
+            ranks = [simulate_rank(question, rank) for rank in question.ranks]
     except PlanError as error:
         reason = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 whatever the user's code raises
@@ -72,7 +71,6 @@ def _answer(question: Question) -> Answer:
         question=question,
         ranks=ranks,
         reason=reason,
-        used=sorted(used),
         seconds=round(time.monotonic() - start, 3),
         has_failed=has_failed,
     )

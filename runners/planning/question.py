@@ -121,7 +121,6 @@ class Model(Record):
         batch: `module:function` from microbatch and sequence length to the model's arguments.
         stages: `module:function` from a number of stages to as many modules.
         tensor_plan: `module:function` to a plan for `parallelize_module`.
-        stated: values that its code reads from tensors, by `FILE:LINE`.
     """
 
     name: str
@@ -130,7 +129,6 @@ class Model(Record):
     batch: str | None = None
     stages: str | None = None
     tensor_plan: str | None = None
-    stated: dict[str, float] = {}
 
 
 class Question(Record):
