@@ -93,28 +93,17 @@ class Architecture(Record):
     @property
     def layer_parameters(self) -> int:
         """Of one layer: attention, all experts, the router where there are several, two norms."""
-        return self._layer(self.num_experts)
+        router = self.num_experts * self.hidden_size if self.num_experts > 1 else 0
+        experts = self.num_experts * self.expert_parameters
+        return self.attention_parameters + experts + router + 2 * self.norm_parameters
 
     @property
     def num_parameters(self) -> int:
         """Of the whole model."""
-        return self._whole(self.layer_parameters)
-
-    @property
-    def num_active_parameters(self) -> int:
-        """Of what one token passes through."""
-        return self._whole(self._layer(self.num_active_experts))
+        logits = 0 if self.has_tied_embeddings else self.embedding_parameters
+        ends = self.embedding_parameters + self.position_parameters + self.norm_parameters + logits
+        return self.num_layers * self.layer_parameters + ends
 
     @property
     def _norm_vectors(self) -> int:
         return 2 if self.norm == "layernorm" else 1
-
-    def _layer(self, num_experts: int) -> int:
-        router = self.num_experts * self.hidden_size if self.num_experts > 1 else 0
-        experts = num_experts * self.expert_parameters
-        return self.attention_parameters + experts + router + 2 * self.norm_parameters
-
-    def _whole(self, layer: int) -> int:
-        logits = 0 if self.has_tied_embeddings else self.embedding_parameters
-        ends = self.embedding_parameters + self.position_parameters + self.norm_parameters + logits
-        return self.num_layers * layer + ends

@@ -13,7 +13,6 @@ import yaml
 from pydantic import Field, model_validator
 
 from runners.plans.architecture import Architecture
-from runners.plans.settings import Count
 from runners.traces.schema import Record
 
 PRESETS = Path(__file__).resolve().parents[2] / "content" / "planner" / "model_presets.yml"
@@ -45,21 +44,6 @@ class Source(Record):
         return self
 
 
-class PublishedSize(Record):
-    """The number of parameters as its authors state it, to so many digits.
-
-    Attributes:
-        parameters: the stated number.
-        unit: what its last digit counts.
-        active_parameters: of what one token passes through, where that is stated, in the same unit.
-    """
-
-    parameters: Count
-    unit: Count
-    active_parameters: Count | None = None
-    source: Source
-
-
 class ModelPreset(Record):
     """One model that `plan` knows by name."""
 
@@ -67,7 +51,6 @@ class ModelPreset(Record):
     title: str
     architecture: Architecture
     source: Source
-    published: PublishedSize
 
 
 class PresetsFile(Record):

@@ -68,13 +68,11 @@ class Compared(NamedTuple):
         payload_bytes: of the rank that communicates most, in the counted step.
         recorded_payload_bytes: the same, recorded.
         payload_error: the largest difference of any rank and operation, as a share; signed.
-        flops: of the busiest rank in the counted step.
         reason: why it is not simulated.
     """
 
     experiment: str
     run: str
-    nature: str
     num_ranks: int
     peak_bytes: int | None
     recorded_peak_bytes: int | None
@@ -82,7 +80,6 @@ class Compared(NamedTuple):
     payload_bytes: int | None
     recorded_payload_bytes: int | None
     payload_error: float | None
-    flops: int | None
     reason: str | None
 
     def line(self) -> str:
@@ -118,7 +115,6 @@ def _compared(simulated: SimulatedRun, recorded: Run | None) -> Compared:
     return Compared(
         experiment=simulated.experiment,
         run=simulated.run,
-        nature=recorded.nature if recorded else "real",
         num_ranks=recorded.world_size if recorded else num_simulated,
         peak_bytes=max((log.peak_bytes or 0 for log in logs), default=None),
         recorded_peak_bytes=max(map(_peak, metered), default=None),
@@ -126,7 +122,6 @@ def _compared(simulated: SimulatedRun, recorded: Run | None) -> Compared:
         payload_bytes=max((sum(log.payload_bytes.values()) for log in logs), default=None),
         recorded_payload_bytes=max(sums, default=None),
         payload_error=_largest(error for pair in pairs for error in _payload_errors(*pair)),
-        flops=max((sum(log.flops.values()) for log in logs), default=None),
         reason=simulated.reason,
     )
 
