@@ -175,8 +175,8 @@ def _plan(row: PublishedRow, answer: Answer, second: Answer | None) -> Published
     return PublishedPlan(
         id=row.id,
         case=row.case,
-        repository=source.repository or "",
-        commit=source.commit or "",
+        repository=source.repository,
+        commit=source.commit,
         path=row.path,
         settings=_settings(row),
         workspace_bytes=_workspace_bytes(row),

@@ -24,10 +24,6 @@ _UNITS = (
     f"{'':<27}" + "sizes in GiB, of the fullest rank; needs: "
     f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}"
 )
-_KEEPS = {
-    False: "keeps its part of the sequence and gathers again in backward, as Megatron-LM does",
-    True: "keeps what it gathered for backward, as torch's SequenceParallel does",
-}
 
 
 @dataclass(frozen=True)
@@ -80,13 +76,7 @@ def ordered(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> lis
 def lines(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> list[str]:
     """The table."""
     rows = [_line(one, memory_bytes, rates) for one in ordered(answers, memory_bytes, rates)]
-    ways = {
-        one.question.strategy.keeps_gathered
-        for one in answers
-        if one.question.strategy.has_sequence_parallel and one.question.model.architecture
-    }
-    kept = [f"{'tp-sp-keep' if way else 'tp-sp'}: a rank {_KEEPS[way]}" for way in sorted(ways)]
-    return [_HEAD, _UNITS, *rows, *kept]
+    return [_HEAD, _UNITS, *rows]
 
 
 def _line(answer: Answer, memory_bytes: float, rates: Rates) -> str:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from runners.plans.architecture import Architecture
 from runners.traces.schema import Record
@@ -22,26 +22,17 @@ Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
 
 
 class Source(Record):
-    """A place in a public repository, or a paper.
+    """A place in a public repository.
 
     Attributes:
         repository: owner and name on GitHub.
         field: the function, table or key that states the values.
-        paper: where no repository states them, arXiv's number.
     """
 
-    repository: str | None = None
-    commit: Commit | None = None
-    path: str | None = None
-    paper: str | None = None
+    repository: str
+    commit: Commit
+    path: str
     field: str
-
-    @model_validator(mode="after")
-    def _names_a_place(self) -> Self:
-        in_repository = self.repository and self.commit and self.path
-        if bool(in_repository) == bool(self.paper):
-            raise ValueError("a source is repository, commit and path, or a paper")
-        return self
 
 
 class ModelPreset(Record):

@@ -120,14 +120,6 @@ class Measurement(Record):
     field: str
 
 
-class Repeat(Record):
-    """Another case with the same configuration, as far as memory goes, and its peak in bytes."""
-
-    case: str
-    peak_bytes: Count
-    differs: str
-
-
 class PublishedRow(Record):
     """One configuration that was measured.
 
@@ -164,7 +156,6 @@ class PublishedRow(Record):
     expandable_segments: bool = False
     device: Device
     measured: Annotated[list[Measurement], Field(min_length=1)]
-    repeats: list[Repeat] = []
     details: list[str] = []
     derived: list[str] = []
 
@@ -184,7 +175,7 @@ class PublishedRow(Record):
     @property
     def path(self) -> str:
         """The file, or what else of its source holds the row."""
-        return (self.source.path or "").replace("{case}", self.case)
+        return self.source.path.replace("{case}", self.case)
 
     def bytes_of(self, kind: str, moment: str = "peak") -> float | None:
         """A measurement in bytes; None where this kind was not published."""

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from runners.plans.architecture import Architecture
-from runners.plans.model_presets import PRESETS, Source, model_presets
+from runners.plans.model_presets import PRESETS, model_presets
 
 # Counted by others from the tensors of the published checkpoints, to the last parameter.
 EXACT = {
@@ -50,9 +50,3 @@ def test_an_impossible_configuration_is_refused(tmp_path):
     changed.write_text(yaml.safe_dump(document), encoding="utf-8")
     with pytest.raises(ValueError, match="do not divide"):
         model_presets(changed)
-
-
-def test_a_source_names_a_file_of_a_commit_or_a_paper():
-    Source(paper="2401.04088", field="abstract")
-    with pytest.raises(ValueError, match="commit and path"):
-        Source(repository="openai/gpt-2", field="DEVELOPERS.md")

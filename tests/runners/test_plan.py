@@ -168,13 +168,6 @@ def test_tensors_without_data_have_the_peak_of_real_ones(strategy, shape):
     assert fake.calls == real.calls
 
 
-def test_gloo_copies_what_it_reduce_scatters_and_nccl_does_not():
-    nccl = asked("fsdp", precision="fp32")
-    gloo = nccl.model_copy(update={"backend": "gloo"})
-    peaks = [simulate_rank(one, 0).peak_bytes for one in (nccl, gloo)]
-    assert peaks[0] < peaks[1]
-
-
 @pytest.mark.parametrize("has_fused_attention", [True, False])
 def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention):
     """34 bytes a token and channel, and 5 a score; torch keeps up to an eighth more."""

@@ -87,13 +87,6 @@ def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspac
     assert least <= beside <= most
 
 
-@pytest.mark.parametrize("name", MEGATRON)
-def test_repeats_peak_where_their_row_does(name):
-    row = MEGATRON[name]
-    for repeat in row.repeats:
-        assert repeat.peak_bytes == pytest.approx(row.bytes_of("allocated"), rel=0.003)
-
-
 def test_a_row_that_contradicts_itself_is_refused(tmp_path):
     changed = tmp_path / "published.yml"
     document = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
