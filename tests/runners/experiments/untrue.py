@@ -58,10 +58,16 @@ def talks(rank: Rank) -> None:
     word: list[Any] = [8 * (rank.rank + 1)]
     if rank.rank == 0:
         dist.send_object_list(word, dst=1)
-        dist.recv_object_list(word, src=1)
+        dist.recv_object_list(word, 1, dist.group.WORLD)
     else:
         dist.recv_object_list(word, src=0)
         dist.send_object_list([2 * word[0]], dst=0)
+    part: list[Any] = [None]
+    dist.scatter_object_list(part, [1, 2] if rank.rank == 0 else None, src=0)
+    assert part == [rank.rank + 1]
+    every: list[Any] | None = [None, None] if rank.rank == 1 else None
+    dist.gather_object(word[0], every, 1)
+    assert every is None or None not in every
     kept = torch.zeros(word[0])
     _steps(rank)
     del kept
