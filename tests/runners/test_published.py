@@ -54,6 +54,7 @@ def state_bytes(row):
     return (model + optimizer) / ranks
 
 
+@pytest.mark.builds  # compiles for seconds; test_published_plans.py simulates the copy each time
 def test_a_compiled_gradient_of_megatrons_loss_is_computed_in_a_copy(tmp_path, monkeypatch):
     """calculate_gradients of megatron/core/fusions/fused_cross_entropy.py, at the rows' commit."""
 
