@@ -213,6 +213,38 @@ def interface_of(wanted: str) -> str | None:
     return None
 
 
+def shape(bits_per_second: int, within_bits_per_second: int, mates: list[str]) -> None:
+    """Let this rank's link carry what goes to its own node faster than what leaves it.
+
+    Called in the rank's namespace, on a link that nothing shapes yet.
+
+    Args:
+        bits_per_second: to ranks of other nodes.
+        within_bits_per_second: to ranks of its own.
+        mates: the addresses of these.
+
+    Raises:
+        LinkError: the kernel refuses.
+    """
+    rates = {1: within_bits_per_second, 2: bits_per_second}
+    _call(
+        *("tc", "-batch", "-"),
+        lines=[
+            f"qdisc add dev {INTERFACE} root handle 1: htb default 2",
+            *(
+                f"class add dev {INTERFACE} parent 1: classid 1:{number} htb rate {rate}bit "
+                f"burst {MIN_BURST_BYTES}b cburst {MIN_BURST_BYTES}b"
+                for number, rate in rates.items()
+            ),
+            *(
+                f"filter add dev {INTERFACE} parent 1: protocol ip "
+                f"u32 match ip dst {mate} flowid 1:1"
+                for mate in mates
+            ),
+        ],
+    )
+
+
 def enter(namespace: str) -> None:
     """Move this process, which has one thread so far, into a namespace, and gloo onto its link.
 

@@ -1,0 +1,187 @@
+"""Whether α–β tells the time of a collective: links of a set rate and latency, nothing fitted.
+
+Each rank lives behind a link that lets through so many bits a second; some links also keep each
+packet for a while. A collective takes the time of the bytes that a rank sends, and some latencies
+for each of its turns. `two_nodes` sums over four ranks on two nodes, with links that are faster
+within a node than between nodes.
+
+    python -m runners run alpha_beta
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import FileStore
+
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, CountOrZero, RunSettings
+from runners.plans.work import FLOAT_BYTES
+from runners.ranks.rank import Rank
+from runners.system import delay, links
+from runners.traces.schema import Setting
+from runners.training.transfers import seconds_alone
+
+
+def collectives(rank: Rank[Settings]) -> None:
+    """Every operation at every size, in turns."""
+    settings = rank.settings
+    _join(rank)
+    for size in settings.sizes_bytes:
+        for operation, call in _operations(rank, size).items():
+            _measure(rank, f"{operation}_{size}", call)
+    _step(rank)
+
+
+def _measure(rank: Rank[Settings], name: str, call: Callable[[], object]) -> None:
+    """Times of one operation, each that of the rank that took longest."""
+    with rank.phase(name, computes=False):
+        seconds = [seconds_alone(rank, call) for _ in range(rank.settings.num_times + 1)]
+        longest = torch.tensor(seconds[1:], dtype=torch.float64)  # the first opens connections
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+    rank.measure_seconds(name, longest.tolist())
+
+
+def _join(rank: Rank[Settings]) -> None:
+    """Make the group, over links with a latency where they have one."""
+    if rank.settings.latency_microseconds:
+        delay.start(rank.rank, rank.settings.latency_microseconds / 1e6)
+        os.environ["GLOO_SOCKET_IFNAME"] = delay.INTERFACE
+    store = FileStore(str(rank.scratch / "store"), rank.world_size)
+    dist.init_process_group(
+        "gloo",
+        store=store,
+        rank=rank.rank,
+        world_size=rank.world_size,
+        timeout=timedelta(minutes=5),
+    )
+
+
+def _operations(rank: Rank[Any], num_bytes: int) -> dict[str, Callable[[], object]]:
+    """Each operation over a payload, which is the whole on every rank."""
+    whole = torch.zeros(num_bytes // FLOAT_BYTES)
+    share = torch.zeros(whole.numel() // rank.world_size)
+    return {
+        "send": partial(_send, rank, whole),
+        "all_reduce": partial(dist.all_reduce, whole),
+        "all_gather": partial(dist.all_gather_into_tensor, torch.empty_like(whole), share),
+        "broadcast": partial(dist.broadcast, whole, 0),
+    }
+
+
+def _send(rank: Rank[Any], whole: Tensor) -> None:
+    """From rank 0 to rank 1, which answers with one number: a sender returns before its bytes."""
+    if rank.rank == 0:
+        dist.send(whole, 1)
+        dist.recv(torch.empty(1), 1)
+    elif rank.rank == 1:
+        dist.recv(whole, 0)
+        dist.send(torch.zeros(1), 0)
+
+
+def _step(rank: Rank[Any]) -> None:
+    """A step, of which a record of a run has at least one."""
+    for _ in rank.steps(1):
+        dist.barrier()
+
+
+def nodes(rank: Rank[Nodes]) -> None:
+    """Sum over two nodes of two ranks: in one ring, and by node."""
+    settings = rank.settings
+    per_node = rank.world_size // 2
+    node = rank.rank // per_node
+    mates = [links.address(node * per_node + i) for i in range(per_node)]
+    links.shape(settings.node_bits_per_second, settings.within_bits_per_second, mates)
+    _join(rank)
+    within = [dist.new_group([0, 1]), dist.new_group([2, 3])][node]
+    across = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank.rank % per_node]
+    whole = torch.zeros(settings.sizes_bytes[0] // FLOAT_BYTES)
+    share = torch.zeros(whole.numel() // per_node)
+
+    def by_node() -> None:
+        dist.reduce_scatter_tensor(share, whole, group=within)
+        dist.all_reduce(share, group=across)
+        dist.all_gather_into_tensor(whole, share, group=within)
+
+    _measure(rank, "flat", partial(dist.all_reduce, whole))
+    _measure(rank, "by_node", by_node)
+    _step(rank)
+
+
+QUESTION = "Do a latency and a rate tell how long a collective takes?"
+# The whole: divisible into four ranks' shares of four-byte values.
+SMALL, MIDDLING, LARGE = 1 << 10, 1 << 18, 1 << 22
+MEGABIT = 1_000_000
+
+
+class Settings(RunSettings):
+    """Payloads, and the links that they pass."""
+
+    sizes_bytes: tuple[Count, ...] = (SMALL, MIDDLING, LARGE)
+    num_times: Count = 5
+    link_bits_per_second: Count | None = 400 * MEGABIT
+    latency_microseconds: CountOrZero = 0
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The latency, and the seconds of a byte."""
+        rate = self.link_bits_per_second
+        return {
+            "latency_seconds": self.latency_microseconds / 1e6,
+            "byte_seconds": 0.0 if rate is None else 8 / rate,
+        }
+
+
+class Nodes(Settings):
+    """Two nodes: ranks reach those of their own node faster than the others."""
+
+    sizes_bytes: tuple[Count, ...] = (LARGE,)
+    link_bits_per_second: Count | None = None  # the ranks shape their links themselves
+    within_bits_per_second: Count = 800 * MEGABIT
+    node_bits_per_second: Count = 100 * MEGABIT  # of each rank, to the other node
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """Seconds of a byte within a node and between nodes."""
+        return {
+            **super().closed_forms(),
+            "within_byte_seconds": 8 / self.within_bits_per_second,
+            "node_byte_seconds": 8 / self.node_bits_per_second,
+        }
+
+
+def _plan(strategy: str, num_ranks: int, settings: Settings, **more: Any) -> RunPlan[Settings]:
+    return RunPlan(
+        strategy,
+        num_ranks,
+        settings,
+        passes=("timed",),
+        needs_group=False,  # a link gets its latency before the first connection
+        has_timeline=False,
+        only_on_cpu=True,
+        own_network=True,
+        **more,
+    )
+
+
+RUNS = {
+    **{
+        f"mbit_{rate}_ranks_{n}": _plan(
+            "collectives", n, Settings(link_bits_per_second=rate * MEGABIT)
+        )
+        for rate in (50, 200, 800)
+        for n in (2, 4)
+    },
+    **{
+        f"{ms}_ms_ranks_{n}": _plan("collectives", n, Settings(latency_microseconds=1000 * ms))
+        for ms in (2, 10)
+        for n in (2, 4)
+    },
+    "two_nodes": _plan("nodes", 4, Nodes()),
+}
+TRIED_WITH = {"*": {"num_times": 2}}

@@ -1,0 +1,226 @@
+"""When communication hides behind computation: layers of a set duration over a link of a set rate.
+
+Two ranks train a stack of equal linear layers, each rank behind a link of its own. A layer computes
+for as long as it is told to, twice as long in backward as in forward, so that a step differs from
+another in one thing only: how much it computes for what it sends. `ddp` sends buckets while
+backward goes on and `after_backward` sends everything when it has ended. `fsdp` is `fully_shard` as
+it comes; `fsdp_by_hand` is the same step with gathers and reductions that are started early, as
+streams let `fully_shard` do on an accelerator.
+
+Computation of a set duration tests overlap, not a device.
+
+    python -m runners run overlap
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import linear, mse_loss
+from torch.nn.parallel import DistributedDataParallel
+
+from runners.plans.closed_forms import ring_bytes
+from runners.plans.experiment import RunPlan
+from runners.plans.settings import Count, Factor, RunSettings, Settled
+from runners.plans.work import FLOAT_BYTES
+from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
+from runners.training.networks import average, gradients_of
+
+
+def ddp(rank: Rank[Settings]) -> None:
+    """One bucket a layer, reduced while backward computes the layers before it."""
+    model = stack(rank)
+    with rank.phase("wrap"):
+        cap = rank.settings.layer_bytes / (1 << 20)
+        replica = DistributedDataParallel(model, bucket_cap_mb=cap)
+    train(rank, replica)
+
+
+def after_backward(rank: Rank[Settings]) -> None:
+    """All gradients in one all_reduce, when backward has ended."""
+    model = stack(rank)
+    train(rank, model, lambda: average(gradients_of(model)))
+
+
+def fsdp(rank: Rank[Settings]) -> None:
+    """`fully_shard` on each layer. It overlaps by means of device streams; a CPU has none."""
+    model = stack(rank)
+    with rank.phase("wrap"):
+        for layer in model:
+            fully_shard(layer)
+        fully_shard(model)
+    train(rank, model)
+
+
+def fsdp_by_hand(rank: Rank[Settings]) -> None:
+    """The collectives of `fsdp`, each started one layer before it is needed."""
+    settings, sizes = rank.settings, range(rank.settings.num_layers)
+    shards = [_shard(rank, weight.detach()) for weight in stack(rank).parameters()]
+    features, target = samples(rank)
+
+    def gathered(layer: int) -> tuple[Tensor, dist.Work | None]:
+        whole = torch.empty(settings.width, settings.width)
+        return whole, dist.all_gather_into_tensor(whole, shards[layer], async_op=True)
+
+    for _ in _steps(rank):
+        inputs, coming = [features], gathered(0)
+        for layer in sizes:
+            weight = _arrived(*coming)
+            coming = gathered(min(layer + 1, sizes[-1]))  # the last one stays for backward
+            inputs.append(inputs[-1] @ weight.T)
+            time.sleep(settings.forward_seconds)
+        loss = mse_loss(inputs[-1], target)
+        gradient = 2 * (inputs[-1] - target) / target.numel()
+        leaving = []
+        for layer in reversed(sizes):
+            weight = _arrived(*coming)
+            coming = gathered(max(layer - 1, 0))
+            time.sleep(settings.backward_seconds)
+            of_weight = (gradient.T @ inputs[layer]) / rank.world_size
+            gradient = gradient @ weight
+            share = torch.empty_like(shards[layer])
+            work = dist.reduce_scatter_tensor(share, of_weight, async_op=True)
+            leaving.append((layer, share, of_weight, work))
+        for layer, share, _, work in leaving:
+            _arrived(share, work)
+            shards[layer].sub_(settings.learning_rate * share)
+        _arrived(*coming)
+    rank.epoch(1, loss=loss.item(), num_samples=settings.batch_size)
+
+
+def _arrived(tensor: Tensor, work: dist.Work | None) -> Tensor:
+    """The tensor, once what fills it has ended."""
+    if work is not None:
+        work.wait()
+    return tensor
+
+
+def _shard(rank: Rank, weight: Tensor) -> Tensor:
+    return weight.chunk(rank.world_size)[rank.rank].clone()
+
+
+class Layer(nn.Module):
+    """A linear layer without bias that computes for as long as it is told to.
+
+    It sleeps, so that the threads that communicate have the core meanwhile: on an accelerator they
+    take no part in the computation either.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        width = settings.width
+        self.weight = nn.Parameter(torch.randn(width, width) / width**0.5)
+        self.forward_seconds = settings.forward_seconds
+        self.backward_seconds = settings.backward_seconds
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features `[batch, width]` to `[batch, width]`."""
+        time.sleep(self.forward_seconds)
+        out = linear(features, self.weight)
+        out.register_hook(lambda _: time.sleep(self.backward_seconds))  # before its own gradients
+        return out
+
+
+def stack(rank: Rank[Settings]) -> nn.Sequential:
+    """The layers, equal on every rank."""
+    torch.manual_seed(rank.seed)
+    return nn.Sequential(*(Layer(rank.settings) for _ in range(rank.settings.num_layers)))
+
+
+def samples(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
+    """This rank's features and what they should become, both `[batch, width]`."""
+    source = torch.Generator().manual_seed(rank.seed + rank.rank)
+    size = (2, rank.settings.batch_size, rank.settings.width)
+    features, target = torch.randn(size, generator=source)
+    return features, target
+
+
+def train(
+    rank: Rank[Settings], model: nn.Module, reduce: Callable[[], object] | None = None
+) -> None:
+    """Train on one batch; `reduce`, where there is one, is called between backward and update."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
+    features, target = samples(rank)
+    for _ in _steps(rank):
+        loss = mse_loss(model(features), target)
+        loss.backward()
+        if reduce is not None:
+            reduce()
+        optimizer.step()
+        optimizer.zero_grad()
+    rank.epoch(1, loss=loss.item(), num_samples=rank.settings.batch_size)
+
+
+def _steps(rank: Rank[Settings]) -> Iterator[int]:
+    rank.count_samples(rank.settings.batch_size * rank.settings.num_steps)
+    yield from rank.steps(rank.settings.num_steps)
+
+
+QUESTION = "How much must a step compute for its communication to hide, and what hides it?"
+
+
+class Settings(RunSettings):
+    """A stack of equal layers of a set duration, and a link."""
+
+    width: Count = 1024
+    num_layers: Count = 4
+    batch_size: Count = 4
+    num_steps: Settled = 8
+    learning_rate: Factor = 0.1
+    backward_milliseconds: int = 0  # of a layer; forward takes half as long
+    link_bits_per_second: Count = 400_000_000
+
+    @property
+    def layer_bytes(self) -> int:
+        """Bytes of a layer's weight, and of its gradient."""
+        return FLOAT_BYTES * self.width**2
+
+    @property
+    def backward_seconds(self) -> float:
+        """How long a layer's backward computes."""
+        return self.backward_milliseconds / 1000
+
+    @property
+    def forward_seconds(self) -> float:
+        """How long its forward computes."""
+        return self.backward_seconds / 2
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """What a step computes and sends, by the numbers that were set."""
+        all_bytes = self.num_layers * self.layer_bytes
+        rate = self.link_bits_per_second / 8
+        return {
+            "layer_bytes": self.layer_bytes,
+            "backward_seconds": self.num_layers * self.backward_seconds,
+            "computing_seconds": self.num_layers * (self.backward_seconds + self.forward_seconds),
+            "reducing_seconds": ring_bytes(all_bytes, self.world_size) / rate,
+        }
+
+
+def _plan(strategy: str, milliseconds: int, *, full: bool = False) -> RunPlan[Settings]:
+    return RunPlan(
+        strategy,
+        2,
+        Settings(backward_milliseconds=milliseconds),
+        passes=("timed",),
+        nature="paced",
+        only_on_cpu=True,
+        own_network=True,
+        full=full,
+    )
+
+
+# A layer's gradient passes the link in 84 ms: backward is shorter than that, or longer.
+RUNS = {
+    **{f"ddp_{ms}": _plan("ddp", ms, full=ms in (63, 168)) for ms in (0, 21, 42, 63, 126, 168)},
+    **{f"after_backward_{ms}": _plan("after_backward", ms) for ms in (42, 126)},
+    **{f"fsdp_{ms}": _plan("fsdp", ms) for ms in (0, 126)},
+    **{f"by_hand_{ms}": _plan("fsdp_by_hand", ms) for ms in (0, 126)},
+}
+TRIED_WITH = {"*": {"num_steps": 4, "width": 256}}

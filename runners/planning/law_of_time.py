@@ -1,0 +1,139 @@
+"""The law of time: the bounds of a step by what its ranks compute and send. No torch.
+
+In: simulated ranks, a strategy, and a cluster of nodes. Out: `Bounds`, in seconds. A step takes at
+least the longest of three things, since a rank can do them beside each other: computing, with what
+tensor parallelism makes it wait for; sending within its node; and sending between nodes. It takes
+at most their sum, plus what the program needs beyond its operations, which no bound tells. The
+rates are a device's highest, so these are bounds for comparing layouts, and no forecast.
+
+Collectives are taken to go by node where their group spans several: among the ranks of each node,
+and between nodes once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal, NamedTuple
+
+from runners.planning.question import Strategy
+from runners.traces.plan_grid import GridCall, GridRank
+
+Part = Literal["computing", "links within a node", "links between nodes"]
+# How often the payload passes, next to an all_gather.
+_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Devices, in nodes of equal size.
+
+    Attributes:
+        nodes: how many there are.
+        per_node: devices of one.
+        flops: that a device does in a second, at its highest rate.
+        within: bytes that a device sends in a second to the others of its node.
+        between: bytes that all devices of a node together send in a second to other nodes.
+    """
+
+    nodes: int
+    per_node: int
+    flops: float
+    within: float
+    between: float
+
+    @property
+    def num_devices(self) -> int:
+        """Of all nodes."""
+        return self.nodes * self.per_node
+
+
+class Bounds(NamedTuple):
+    """Seconds of a step.
+
+    Attributes:
+        computing: the operations of the rank that has most, and the idle time of a pipeline.
+        waiting: for collectives of tensor parallelism, which the next operation needs.
+        within: sending to devices of the same node.
+        between: sending to other nodes.
+    """
+
+    computing: float
+    waiting: float
+    within: float
+    between: float
+
+    @property
+    def at_least(self) -> float:
+        """The step cannot be shorter."""
+        return max(self.computing + self.waiting, self.within, self.between)
+
+    @property
+    def at_most(self) -> float:
+        """What a program without any overlap needs for the same operations and bytes."""
+        return self.computing + self.within + self.between
+
+    @property
+    def decides(self) -> Part:
+        """What makes the lower bound as long as it is."""
+        if self.at_least == self.between:
+            return "links between nodes"
+        if self.at_least == self.within or self.waiting > self.computing:
+            return "links within a node"
+        return "computing"
+
+
+class _Spread(NamedTuple):
+    """How the ranks of a group lie: as many in each node, over so many nodes."""
+
+    inner: int
+    nodes: int
+
+
+def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> _Spread:
+    """Ranks of a node divide a layer first, then the samples, then the stages."""
+    each = strategy.data * strategy.tensor
+    stride = {"tensor": 1, "data": strategy.tensor}.get(axis, each)
+    inner = max(1, min(num_ranks, cluster.per_node // stride))
+    return _Spread(inner, ceil(num_ranks / inner))
+
+
+def _seconds(call: GridCall, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
+    """What a call needs at least of the links within a node, and of those between nodes."""
+    spread = _spread(call.axis, call.num_ranks, strategy, cluster)
+    if call.operation in _PASSES:
+        passed = _PASSES[call.operation] * call.bytes
+        groups = cluster.per_node / spread.inner  # that share the node's links
+        return (
+            passed * (spread.inner - 1) / spread.inner / cluster.within,
+            passed * (spread.nodes - 1) / spread.nodes * groups / cluster.between,
+        )
+    if call.operation != "send":
+        return 0.0, 0.0
+    if spread.nodes == 1:
+        return call.bytes / cluster.within, 0.0
+    senders = min(cluster.per_node, strategy.data * strategy.tensor)
+    return 0.0, call.bytes * senders / cluster.between
+
+
+def bounds(
+    ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster, pipelined_flops: float = 0.0
+) -> Bounds:
+    """The bounds of a step.
+
+    Args:
+        ranks: the simulated ones.
+        strategy: how the axes divide the work.
+        cluster: which devices do it.
+        pipelined_flops: of the stages of a pipeline one after another, with the idle time.
+    """
+    computing = max(pipelined_flops, *(one.flops for one in ranks)) / cluster.flops
+    found = []
+    for rank in ranks:
+        by_call = [(call.axis, *_seconds(call, strategy, cluster)) for call in rank.calls]
+        waiting = sum(inner + outer for axis, inner, outer in by_call if axis == "tensor")
+        within = sum(inner for _, inner, _ in by_call)
+        between = sum(outer for *_, outer in by_call)
+        found.append((waiting, within, between))
+    return Bounds(computing, *(max(column) for column in zip(*found, strict=True)))
