@@ -50,10 +50,10 @@ class Answer(Result):
             if link:
                 bounds.append(sum(map(sent_bytes, rank.calls)) / link)
         if flops and self.ranks and self.question.strategy.pipeline > 1:
-            bounds.append(self._pipelined_flops() / flops)
+            bounds.append(self.pipelined_flops() / flops)
         return max(bounds, default=None)
 
-    def _pipelined_flops(self) -> float:
+    def pipelined_flops(self) -> float:
         """Of one stage after another; what is known of the inner ones are their layers."""
         asked, strategy = self.question, self.question.strategy
         layers = [

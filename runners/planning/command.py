@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from math import inf
+from functools import partial
+from math import inf, prod
+from pathlib import Path
 
 from runners.planning import grid, published
 from runners.planning.answer import Answer
+from runners.planning.configuration import architecture_of
+from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
+from runners.planning.recommendation import compared, layouts, search, told
 from runners.planning.table import GIB, Rates, document, lines
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
@@ -21,12 +26,15 @@ from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write_rows
 from runners.traces.machine import num_cores
 
+H100_FLOPS = 989e12  # in bf16, without sparsity
 LONGEST = 4096  # tokens of a sample where none are named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("preset", nargs="?", help=f"one of {', '.join(model_presets())}")
+    add = parser.add_argument
+    add("--hf", metavar="CONFIG", type=Path, help="a model's config.json, instead of a preset")
     own = parser.add_argument_group("a model of your own, by functions as MODULE:FUNCTION")
     own.add_argument("--model", metavar="BUILD", help="builds an nn.Module")
     own.add_argument(
@@ -34,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     own.add_argument("--stages", metavar="STAGES", help="(number) → its pipeline stages")
     own.add_argument("--tensor-plan", metavar="PLAN", help="for parallelize_module")
-    add = parser.add_argument
-    add("--devices", type=_positive, default=8, metavar="N")
+    add("--devices", type=_mesh, default=(1, 8), metavar="[NODES×]N", help="such as 8 or 2x8")
     add(
         "--memory",
         type=_size,
@@ -50,9 +57,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimizer", choices=("sgd", "momentum", "adam", "adam8bit"), default="adam")
     add("--checkpointing", choices=("none", "selective", "all"), default="none")
     add("--backend", choices=("nccl", "gloo"), default="nccl", help="of the process groups")
-    add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp,fsdp.4+tp-sp.2; default: many")
-    add("--flops", type=_size, help="of a device per second, for a lower bound of the time")
-    add("--link", type=_size, help="bytes that a device sends per second, for the same bound")
+    add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp.4+tp-sp.2; default: a search")
+    add(
+        "--flops",
+        type=_size,
+        default=H100_FLOPS,
+        help="of a device per second, at its highest rate; default: an H100's",
+    )
+    add(
+        "--links",
+        type=_links,
+        default=_links("450,8x400g"),
+        metavar="WITHIN,BETWEEN",
+        help="GB/s that a device sends within its node, and a node to others; "
+        "8x400g are eight links of 400 Gbit/s; default: an H100's NVLink, and these",
+    )
+    add("--seconds", type=_size, default=50.0, help="for the search of a layout")
     add("--published", action="store_true", help="published measurements and their simulations")
     add("--outcomes", action="store_true", help="run the plan on this accelerator, and compare")
     add("--grid", action="store_true", help="make the committed plans of a preset, or of all")
@@ -64,6 +84,25 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
     return int(text)
+
+
+def _mesh(text: str) -> tuple[int, int]:
+    """Nodes, and devices of each."""
+    nodes, _, each = text.replace("×", "x").rpartition("x")
+    return _positive(nodes or "1"), _positive(each)
+
+
+def _links(text: str) -> tuple[float, float]:
+    """Bytes a second within a node and between nodes."""
+    within, _, between = text.partition(",")
+    return _rate(within), _rate(between or within)
+
+
+def _rate(text: str) -> float:
+    if not text.endswith("g"):
+        return _size(text) * 1e9
+    count, _, gigabits = text[:-1].rpartition("x")
+    return _size(count or "1") * _size(gigabits) * 1e9 / 8
 
 
 def _size(text: str) -> float:
@@ -87,7 +126,7 @@ def main(asked: argparse.Namespace) -> int:
     if asked.published:
         return _published(asked)
     if not asked.grid:
-        return _plan(asked)
+        return _plan(asked) if asked.strategies or asked.model else _recommend(asked)
     for line in grid.main(asked.preset, confirms=asked.confirm):
         print(line, flush=True)
     return 0
@@ -134,7 +173,7 @@ def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
     training = Training(
         sequence=asked.sequence or min(longest, LONGEST),
         microbatch=asked.microbatch,
-        global_batch=asked.global_batch or asked.microbatch * asked.devices,
+        global_batch=asked.global_batch or asked.microbatch * prod(asked.devices),
         precision=asked.precision,
         optimizer=asked.optimizer,
         checkpointing=asked.checkpointing,
@@ -144,6 +183,23 @@ def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
     return model, training
 
 
+def _recommend(asked: argparse.Namespace) -> int:
+    """The search, what it recommends, and the layouts that it simulated."""
+    model, training = _asked(asked)
+    (nodes, per_node), (within, between) = asked.devices, asked.links
+    cluster = Cluster(nodes, per_node, asked.flops, within, between)
+    memory = asked.memory * GIB
+    simulate = partial(answers, num_workers=num_cores())
+    found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds)
+    best = layouts(found, cluster, memory)
+    if asked.json:
+        print(json.dumps([one.document() for one in best], indent=1))
+        return 0
+    said = told(found, cluster, memory, is_whole=is_whole)
+    print("\n".join([_title(model, training, asked), *said, "", *compared(best)]))
+    return 1 if any(one.has_failed for one in found) else 0
+
+
 def _plan(asked: argparse.Namespace) -> int:
     model, training = _asked(asked)
     questions, refused = _questions(model, training, asked)
@@ -151,7 +207,7 @@ def _plan(asked: argparse.Namespace) -> int:
     found = [*answered, *refused]
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
-    memory, rates = asked.memory * GIB, Rates(asked.flops, asked.link)
+    memory, rates = asked.memory * GIB, Rates(asked.flops, asked.links[0])
     if asked.json:
         written = json.dumps(document(found, memory, rates), indent=1)
     else:
@@ -161,8 +217,9 @@ def _plan(asked: argparse.Namespace) -> int:
 
 
 def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:
+    devices = " × ".join(str(n) for n in asked.devices if n > 1) or "1"
     return (
-        f"{model.name} on {asked.devices} devices of {asked.memory:.4g} GiB, sequence "
+        f"{model.name} on {devices} devices of {asked.memory:.4g} GiB, sequence "
         f"{training.sequence}, microbatch {training.microbatch}, global batch "
         f"{training.global_batch}, {training.precision}, {training.optimizer}, checkpointing "
         f"{training.checkpointing}; simulated"
@@ -184,6 +241,10 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
             tensor_plan=asked.tensor_plan,
         )
         return model, max(LONGEST, asked.sequence or 0)
+    if asked.hf:
+        shape = architecture_of(asked.hf)
+        name = asked.hf.parent.resolve().name if asked.hf.name == "config.json" else asked.hf.stem
+        return Model(name=name, architecture=shape), shape.context_length
     presets = model_presets()
     if asked.preset not in presets:
         what = f"unknown preset {asked.preset!r}" if asked.preset else "name a preset, or --model"
@@ -200,13 +261,13 @@ def _questions(
     Raises:
         PlanError: a strategy that was named is not possible.
     """
-    names = asked.strategies.split(",") if asked.strategies else usual(asked.devices)
+    names = asked.strategies.split(",") if asked.strategies else usual(prod(asked.devices))
     possible, refused = [], []
     for name in dict.fromkeys(names):
         question = Question(
             model=model,
             training=training,
-            strategy=strategy_of(name, asked.devices),
+            strategy=strategy_of(name, prod(asked.devices)),
             backend=asked.backend,
         )
         try:

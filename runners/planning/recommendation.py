@@ -1,0 +1,282 @@
+"""One recommendation for a model on a cluster: searched, ordered by the law of time, and justified.
+
+In: a model, a training, a cluster, the memory of a device, and how long to search. Out: a
+`Recommendation`: what was simulated, best first, and the lines that say which layout, why, which
+one comes next, and with which other devices another one would be best. No torch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from runners.planning.answer import Answer
+from runners.planning.law_of_time import Bounds, Cluster, bounds
+from runners.planning.question import Model, PlanError, Question, Strategy, Training, strategy_of
+from runners.planning.table import GIB, needs, verdict
+
+Simulate = Callable[[Sequence[Question]], list[Answer]]
+ROUND = 6  # layouts that are simulated before the clock is looked at
+# Bytes of each parameter beside what is gathered: the parameter, its gradient, and the state.
+_STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A simulated layout that fits, with its bounds."""
+
+    answer: Answer
+    bounds: Bounds
+    needed_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The strategy, with the settings that the search chose."""
+        training = self.answer.question.training
+        words = [self.answer.question.strategy.name, f"microbatch {training.microbatch}"]
+        if training.checkpointing != "none":
+            words.append(f"checkpointing {training.checkpointing}")
+        return ", ".join(words)
+
+    @property
+    def key(self) -> tuple[float, float, float]:
+        """Layouts in order: bounds that differ by less than a hundredth count as equal."""
+        at_least, at_most = (float(f"{x:.2g}") for x in (self.bounds.at_least, self.bounds.at_most))
+        return at_least, at_most, self.needed_bytes
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            **self.answer.model_dump(mode="json"),
+            "needed_bytes": self.needed_bytes,
+            "seconds": {
+                "at_least": self.bounds.at_least,
+                "at_most": self.bounds.at_most,
+                **self.bounds._asdict(),
+            },
+        }
+
+
+def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+    """What fits, best first."""
+    found = []
+    for one in answers:
+        if verdict(one, memory_bytes) == "fits":
+            pipelined = one.pipelined_flops() if one.question.strategy.pipeline > 1 else 0.0
+            law = bounds(one.ranks, one.question.strategy, cluster, pipelined)
+            found.append(Layout(one, law, needs(one)))
+    return sorted(found, key=lambda one: one.key)
+
+
+# --- the search
+
+
+def strategies(cluster: Cluster) -> list[Strategy]:
+    """Those that a cluster is searched for: each axis alone, and products of two and three.
+
+    Tensor parallelism stays within a node: between nodes its collectives, which the next operation
+    waits for, are the longest part of any step.
+    """
+    devices, node = cluster.num_devices, cluster.per_node
+    if devices == 1:
+        return [strategy_of("single", 1)]
+    names = ["ddp-view", "zero1", "fsdp", "fsdp-keep"]
+    inner = [n for n in (2, 4, 8) if n <= node and node % n == 0]
+    for n in inner:
+        rest = devices // n
+        names += ["tp-sp"] if rest == 1 else [f"fsdp.{rest}+tp-sp.{n}", f"zero1.{rest}+tp-sp.{n}"]
+    for stages in (2, 4, 8, 16):
+        if devices % stages or stages > devices:
+            continue
+        rest = devices // stages
+        names += ["1f1b", "interleaved"] if rest == 1 else [f"1f1b.{stages}+zero1.{rest}"]
+        for n in inner:
+            if rest % n == 0 and rest >= n:
+                data = f"+zero1.{rest // n}" if rest > n else ""
+                names.append(f"1f1b.{stages}{data}+tp-sp.{n}")
+    return [strategy_of(name, devices) for name in dict.fromkeys(names)]
+
+
+def _state_bytes(question: Question) -> float:
+    """Of parameters, gradients and optimizer, by closed form: what a layout needs at the least."""
+    strategy, shape = question.strategy, question.model.architecture
+    if shape is None:
+        return 0.0
+    parameters = shape.num_parameters / (strategy.tensor * strategy.pipeline)
+    shards = strategy.data if strategy.sharding != "none" else 1
+    whole = 2 if strategy.sharding in ("none", "zero1") else 0
+    return parameters * (whole + (_STATE[question.training.optimizer] + 2) / shards)
+
+
+def _possible(questions: Iterator[Question], memory_bytes: float) -> list[Question]:
+    """Those that the model and the mesh allow, and whose state alone does not fill a device."""
+    found = []
+    for one in questions:
+        try:
+            one.check()
+        except PlanError:
+            continue
+        if _state_bytes(one) < memory_bytes:
+            found.append(one)
+    return found
+
+
+def search(
+    model: Model,
+    training: Training,
+    cluster: Cluster,
+    memory_bytes: float,
+    simulate: Simulate,
+    seconds: float,
+) -> tuple[list[Answer], bool]:
+    """Simulate layouts until all are known or the time is over.
+
+    Each strategy comes first with as many tokens on each rank, those that send little before the
+    others; then those that do not fit with checkpointing, and the best with larger microbatches.
+
+    Returns:
+        The answers, and whether nothing was left out.
+    """
+    end = time.monotonic() + seconds
+    known: dict[str, Answer] = {}
+
+    def asked(strategy: Strategy, times: int = 1, **changes: object) -> Question:
+        microbatch = training.microbatch * strategy.tensor * times
+        settings = training.model_copy(update={"microbatch": microbatch, **changes})
+        return Question(model=model, training=settings, strategy=strategy)
+
+    def answered(questions: Iterator[Question]) -> bool:
+        new = [one for one in _possible(questions, memory_bytes) if _key(one) not in known]
+        for start in range(0, len(new), ROUND):
+            if time.monotonic() >= end:
+                return False
+            some = new[start : start + ROUND]
+            known.update(
+                {_key(one): found for one, found in zip(some, simulate(some), strict=True)}
+            )
+        return True
+
+    tried = strategies(cluster)
+    is_whole = answered(asked(one) for one in tried)
+    fitting = {one.answer.question.strategy.name for one in _best(known, cluster, memory_bytes)}
+    if training.checkpointing == "none":
+        others = [one for one in tried if one.name not in fitting]
+        is_whole &= answered(asked(one, checkpointing="all") for one in others)
+    for doubling in range(1, 4):
+        best = _best(known, cluster, memory_bytes)[:4]
+        larger = (
+            asked(
+                one.answer.question.strategy,
+                1 << doubling,
+                checkpointing=one.answer.question.training.checkpointing,
+            )
+            for one in best
+        )
+        is_whole &= answered(larger)
+    return list(known.values()), is_whole
+
+
+def _key(question: Question) -> str:
+    return question.model_dump_json()
+
+
+def _best(known: dict[str, Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+    return layouts(list(known.values()), cluster, memory_bytes)
+
+
+# --- what is said
+
+
+def told(
+    answers: Sequence[Answer], cluster: Cluster, memory_bytes: float, *, is_whole: bool
+) -> list[str]:
+    """The recommendation, its reason, the runner-up, and what would turn the choice.
+
+    Raises:
+        PlanError: nothing fits.
+    """
+    found = layouts(answers, cluster, memory_bytes)
+    if not found:
+        raise PlanError(_nothing_fits(answers, memory_bytes))
+    best, *others = found
+    lines = [f"recommended: {best.name}", f"  {_reason(best, memory_bytes)}"]
+    runner_up = next((o for o in others if _strategy(o) != _strategy(best)), None)
+    if runner_up is not None:
+        lines.append(f"runner-up:   {runner_up.name}")
+        lines.append(f"  {_compared(runner_up, best)}")
+    lines += [f"it turns:    {one}" for one in _turns(answers, best, cluster, memory_bytes)]
+    lines.append(
+        f"{len(answers)} layouts simulated, {len(found)} fit; "
+        + ("all that the search knows" if is_whole else "the time of the search was over")
+    )
+    return lines
+
+
+def compared(found: Sequence[Layout]) -> list[str]:
+    """A table of what fits: the columns that one compares."""
+    head = f"{'layout':<44}{'needs':>10}{'at least':>11}{'at most':>10}  decided by"
+    rows = [
+        f"{one.name:<44}{one.needed_bytes / GIB:6.1f} GiB{one.bounds.at_least:9.3g} s"
+        f"{one.bounds.at_most:8.3g} s  {one.bounds.decides}"
+        for one in found
+    ]
+    return [head, *rows]
+
+
+def _strategy(layout: Layout) -> str:
+    return layout.answer.question.strategy.name
+
+
+def _reason(one: Layout, memory_bytes: float) -> str:
+    law = one.bounds
+    return (
+        f"needs {one.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB; "
+        f"a step takes at least {law.at_least:.3g} s, by {law.decides}, "
+        f"and without any overlap {law.at_most:.3g} s (computing {law.computing:.3g}, within a node {law.within:.3g}, "
+        f"between nodes {law.between:.3g})"
+    )
+
+
+def _compared(other: Layout, best: Layout) -> str:
+    mine, its = other.bounds, best.bounds
+    if other.key[0] > best.key[0]:
+        why = f"at least {mine.at_least:.3g} s instead of {its.at_least:.3g}, by {mine.decides}"
+    elif other.key[1] > best.key[1]:
+        why = (
+            f"as long at least, but {mine.at_most:.3g} s instead of {its.at_most:.3g} unless hidden"
+        )
+    else:
+        why = "as long by both bounds"
+    return f"{why}; needs {other.needed_bytes / GIB:.1f} GiB"
+
+
+def _turns(
+    answers: Sequence[Answer], best: Layout, cluster: Cluster, memory_bytes: float
+) -> Iterator[str]:
+    """Other devices and links, of those tried here, with which another strategy is best."""
+    slower = [replace(cluster, between=cluster.between / n) for n in (2, 4, 8, 16)]
+    faster = [replace(cluster, between=cluster.between * n) for n in (2, 4, 8)]
+    links = chain(slower, faster) if cluster.nodes > 1 else ()
+    for other in links:
+        found = layouts(answers, other, memory_bytes)
+        if found and _strategy(found[0]) != _strategy(best):
+            yield f"with {other.between / 1e9:.3g} GB/s between nodes: {found[0].name}"
+            break
+    for gib in (192, 141, 80, 48, 40, 24, 16):
+        if gib * GIB >= memory_bytes:
+            continue
+        found = layouts(answers, cluster, gib * GIB)
+        if not found or _strategy(found[0]) != _strategy(best):
+            which = found[0].name if found else "nothing that was simulated fits"
+            yield f"with {gib} GiB: {which}"
+            break
+
+
+def _nothing_fits(answers: Sequence[Answer], memory_bytes: float) -> str:
+    least = min((needs(one) for one in answers if one.ranks), default=0)
+    if not least:
+        return "no layout fits: parameters, gradients and optimizer alone need more memory"
+    return f"no layout fits {memory_bytes / GIB:.4g} GiB; the least needs {least / GIB:.1f}"
