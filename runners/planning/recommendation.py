@@ -235,8 +235,8 @@ def _reason(one: Layout, memory_bytes: float) -> str:
     return (
         f"needs {one.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB; "
         f"a step takes at least {law.at_least:.3g} s, by {law.decides}, "
-        f"and without any overlap {law.at_most:.3g} s (computing {law.computing:.3g}, within a node {law.within:.3g}, "
-        f"between nodes {law.between:.3g})"
+        f"and without any overlap {law.at_most:.3g} s (computing {law.computing:.3g}, "
+        f"within a node {law.within:.3g}, between nodes {law.between:.3g})"
     )
 
 
