@@ -72,7 +72,6 @@ def _operations(rank: Rank[Any], num_bytes: int) -> dict[str, Callable[[], objec
         "send": partial(_send, rank, whole),
         "all_reduce": partial(dist.all_reduce, whole),
         "all_gather": partial(dist.all_gather_into_tensor, torch.empty_like(whole), share),
-        "broadcast": partial(dist.broadcast, whole, 0),
     }
 
 
@@ -117,7 +116,7 @@ def nodes(rank: Rank[Nodes]) -> None:
 
 QUESTION = "Do a latency and a rate tell how long a collective takes?"
 # The whole: divisible into four ranks' shares of four-byte values.
-SMALL, MIDDLING, LARGE = 1 << 10, 1 << 18, 1 << 22
+SMALL, MIDDLING, LARGE = 1 << 10, 1 << 18, 1 << 21
 MEGABIT = 1_000_000
 
 
@@ -174,12 +173,16 @@ RUNS = {
         f"mbit_{rate}_ranks_{n}": _plan(
             "collectives", n, Settings(link_bits_per_second=rate * MEGABIT)
         )
-        for rate in (50, 200, 800)
+        for rate in (100, 200, 400)
         for n in (2, 4)
     },
     **{
-        f"{ms}_ms_ranks_{n}": _plan("collectives", n, Settings(latency_microseconds=1000 * ms))
-        for ms in (2, 10)
+        f"ms_{ms}_ranks_{n}": _plan(
+            "collectives",
+            n,
+            Settings(sizes_bytes=(SMALL, MIDDLING), latency_microseconds=1000 * ms),
+        )
+        for ms in (5, 20)
         for n in (2, 4)
     },
     "two_nodes": _plan("nodes", 4, Nodes()),

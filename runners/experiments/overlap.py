@@ -158,10 +158,15 @@ def train(
 
 
 def _steps(rank: Rank[Settings]) -> Iterator[int]:
-    rank.count_samples(rank.settings.batch_size * rank.settings.num_steps)
-    yield from rank.steps(rank.settings.num_steps)
+    """The steps; what each of them took beyond its computation is kept as well."""
+    settings = rank.settings
+    rank.count_samples(settings.batch_size * settings.num_steps)
+    yield from rank.steps(settings.num_steps)
+    settled = rank.outcome.step_seconds[NUM_SETTLING_STEPS:]
+    rank.measure_seconds("waiting", [one - settings.computing_seconds for one in settled])
 
 
+NUM_SETTLING_STEPS = 3  # the recorder leaves out as many
 QUESTION = "How much must a step compute for its communication to hide, and what hides it?"
 
 
@@ -191,6 +196,11 @@ class Settings(RunSettings):
         """How long its forward computes."""
         return self.backward_seconds / 2
 
+    @property
+    def computing_seconds(self) -> float:
+        """How long a step computes."""
+        return self.num_layers * (self.backward_seconds + self.forward_seconds)
+
     def closed_forms(self) -> dict[str, Setting]:
         """What a step computes and sends, by the numbers that were set."""
         all_bytes = self.num_layers * self.layer_bytes
@@ -198,7 +208,7 @@ class Settings(RunSettings):
         return {
             "layer_bytes": self.layer_bytes,
             "backward_seconds": self.num_layers * self.backward_seconds,
-            "computing_seconds": self.num_layers * (self.backward_seconds + self.forward_seconds),
+            "computing_seconds": self.computing_seconds,
             "reducing_seconds": ring_bytes(all_bytes, self.world_size) / rate,
         }
 

@@ -93,6 +93,16 @@ def pipelined_work(simulated: Sequence[Number], inner: Number, microbatches: Num
     return last + waited / microbatches
 
 
+def reaches(
+    first_place: Number, first: Number, second_place: Number, second: Number, level: Number
+) -> Number:
+    """Where the straight line through two points reaches a level.
+
+    Formula: x₁ + (x₂ − x₁) × (y₁ − level) / (y₁ − y₂).
+    """
+    return first_place + (second_place - first_place) * (first - level) / (first - second)
+
+
 LAWS: dict[str, Callable[..., Number]] = {
     law.__name__: law
     for law in (
@@ -102,5 +112,6 @@ LAWS: dict[str, Callable[..., Number]] = {
         ddp_view_bytes,
         shard_bytes,
         pipeline_idle_share,
+        reaches,
     )
 }
