@@ -298,4 +298,5 @@ def _operand(thing: object) -> Value:
         return thing
     if isinstance(thing, int | float) and not isinstance(thing, bool):
         return constant(thing)
-    raise ExpressionError(f"{thing!r} is not a number to calculate with")
+    written = getattr(thing, "formula", None) or repr(thing)
+    raise ExpressionError(f"{written} is not a number to calculate with (of a sample: … | median)")
