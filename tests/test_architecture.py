@@ -148,7 +148,7 @@ ROOMS = {
             "planning",
             "simulate",
         },
-        "experiments": {"traces", "plans", "meters", "ranks", "training"},
+        "experiments": {"system", "traces", "plans", "meters", "ranks", "training"},
     },
 }
 

@@ -6,6 +6,7 @@ allocator would hold for the same allocations.
 
 from __future__ import annotations
 
+from runners.planning.law_of_time import Bounds, Cluster, bounds
 from runners.planning.question import Question
 from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
 from runners.simulate.log import Result
@@ -36,24 +37,13 @@ class Answer(Result):
         """The rank with the highest peak."""
         return max(self.ranks, key=lambda one: one.peak_bytes, default=None)
 
-    def seconds_at_least(self, flops: float | None, link: float | None) -> float | None:
-        """A lower bound of the time of a step: computing, sending, or the wait of a pipeline.
+    def bounds(self, cluster: Cluster) -> Bounds:
+        """Between which times a step lies on these devices, by the law of time."""
+        strategy = self.question.strategy
+        pipelined = self._pipelined_flops() if strategy.pipeline > 1 else 0.0
+        return bounds(self.ranks, strategy, cluster, pipelined)
 
-        Args:
-            flops: that a device does in a second; None where it is not known.
-            link: bytes that a device sends in a second.
-        """
-        bounds = []
-        for rank in self.ranks:
-            if flops:
-                bounds.append(rank.flops / flops)
-            if link:
-                bounds.append(sum(map(sent_bytes, rank.calls)) / link)
-        if flops and self.ranks and self.question.strategy.pipeline > 1:
-            bounds.append(self.pipelined_flops() / flops)
-        return max(bounds, default=None)
-
-    def pipelined_flops(self) -> float:
+    def _pipelined_flops(self) -> float:
         """Of one stage after another; what is known of the inner ones are their layers."""
         asked, strategy = self.question, self.question.strategy
         layers = [

@@ -19,7 +19,7 @@ from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
 from runners.planning.recommendation import compared, layouts, search, told
-from runners.planning.table import GIB, Rates, document, lines
+from runners.planning.table import GIB, document, lines
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
 from runners.traces.device_memory import H100_BYTES
@@ -183,12 +183,15 @@ def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
     return model, training
 
 
+def _cluster(asked: argparse.Namespace) -> Cluster:
+    (nodes, per_node), (within, between) = asked.devices, asked.links
+    return Cluster(nodes, per_node, asked.flops, within, between)
+
+
 def _recommend(asked: argparse.Namespace) -> int:
     """The search, what it recommends, and the layouts that it simulated."""
     model, training = _asked(asked)
-    (nodes, per_node), (within, between) = asked.devices, asked.links
-    cluster = Cluster(nodes, per_node, asked.flops, within, between)
-    memory = asked.memory * GIB
+    memory, cluster = asked.memory * GIB, _cluster(asked)
     simulate = partial(answers, num_workers=num_cores())
     found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds)
     best = layouts(found, cluster, memory)
@@ -207,11 +210,11 @@ def _plan(asked: argparse.Namespace) -> int:
     found = [*answered, *refused]
     if all(one.reason for one in found):
         raise PlanError(found[0].reason or "there is nothing to plan")
-    memory, rates = asked.memory * GIB, Rates(asked.flops, asked.links[0])
+    memory, cluster = asked.memory * GIB, _cluster(asked)
     if asked.json:
-        written = json.dumps(document(found, memory, rates), indent=1)
+        written = json.dumps(document(found, memory, cluster), indent=1)
     else:
-        written = "\n".join([_title(model, training, asked), *lines(found, memory, rates)])
+        written = "\n".join([_title(model, training, asked), *lines(found, memory, cluster)])
     print(written)
     return 1 if any(one.has_failed for one in answered) else 0
 

@@ -74,6 +74,10 @@ class Bounds(NamedTuple):
         """What a program without any overlap needs for the same operations and bytes."""
         return self.computing + self.within + self.between
 
+    def document(self) -> dict[str, float]:
+        """All of them, for JSON."""
+        return {"at_least": self.at_least, "at_most": self.at_most, **self._asdict()}
+
     @property
     def decides(self) -> Part:
         """What makes the lower bound as long as it is."""

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from runners.planning.answer import Answer
-from runners.planning.law_of_time import Bounds, Cluster, bounds
+from runners.planning.law_of_time import Bounds, Cluster
 from runners.planning.question import Model, PlanError, Question, Strategy, Training, strategy_of
 from runners.planning.table import GIB, needs, verdict
 
@@ -52,22 +52,14 @@ class Layout:
         return {
             **self.answer.model_dump(mode="json"),
             "needed_bytes": self.needed_bytes,
-            "seconds": {
-                "at_least": self.bounds.at_least,
-                "at_most": self.bounds.at_most,
-                **self.bounds._asdict(),
-            },
+            "seconds": self.bounds.document(),
         }
 
 
 def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
     """What fits, best first."""
-    found = []
-    for one in answers:
-        if verdict(one, memory_bytes) == "fits":
-            pipelined = one.pipelined_flops() if one.question.strategy.pipeline > 1 else 0.0
-            law = bounds(one.ranks, one.question.strategy, cluster, pipelined)
-            found.append(Layout(one, law, needs(one)))
+    fitting = [one for one in answers if verdict(one, memory_bytes) == "fits"]
+    found = [Layout(one, one.bounds(cluster), needs(one)) for one in fitting]
     return sorted(found, key=lambda one: one.key)
 
 

@@ -1,17 +1,16 @@
 """Answers as a table, best first, and as JSON. No torch.
 
-In: answers and the memory of a device. Out: lines. `runners.traces.device_memory` says which
-strategies fit; among those, the one with the least time bound is best, or without rates the one
-whose busiest rank computes least and then sends least.
+In: answers, the memory of a device, and the cluster. Out: lines. `runners.traces.device_memory`
+says which strategies fit; those are ordered by the law of time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from runners.planning.answer import Answer, RankPlan, sent_bytes
+from runners.planning.answer import Answer, RankPlan
+from runners.planning.law_of_time import Cluster
 from runners.traces import device_memory
 
 GIB = 2**30
@@ -24,14 +23,6 @@ _UNITS = (
     f"{'':<27}" + "sizes in GiB, of the fullest rank; needs: "
     f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}"
 )
-
-
-@dataclass(frozen=True)
-class Rates:
-    """What a device does in a second: floating-point operations, and bytes that it sends."""
-
-    flops: float | None = None
-    link: float | None = None
 
 
 def fullest(answer: Answer) -> RankPlan | None:
@@ -55,7 +46,7 @@ def verdict(answer: Answer, memory_bytes: float) -> device_memory.Verdict:
     return device_memory.verdict(memory_bytes, needs(answer), least)
 
 
-def ordered(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> list[Answer]:
+def ordered(answers: Sequence[Answer], memory_bytes: float, cluster: Cluster) -> list[Answer]:
     """Best first; strategies that cannot be simulated come last."""
 
     def key(answer: Answer) -> tuple[Any, ...]:
@@ -65,21 +56,19 @@ def ordered(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> lis
         found = verdict(answer, memory_bytes)
         if found != "fits":
             return 1 + (found == "no"), rank.reserved_bytes
-        flops = max(one.flops for one in answer.ranks)
-        sent = max(sum(map(sent_bytes, one.calls)) for one in answer.ranks)
-        bound = answer.seconds_at_least(rates.flops, rates.link)
-        return 0, bound or 0.0, float(f"{flops:.1e}"), sent, rank.reserved_bytes
+        law = answer.bounds(cluster)
+        return 0, float(f"{law.at_least:.2g}"), law.at_most, rank.reserved_bytes
 
     return sorted(answers, key=key)
 
 
-def lines(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> list[str]:
+def lines(answers: Sequence[Answer], memory_bytes: float, cluster: Cluster) -> list[str]:
     """The table."""
-    rows = [_line(one, memory_bytes, rates) for one in ordered(answers, memory_bytes, rates)]
+    rows = [_line(one, memory_bytes, cluster) for one in ordered(answers, memory_bytes, cluster)]
     return [_HEAD, _UNITS, *rows]
 
 
-def _line(answer: Answer, memory_bytes: float, rates: Rates) -> str:
+def _line(answer: Answer, memory_bytes: float, cluster: Cluster) -> str:
     name = f"{answer.question.strategy.name:<18}"
     rank = fullest(answer)
     if rank is None:
@@ -89,8 +78,7 @@ def _line(answer: Answer, memory_bytes: float, rates: Rates) -> str:
     columns += [(held.parameters_bytes, 9), (held.gradients_bytes, 8), (held.optimizer_bytes, 8)]
     columns += [(held.activations_bytes, 8), (held.buckets_bytes + held.buffers_bytes, 7)]
     sizes = "".join(f"{size / GIB:{width}.2f}" for size, width in columns)
-    bound = answer.seconds_at_least(rates.flops, rates.link)
-    at_least = f"{bound:8.3f} s" if bound is not None else f"{'–':>10}"
+    at_least = f"{answer.bounds(cluster).at_least:8.3f} s"
     flops = max(one.flops for one in answer.ranks) / 1e12
     payload = ", ".join(
         f"{one.operation} {one.axis} {one.bytes / GIB:.2f}"
@@ -101,14 +89,16 @@ def _line(answer: Answer, memory_bytes: float, rates: Rates) -> str:
     return f"{name}{found}  {payload or 'none'}"
 
 
-def document(answers: Sequence[Answer], memory_bytes: float, rates: Rates) -> list[dict[str, Any]]:
+def document(
+    answers: Sequence[Answer], memory_bytes: float, cluster: Cluster
+) -> list[dict[str, Any]]:
     """The same, every value, for JSON."""
     return [
         {
             **one.model_dump(mode="json"),
             "verdict": verdict(one, memory_bytes),
             "needed_bytes": needs(one) if one.ranks else None,
-            "seconds_at_least": one.seconds_at_least(rates.flops, rates.link),
+            "seconds": one.bounds(cluster).document() if one.ranks else None,
         }
-        for one in ordered(answers, memory_bytes, rates)
+        for one in ordered(answers, memory_bytes, cluster)
     ]

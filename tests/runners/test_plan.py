@@ -12,6 +12,7 @@ import pytest
 
 from runners.__main__ import main
 from runners.planning.answer import Answer
+from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.architecture import Architecture
@@ -139,7 +140,8 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     answer = Answer(question=question, ranks=[rank] * 3, seconds=0.0)
     rate = 2e12
     expected = (microbatches + num - 1) / microbatches * work / rate
-    assert answer.seconds_at_least(rate, None) == pytest.approx(expected)
+    cluster = Cluster(1, 4, rate, within=1e9, between=1e9)
+    assert answer.bounds(cluster).at_least == pytest.approx(expected)
 
 
 def test_what_tensor_parallel_ranks_send_stays_active_for_as_long_as_the_queue_is(monkeypatch):
@@ -228,7 +230,7 @@ def test_what_cannot_be_planned_is_one_line(words, why, capsys, tmp_path, monkey
 @pytest.mark.builds
 def test_the_command_prints_a_table_and_json(capsys, tmp_path):
     words = ["plan", "gpt2-124m", "--devices", "2", "--sequence", "64", "--strategies", "ddp,fsdp"]
-    assert main([*words, "--memory", "3.4", "--flops", "1e14", "--link", "1e9"]) == 0
+    assert main([*words, "--memory", "3.4", "--flops", "1e14", "--links", "1"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in table[3:]] == [["fsdp", "fits"], ["ddp", "marginal"]]
     assert main([*words, "--json", "--memory", "3.4"]) == 0  # known by now

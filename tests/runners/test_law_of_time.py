@@ -1,0 +1,61 @@
+"""The law of time against its closed forms: when communication hides, and what a tier carries."""
+
+from __future__ import annotations
+
+import pytest
+
+from runners.planning.law_of_time import Cluster, bounds
+from runners.planning.question import strategy_of
+from runners.traces.measured import MemoryClasses
+from runners.traces.plan_grid import GridCall, GridRank
+
+N, FLOPS = 10**9, 1e15  # parameters; operations of a device in a second
+
+
+def rank(calls, flops=0):
+    classes = MemoryClasses.model_validate(dict.fromkeys(MemoryClasses.model_fields, 0))
+    zeros = {n: 0 for n in GridRank.model_fields if n not in ("peak_phase", "at_peak", "calls")}
+    return GridRank(**{**zeros, "flops": flops}, peak_phase=None, at_peak=classes, calls=calls)
+
+
+def call(operation, num_bytes, axis, num_ranks):
+    return GridCall(operation=operation, axis=axis, num_ranks=num_ranks, count=1, bytes=num_bytes)
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [
+        ("fsdp", [("all_gather", 4 * N), ("reduce_scatter", 2 * N)]),  # gathered twice
+        ("ddp", [("all_reduce", 2 * N)]),
+    ],
+)
+@pytest.mark.parametrize("node_rate", [4e11, 5e10])
+def test_communication_hides_from_the_tokens_on_that_the_rates_give(name, calls, node_rate):
+    """With 6N bytes for 6NT operations, or 4N for the 4NT of backward: T = FLOP/s over bytes/s."""
+    nodes, per_node = 1000, 8  # so many that a node receives nearly all from others
+    cluster = Cluster(nodes, per_node, FLOPS, within=1e15, between=node_rate)
+    devices = nodes * per_node
+    tokens = FLOPS / node_rate
+    operations = {"fsdp": 6, "ddp": 4}[name] * N * tokens
+    sent = [call(operation, size, "data", devices) for operation, size in calls]
+    law = bounds([rank(sent, round(operations))], strategy_of(name, devices), cluster)
+    assert law.between == pytest.approx(law.computing, rel=2 / nodes)
+
+
+def test_a_step_waits_for_tensor_parallelism_and_hides_the_rest():
+    cluster = Cluster(2, 4, FLOPS, within=1e9, between=1e9)
+    sent = [call("all_reduce", 1000, "tensor", 4), call("all_gather", 1000, "data", 2)]
+    law = bounds([rank(sent, 10**9)], strategy_of("fsdp.2+tp.4", 8), cluster)
+    assert law.waiting == pytest.approx(2 * 1000 * 3 / 4 / 1e9)
+    assert law.within == law.waiting
+    assert law.between == pytest.approx(1000 / 2 * 4 / 1e9)  # four groups share a node's links
+    assert law.at_least == max(law.computing + law.waiting, law.between)
+    assert law.at_most == pytest.approx(law.computing + law.within + law.between)
+
+
+def test_a_message_between_stages_takes_the_links_between_its_nodes():
+    sent = [call("send", 1000, "pipeline", 2)]
+    within = Cluster(1, 2, FLOPS, within=1e9, between=1e6)
+    assert bounds([rank(sent)], strategy_of("1f1b", 2), within).within == 1000 / 1e9
+    between = Cluster(2, 1, FLOPS, within=1e9, between=1e6)
+    assert bounds([rank(sent)], strategy_of("1f1b", 2), between).between == 1000 / 1e6

@@ -1,0 +1,100 @@
+"""One recommendation: what is searched, how it is justified, and what would turn it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runners.planning.configuration import architecture_of
+from runners.planning.law_of_time import Cluster
+from runners.planning.processes import answers_anew
+from runners.planning.question import Model, PlanError, Training
+from runners.planning.recommendation import GIB, layouts, search, strategies, told
+from runners.plans.architecture import Architecture
+from runners.plans.model_presets import model_presets
+
+SMALL = Architecture(
+    num_layers=4, hidden_size=256, num_heads=4, num_kv_heads=4, ffn_size=1024, vocabulary=1000,
+    context_length=128, positions="rotary", activation="swiglu", norm="rmsnorm",
+    has_bias=False, has_tied_embeddings=False,
+)  # fmt: skip
+TRAINING = Training(sequence=128, global_batch=8)
+CLUSTER = Cluster(2, 2, 1e15, within=1e15, between=1e15)
+
+
+@pytest.fixture(scope="module")
+def found():
+    """All layouts of a small model on two nodes of two devices, with ample memory."""
+    model = Model(name="small", architecture=SMALL)
+    simulated, is_whole = search(model, TRAINING, CLUSTER, 80 * GIB, answers_anew, 1e9)
+    assert is_whole
+    return simulated
+
+
+@pytest.mark.builds
+def test_the_recommendation_is_dominated_by_no_layout_that_fits(found):
+    best, *others = layouts(found, CLUSTER, 80 * GIB)
+    assert len(others) > 10
+    assert not any(one.bounds.at_least < 0.98 * best.bounds.at_least for one in others)
+    lines = told(found, CLUSTER, 80 * GIB, is_whole=True)
+    assert lines[0] == f"recommended: {best.name}"
+    assert lines[2].startswith("runner-up:")
+    assert lines[-1].endswith("all that the search knows")
+
+
+@pytest.mark.builds
+def test_slow_links_between_nodes_turn_the_choice(found):
+    """What sends least between nodes is a pipeline; over equal links it idles."""
+    best = layouts(found, CLUSTER, 80 * GIB)[0]
+    slow = Cluster(2, 2, 1e15, within=1e15, between=1e8)
+    other = layouts(found, slow, 80 * GIB)[0]
+    assert best.answer.question.strategy.pipeline == 1
+    assert other.answer.question.strategy.pipeline == 2
+    assert other.bounds.between < best.answer.bounds(slow).between
+
+
+@pytest.mark.builds
+def test_where_nothing_fits_a_line_says_what_would(found):
+    with pytest.raises(PlanError, match=r"no layout fits 1 GiB; the least needs \d"):
+        told(found, CLUSTER, GIB, is_whole=True)
+
+
+def test_tensor_parallelism_is_searched_within_a_node_alone():
+    for one in strategies(Cluster(4, 2, 1e15, 1e11, 1e10)):
+        assert one.num_devices in (1, 8)
+        assert one.tensor <= 2
+
+
+LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+    "max_position_embeddings": 131072, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_a_configuration_file_gives_the_published_size(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    read = architecture_of(path)
+    preset = model_presets()["llama-8b"]
+    assert read.num_parameters == preset.architecture.num_parameters
+    assert abs(read.num_parameters - 8_030_000_000) < 10_000_000  # as its model card says
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is no configuration file"),
+        ("[]", "holds no JSON object"),
+        (json.dumps({"model_type": "bert"}), "'bert' is not known"),
+        (json.dumps({"model_type": "llama"}), "lacks 'num_attention_heads'"),
+        (json.dumps(LLAMA | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
+    ],
+)
+def test_a_file_that_is_no_such_configuration_is_refused_in_one_line(text, why, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=why) as raised:
+        architecture_of(path)
+    assert "\n" not in str(raised.value)
