@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="GB/s that a device sends within its node, and a node to others; "
         "8x400g are eight links of 400 Gbit/s; default: an H100's NVLink, and these",
     )
-    add("--seconds", type=_size, default=50.0, help="for the search of a layout")
+    add("--seconds", type=_size, default=45.0, help="for the search of a layout")
     add("--published", action="store_true", help="published measurements and their simulations")
     add("--outcomes", action="store_true", help="run the plan on this accelerator, and compare")
     add("--grid", action="store_true", help="make the committed plans of a preset, or of all")

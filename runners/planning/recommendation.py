@@ -19,7 +19,7 @@ from runners.planning.question import Model, PlanError, Question, Strategy, Trai
 from runners.planning.table import GIB, needs, verdict
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
-ROUND = 6  # layouts that are simulated before the clock is looked at
+ROUND = 4  # layouts that are simulated before the clock is looked at
 # Bytes of each parameter beside what is gathered: the parameter, its gradient, and the state.
 _STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
 
