@@ -29,6 +29,7 @@ def content_of(folder: Path) -> Path:
     content = folder / "content"
     ignored = shutil.ignore_patterns("cpu-*", "this-machine", "tries")
     shutil.copytree(ROOT / "content", content, ignore=ignored)
+    (folder / "runners").symlink_to(ROOT / "runners")  # lessons list parts of its programs
     own = content / "traces" / MACHINE
     own.mkdir()
     reference = content / "traces" / REFERENCE
