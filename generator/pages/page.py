@@ -255,6 +255,7 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         origins=found,
         machines=None if sheet.template in OF_MACHINES[:2] else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,
+        of_reference=sheet.on_reference,
         notices=frame.notices(folio, found, body),
         boost=search_rank.boost(sheet.template),
         title=plans.title(sheet.experiment, folio)
