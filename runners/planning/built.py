@@ -92,7 +92,7 @@ def build(
         built = build_stage(question, mesh, stage)
     _checkpoint(built.module, training.checkpointing)
     if shards and mesh is not None:
-        _shard(built.module, question, mesh["data"])
+        _shard(built.module, question, _data_mesh(question, mesh))
     _give_memory(built.module, device)
     built.wrapped = built.module
     if _needs_ddp(question) and mesh is not None:
@@ -224,6 +224,15 @@ def _contexts() -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
+def _data_mesh(question: Question, mesh: DeviceMesh) -> DeviceMesh:
+    """What FSDP shards over: the data-parallel ranks, or those of a replica (HSDP)."""
+    strategy = question.strategy
+    if strategy.replicas == 1:
+        return mesh["data"]
+    sizes = strategy.replicas, strategy.shards
+    return mesh["data"]._unflatten(0, sizes, ("replicas", "shards"))
+
+
 def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
     """Each unit is an FSDP unit, and what remains is the root's."""
     low = torch.bfloat16 if question.training.precision == "bf16-mixed" else None
@@ -231,9 +240,9 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
         param_dtype=low, reduce_dtype=torch.float32 if low is not None else None
     )
     shard = partial(fully_shard, mesh=mesh, mp_policy=policy)
-    reshards = question.strategy.sharding == "fsdp"
+    reshards = question.strategy.reshards_to or question.strategy.sharding == "fsdp"
     own = list(units(module) or ())
     for index, unit in enumerate(own):
         stays = question.training.last_unit_stays and index == len(own) - 1
-        shard(unit, reshard_after_forward=reshards and not stays)
+        shard(unit, reshard_after_forward=False if stays else reshards)
     shard(module, reshard_after_forward=reshards)

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Literal, NamedTuple
 
 from runners.planning.question import Strategy
-from runners.traces.plan_grid import GridCall, GridRank
+from runners.traces.plan_grid import RESHARDED, GridCall, GridRank
 
 Part = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
@@ -98,7 +98,9 @@ class _Spread(NamedTuple):
 def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> _Spread:
     """Ranks of a node divide a layer first, then the samples, then the stages."""
     each = strategy.data * strategy.tensor
-    stride = {"tensor": 1, "data": strategy.tensor}.get(axis, each)
+    neighbours = dict.fromkeys(("data", "shards", RESHARDED), strategy.tensor)
+    strides = {"tensor": 1, **neighbours, "replicas": strategy.tensor * strategy.shards}
+    stride = strides.get(axis, each)
     inner = max(1, min(num_ranks, cluster.per_node // stride))
     return _Spread(inner, ceil(num_ranks / inner))
 

@@ -33,6 +33,10 @@ class Strategy(Record):
     Attributes:
         name: as a table shows it.
         data: ranks that see other samples; `sharding` says what they keep of the model.
+        replicas: groups of data-parallel ranks, each of which shards the whole model among its own
+            ranks (HSDP).
+        reshards_to: shards of a unit's parameters after forward, each on a rank of a smaller group
+            (`reshard_after_forward` as a number); 0: as many as before.
         tensor: ranks that divide each layer.
         pipeline: ranks that divide the layers into stages.
         chunks: stages of each of these ranks.
@@ -43,6 +47,8 @@ class Strategy(Record):
 
     name: str
     data: Count = 1
+    replicas: Count = 1
+    reshards_to: int = 0
     tensor: Count = 1
     pipeline: Count = 1
     chunks: Count = 1
@@ -57,6 +63,11 @@ class Strategy(Record):
     def num_devices(self) -> int:
         """The product of all axes."""
         return self.data * self.tensor * self.pipeline
+
+    @property
+    def shards(self) -> int:
+        """Ranks of which each keeps another part of what data parallelism shards."""
+        return 1 if self.sharding == "none" else self.data // self.replicas
 
     @property
     def num_stages(self) -> int:
@@ -246,6 +257,7 @@ _AXES: dict[str, tuple[str, dict[str, object]]] = {
     "zero1": ("data", {"sharding": "zero1"}),
     "fsdp": ("data", {"sharding": "fsdp"}),
     "fsdp-keep": ("data", {"sharding": "fsdp-keep"}),
+    "hsdp": ("data", {"sharding": "fsdp"}),
     "tp": ("tensor", {}),
     "tp-sp": ("tensor", {"has_sequence_parallel": True}),
     "tp-sp-keep": ("tensor", {"has_sequence_parallel": True, "keeps_gathered": True}),
@@ -260,7 +272,8 @@ def strategy_of(text: str, devices: int) -> Strategy:
 
     Args:
         text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
-            its size out and takes the devices that remain. `interleaved` gives each rank 2 stages.
+            its size out and takes the devices that remain. `interleaved` gives each rank 2 stages,
+            `hsdp.2.8` shards within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8.
         devices: ranks there are.
 
     Raises:
@@ -291,12 +304,24 @@ def strategy_of(text: str, devices: int) -> Strategy:
 
 def _parsed(word: str) -> tuple[str, dict[str, object], int]:
     """An axis, the fields that a word sets besides it, and its size; 0 where the word has none."""
-    name, _, size = word.partition(".")
+    name, *sizes = word.split(".")
     if name not in _AXES:
         raise PlanError(f"unknown strategy {word!r}; there are: single, {', '.join(_AXES)}")
-    if size and not (size.isdecimal() and int(size)):
+    if not all(size.isdecimal() and int(size) for size in sizes):
         raise PlanError(f"{word}: the size of an axis is a number, such as {name}.2")
-    return *_AXES[name], int(size or 0)
+    axis, fields = _AXES[name]
+    first, *rest = [int(size) for size in sizes] or [0]
+    if name == "hsdp":
+        if len(rest) != 1:
+            raise PlanError(f"{word}: name replicas and the shards of each, such as hsdp.2.8")
+        return axis, fields | {"replicas": first}, first * rest[0]
+    if name == "fsdp" and len(rest) == 1:
+        if first % rest[0]:
+            raise PlanError(f"{word}: groups of {rest[0]} do not divide {first} ranks")
+        return axis, fields | {"reshards_to": rest[0]}, first
+    if rest:
+        raise PlanError(f"{word}: this axis has one size, such as {name}.2")
+    return axis, fields, first
 
 
 def usual(devices: int) -> list[str]:

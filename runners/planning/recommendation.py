@@ -70,15 +70,18 @@ def strategies(cluster: Cluster) -> list[Strategy]:
     """Those that a cluster is searched for: each axis alone, and products of two and three.
 
     Tensor parallelism stays within a node: between nodes its collectives, which the next operation
-    waits for, are the longest part of any step.
+    waits for, are the longest part of any step. HSDP has a replica in each node.
     """
-    devices, node = cluster.num_devices, cluster.per_node
+    devices, node, nodes = cluster.num_devices, cluster.per_node, cluster.nodes
     if devices == 1:
         return [strategy_of("single", 1)]
     names = ["ddp-view", "zero1", "fsdp", "fsdp-keep"]
+    if nodes > 1 < node:
+        names += [f"hsdp.{nodes}.{node}", f"fsdp.{devices}.{node}"]
     inner = [n for n in (2, 4, 8) if n <= node and node % n == 0]
     for n in inner:
         rest = devices // n
+        names += [f"hsdp.{nodes}.{node // n}+tp-sp.{n}"] if nodes > 1 and node > n else []
         names += ["tp-sp"] if rest == 1 else [f"fsdp.{rest}+tp-sp.{n}", f"zero1.{rest}+tp-sp.{n}"]
     for stages in (2, 4, 8, 16):
         if devices % stages or stages > devices:
@@ -98,9 +101,8 @@ def _state_bytes(question: Question) -> float:
     if shape is None:
         return 0.0
     parameters = shape.num_parameters / (strategy.tensor * strategy.pipeline)
-    shards = strategy.data if strategy.sharding != "none" else 1
     whole = 2 if strategy.sharding in ("none", "zero1") else 0
-    return parameters * (whole + (_STATE[question.training.optimizer] + 2) / shards)
+    return parameters * (whole + (_STATE[question.training.optimizer] + 2) / strategy.shards)
 
 
 def _possible(questions: Iterator[Question], memory_bytes: float) -> list[Question]:

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.collectives import tensors_in
@@ -118,10 +119,12 @@ class Step:
         self._meter.name(self._update.state(), "optimizer")
 
     def _quiet(self, turn: Turn) -> AbstractContextManager[None]:
-        """Gradients are summed with the last microbatch; FSDP reduces those of each."""
-        wrapped = self._chunks[turn.chunk].wrapped
-        if isinstance(wrapped, DistributedDataParallel) and turn.microbatch < self._num - 1:
+        """Gradients are summed with the last microbatch; FSDP reduces those of each to shards."""
+        wrapped, is_last = self._chunks[turn.chunk].wrapped, turn.microbatch == self._num - 1
+        if isinstance(wrapped, DistributedDataParallel) and not is_last:
             return wrapped.no_sync()
+        if isinstance(wrapped, FSDPModule):
+            wrapped.set_requires_all_reduce(is_last)  # of HSDP, between replicas
         return nullcontext()
 
     def _forward(self, turn: Turn) -> None:

@@ -32,8 +32,9 @@ def fullest(answer: Answer) -> RankPlan | None:
 
 def needs(answer: Answer) -> int:
     """Memory of a device that each rank of a strategy needs to fit."""
+    num = answer.question.num_microbatches
     return max(
-        device_memory.needed_bytes(one.reserved_bytes, len({call.axis for call in one.calls}))
+        device_memory.needed_bytes(one.reserved_bytes, one.num_communicators(num))
         for one in answer.ranks
     )
 

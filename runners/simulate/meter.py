@@ -37,6 +37,7 @@ from runners.meters.memory import local
 from runners.simulate.allocation_replay import Allocate, Event, Free, Pass, Use
 from runners.simulate.log import Call
 from runners.simulate.timeline import Timeline
+from runners.traces.plan_grid import RESHARDED
 
 _aten = torch.ops.aten
 # Operations for which torch registers no formula: attention as CPUs compute it, and one in place.
@@ -50,6 +51,7 @@ _COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _DEVICE = torch.ops.prim.device.default
 
+_OF_FSDP = ("", RESHARDED)  # axes of the mesh that FSDP builds for `reshard_after_forward=8`
 _GATHERING = "all_gather_copy_in"  # FSDP allocates what it gathers on a stream of its own
 _REDUCING = "chunk_cat"  # and so what comes of this copy of gradients: their sums, its gradients
 GATHER_STREAM, TENSOR_STREAM, REDUCE_STREAM = 1, 2, 3
@@ -172,8 +174,8 @@ class Meter(FakeMemoryMeter):
         if group.group_desc in self._activation_axes:
             return group.group_desc
         for mesh in reversed(self._meshes):
-            for name in mesh.mesh_dim_names or ():
-                if mesh.get_group(name).group_name == group.group_name:
+            for place, name in enumerate(mesh.mesh_dim_names or _OF_FSDP[: mesh.ndim]):
+                if mesh.get_group(place).group_name == group.group_name:
                     return name
         return "all" if group.size() == dist.get_world_size() else "group"
 

@@ -26,6 +26,7 @@ from torch._C._distributed_c10d import FakeWork
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed.checkpoint.utils import _DistWrapper
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp._fully_shard import _fully_shard as fsdp
 from torch.distributed.launcher import api as launcher
 from torch.distributed.pipelining import schedules
 from torch.nn.parallel import distributed as ddp
@@ -183,6 +184,7 @@ def _put_meshes(put: Put, meshes: list[DeviceMesh]) -> None:
     whole = vars(DeviceMesh).get("mesh")
     if isinstance(whole, property) and whole.fget is not None:
         put(DeviceMesh, "mesh", property(_real(whole.fget, None)))
+    put(fsdp, "_get_post_forward_mesh_info", _real(fsdp._get_post_forward_mesh_info, None))
 
 
 def _real(own: Callable[..., Any], meshes: list[DeviceMesh] | None) -> Callable[..., Any]:

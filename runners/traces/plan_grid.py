@@ -30,6 +30,7 @@ PREFIX = "plan_"  # of the names by which expressions call grids
 QUESTION = (
     "Which strategies fit this model on so many devices, and what does each rank hold and send?"
 )
+RESHARDED = "resharded"  # the axis over which FSDP gathers what it resharded to a smaller group
 _ENTRY = "runners/planning/one_rank.py"
 _ROOMS = ("runners.planning.", "runners.simulate.", "runners.meters.")
 _SHORT = {"bf16-mixed": "", "adam": "", "none": "", "all": "checkpointed"}
@@ -59,6 +60,15 @@ class GridRank(Record):
     flops: int  # of one step
     sent_bytes: int  # at least, by the ring algorithms' closed forms
     calls: list[GridCall]
+
+    def num_communicators(self, num_microbatches: int) -> int:
+        """Groups of ranks that it communicates in: one for each axis of the mesh.
+
+        Where FSDP reshards to a smaller group, torch 2.13 builds a group for each unit, which
+        gathers once in each microbatch (pytorch/pytorch, issue 153302).
+        """
+        own = sum(one.count for one in self.calls if one.axis == RESHARDED) // num_microbatches
+        return len({one.axis for one in self.calls} - {RESHARDED}) + own
 
 
 class State(Record):
@@ -241,10 +251,12 @@ def _run(row: GridRow, grid: Grid) -> Run:
         "num_microbatches": row.num_microbatches,
         "num_parameters": grid.num_parameters,
     }
-    return run_of(row.strategy, settings, [_rank(one) for one in row.ranks], row.seconds)
+    ranks = [_rank(one, row.num_microbatches) for one in row.ranks]
+    return run_of(row.strategy, settings, ranks, row.seconds)
 
 
-def _rank(one: GridRank) -> RankRecord:
+def _rank(one: GridRank, num_microbatches: int) -> RankRecord:
+    num_groups = one.num_communicators(num_microbatches)
     return RankRecord(
         rank=one.rank,
         status="completed",
@@ -262,7 +274,7 @@ def _rank(one: GridRank) -> RankRecord:
         measures={
             "reserved_bytes": one.reserved_bytes,
             "allocated_bytes": one.allocated_bytes,
-            "needed_bytes": needed_bytes(one.reserved_bytes, len({c.axis for c in one.calls})),
+            "needed_bytes": needed_bytes(one.reserved_bytes, num_groups),
             "least_bytes": least_bytes(one.allocated_bytes),
             "flops": one.flops,
             "sent_bytes": one.sent_bytes,

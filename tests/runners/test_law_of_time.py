@@ -53,6 +53,14 @@ def test_a_step_waits_for_tensor_parallelism_and_hides_the_rest():
     assert law.at_most == pytest.approx(law.computing + law.within + law.between)
 
 
+def test_hsdp_gathers_within_a_node_and_sums_the_shards_of_all_its_devices_between_nodes():
+    cluster = Cluster(2, 8, FLOPS, within=1e9, between=1e9)
+    sent = [call("all_gather", 8000, "shards", 8), call("all_reduce", 1000, "replicas", 2)]
+    law = bounds([rank(sent)], strategy_of("hsdp.2.8", 16), cluster)
+    assert law.within == pytest.approx(8000 * 7 / 8 / 1e9)
+    assert law.between == pytest.approx(2 * 1000 / 2 * 8 / 1e9)  # of the whole: 8 shards of 1000
+
+
 def test_a_message_between_stages_takes_the_links_between_its_nodes():
     sent = [call("send", 1000, "pipeline", 2)]
     within = Cluster(1, 2, FLOPS, within=1e9, between=1e6)

@@ -18,6 +18,7 @@ from runners.planning.question import Model, PlanError, Question, Training, stra
 from runners.plans.architecture import Architecture
 from runners.simulate import meter, processes
 from runners.traces.digest import ROOT
+from runners.traces.plan_grid import RESHARDED
 from tests.conftest import wait_until
 
 LLAMA = Architecture(
@@ -97,6 +98,29 @@ def test_what_is_sent_follows_from_the_size_of_the_model():
     freed = simulate_rank(asked("fsdp", precision="fp32"), 0)
     assert size < payload(freed, "all_gather", "data") <= 2 * num * size
     assert payload(freed, "reduce_scatter", "data") == num * size
+
+
+def test_hsdp_shards_within_a_group_and_sums_shards_between_groups():
+    size, how = 4 * LLAMA.num_parameters, {"precision": "fp32"}
+    plan = simulate_rank(asked("hsdp.2.2", **how), 0)
+    within = simulate_rank(asked("fsdp", 2, **how, global_batch=4), 0)  # one group alone
+    assert plan.between_steps_bytes == pytest.approx(within.between_steps_bytes, rel=1e-4)
+    for operation in ("all_gather", "reduce_scatter"):
+        assert payload(plan, operation, "shards") == payload(within, operation, "data")
+    assert payload(plan, "all_reduce", "replicas") == size / 2  # once in a step
+
+
+def test_a_unit_that_reshards_to_a_smaller_group_is_gathered_there_for_backward():
+    """Closed forms of `fully_shard`: the root is a unit too; the last layer stays gathered."""
+    size, how = 4 * LLAMA.num_parameters, {"precision": "fp32", "global_batch": 4}
+    plan, freed, kept = (
+        simulate_rank(asked(name, **how), 0) for name in ("fsdp.4.2", "fsdp", "fsdp-keep")
+    )
+    stays = 4 * LLAMA.layer_parameters
+    assert payload(plan, "all_gather", "data") == size
+    assert payload(plan, "all_gather", RESHARDED) == size - stays
+    assert freed.peak_bytes < plan.peak_bytes < kept.peak_bytes
+    assert plan.num_communicators(1) == 1 + LLAMA.num_layers  # a group for each other unit
 
 
 def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer():
@@ -202,6 +226,9 @@ def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention)
         ("ddp+tp", "only one axis"),
         ("fsdp.3", "do not make 4"),
         ("fsdp.y", "is a number"),
+        ("hsdp.4", "name replicas and the shards of each"),
+        ("fsdp.4.3", "do not divide 4 ranks"),
+        ("tp.2.2", "has one size"),
     ],
 )
 def test_a_strategy_that_cannot_be_says_why(text, why):
