@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
@@ -28,7 +29,7 @@ from runners.planning import own_model
 from runners.planning.own_code import line_of
 from runners.planning.question import Question
 from runners.planning.tensor_axis import TensorAxis
-from runners.planning.transformer import Transformer
+from runners.planning.transformer import Groups, Transformer
 
 # What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
 _SAVED = {
@@ -38,6 +39,7 @@ _SAVED = {
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
 }
+CONTEXT = "context"  # describes a group of ranks that divide a sequence
 _PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
 
 
@@ -133,17 +135,20 @@ def _needs_ddp(question: Question) -> bool:
     """Torch's own DDP; stages of a pipeline and fp32 gradients are summed at the end of a step."""
     strategy = question.strategy
     is_plain = strategy.pipeline == 1 and not question.training.has_wide_gradients
-    return strategy.data > 1 and strategy.sharding == "none" and is_plain
+    return strategy.num_summing > 1 and strategy.sharding == "none" and is_plain
 
 
 def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
-    shape, training, strategy = question.model.architecture, question.training, question.strategy
+    shape, strategy = question.model.architecture, question.strategy
     assert shape is not None
+    length = question.training.sequence // strategy.context
+    training = question.training.model_copy(update={"sequence": length})
     group = mesh.get_group("tensor") if mesh is not None and strategy.tensor > 1 else None
     axis = TensorAxis(
         group, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
     )
-    module = Transformer(shape, axis, training, question.layers_of(stage))
+    groups = Groups(_neighbours(mesh, strategy.context, CONTEXT))
+    module = Transformer(shape, axis, training, question.layers_of(stage), groups)
     size = (training.microbatch, training.sequence)
 
     def tokens() -> tuple[Tensor]:
@@ -222,6 +227,19 @@ def _contexts() -> Any:
         return CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)
+
+
+def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGroup | None:
+    """This rank's group of so many neighbours on the data axis, described by a name."""
+    if mesh is None or size == 1:
+        return None
+    data = mesh.get_group("data")
+    start = data.rank() // size * size
+    ranks = dist.get_process_group_ranks(data)[start : start + size]
+    group: dist.ProcessGroup = dist.new_group(
+        ranks, use_local_synchronization=True, group_desc=name
+    )
+    return group
 
 
 def _data_mesh(question: Question, mesh: DeviceMesh) -> DeviceMesh:

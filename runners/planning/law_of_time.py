@@ -97,8 +97,8 @@ class _Spread(NamedTuple):
 
 def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> _Spread:
     """Ranks of a node divide a layer first, then the samples, then the stages."""
-    each = strategy.data * strategy.tensor
-    neighbours = dict.fromkeys(("data", "shards", RESHARDED), strategy.tensor)
+    each = strategy.num_summing * strategy.tensor
+    neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context"), strategy.tensor)
     strides = {"tensor": 1, **neighbours, "replicas": strategy.tensor * strategy.shards}
     stride = strides.get(axis, each)
     inner = max(1, min(num_ranks, cluster.per_node // stride))
@@ -108,9 +108,12 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
 def _seconds(call: GridCall, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
     """What a call needs at least of the links within a node, and of those between nodes."""
     spread = _spread(call.axis, call.num_ranks, strategy, cluster)
+    groups = cluster.per_node / spread.inner  # that share the node's links
+    if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
+        crosses = spread.nodes > 1
+        return call.bytes / cluster.within, crosses * call.bytes * groups / cluster.between
     if call.operation in _PASSES:
         passed = _PASSES[call.operation] * call.bytes
-        groups = cluster.per_node / spread.inner  # that share the node's links
         return (
             passed * (spread.inner - 1) / spread.inner / cluster.within,
             passed * (spread.nodes - 1) / spread.nodes * groups / cluster.between,
@@ -119,7 +122,7 @@ def _seconds(call: GridCall, strategy: Strategy, cluster: Cluster) -> tuple[floa
         return 0.0, 0.0
     if spread.nodes == 1:
         return call.bytes / cluster.within, 0.0
-    senders = min(cluster.per_node, strategy.data * strategy.tensor)
+    senders = min(cluster.per_node, strategy.num_summing * strategy.tensor)
     return 0.0, call.bytes * senders / cluster.between
 
 

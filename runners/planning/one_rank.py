@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from runners.meters.memory import CPU, MemoryMeter, local
 from runners.planning.answer import RankPlan, sent_bytes
-from runners.planning.built import build
+from runners.planning.built import CONTEXT, build
 from runners.planning.question import Question
 from runners.planning.read_values import RefusingMode, own_code_at_work
 from runners.planning.step import EMBEDDING, Repeats, Step, repeats
@@ -50,7 +50,7 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
     """
     meshes: list[DeviceMesh] = []
     strategy = question.strategy
-    sizes = (strategy.pipeline, strategy.data, strategy.tensor)
+    sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)
     with stand_ins(Mailbox(rank, {}), strategy.num_devices, meshes):
         mesh = None
         if strategy.num_devices > 1:
@@ -61,7 +61,8 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
             meter = Meter(
                 meshes,
                 is_gloo=question.backend == "gloo",
-                activation_axes=("tensor", "pipeline", EMBEDDING),
+                activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT),
+                counts_results=True,
                 records_streams=question.training.records_streams,
                 copies_on_reduce_stream=question.training.copies_on_reduce_stream,
             )
@@ -90,7 +91,7 @@ def take_steps(
         meter: hears which phase it is, and what tensors are for.
     """
     strategy = question.strategy
-    stages = strategy.stages_of(rank // (strategy.data * strategy.tensor))
+    stages = strategy.stages_of(rank // (strategy.num_summing * strategy.tensor))
     chunks = [build(question, mesh, stage, device) for stage in stages]
     module = nn.ModuleList(one.module for one in chunks)
     meter.name(module.buffers(), "buffers")

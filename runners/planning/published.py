@@ -79,18 +79,14 @@ _CHECKPOINTING = {"none": "none", "full": "all", "selective_op": "selective"}
 
 
 def question(row: PublishedRow) -> Question:
-    """A row as a plan asks it.
-
-    Context parallelism divides the sequence among ranks that hold the same parameters; it is
-    simulated as more data-parallel ranks with shorter samples, without what attention sends.
-    """
+    """A row as a plan asks it."""
     axes, batch, precision = row.parallelism, row.batch, row.precision
     is_megatron = row.implementation != "torchtitan"  # which is built of torch's own parts
     training = Training.model_validate(
         {
-            "sequence": batch.sequence_length // axes.context,
+            "sequence": batch.sequence_length,
             "microbatch": batch.micro,
-            "global_batch": batch.total * axes.context,
+            "global_batch": batch.total,
             "precision": "bf16-mixed",
             "optimizer": "adam",
             "checkpointing": _CHECKPOINTING[row.recomputation],
@@ -109,7 +105,8 @@ def question(row: PublishedRow) -> Question:
     )
     strategy = Strategy(
         name=row.id,
-        data=axes.data * axes.context,
+        data=axes.data,
+        context=axes.context,
         tensor=axes.tensor,
         pipeline=axes.pipeline,
         sharding=axes.sharding,

@@ -37,6 +37,7 @@ class Strategy(Record):
             ranks (HSDP).
         reshards_to: shards of a unit's parameters after forward, each on a rank of a smaller group
             (`reshard_after_forward` as a number); 0: as many as before.
+        context: ranks that divide the sequence of a sample, and hold the same of the model.
         tensor: ranks that divide each layer.
         pipeline: ranks that divide the layers into stages.
         chunks: stages of each of these ranks.
@@ -49,6 +50,7 @@ class Strategy(Record):
     data: Count = 1
     replicas: Count = 1
     reshards_to: int = 0
+    context: Count = 1
     tensor: Count = 1
     pipeline: Count = 1
     chunks: Count = 1
@@ -62,12 +64,17 @@ class Strategy(Record):
     @property
     def num_devices(self) -> int:
         """The product of all axes."""
-        return self.data * self.tensor * self.pipeline
+        return self.num_summing * self.tensor * self.pipeline
+
+    @property
+    def num_summing(self) -> int:
+        """Ranks that sum their gradients, since they see other samples or parts of these."""
+        return self.data * self.context
 
     @property
     def shards(self) -> int:
         """Ranks of which each keeps another part of what data parallelism shards."""
-        return 1 if self.sharding == "none" else self.data // self.replicas
+        return 1 if self.sharding == "none" else self.num_summing // self.replicas
 
     @property
     def num_stages(self) -> int:
@@ -236,16 +243,22 @@ class Question(Record):
                     f"{strategy.name}: {strategy.tensor} tensor-parallel ranks do not divide "
                     f"{count} {what}"
                 )
-        if strategy.has_sequence_parallel and self.training.sequence % strategy.tensor:
+        chunks = 2 * strategy.context if strategy.context > 1 else 1
+        chunks *= strategy.tensor if strategy.has_sequence_parallel else 1
+        if self.training.sequence % chunks:
             raise PlanError(
-                f"{strategy.name}: {strategy.tensor} ranks do not divide a sequence of "
-                f"{self.training.sequence}"
+                f"{strategy.name}: a sequence of {self.training.sequence} does not divide into "
+                f"{chunks} parts"
             )
+        if strategy.context > 1 and not self.training.has_fused_attention:
+            raise PlanError(f"{strategy.name}: needs fused attention")
 
 
 def _check_functions(model: Model, strategy: Strategy) -> None:
     if strategy.tensor > 1 and model.tensor_plan is None:
         raise PlanError(f"{strategy.name}: needs a plan of the model's layers (--tensor-plan)")
+    if strategy.context > 1:
+        raise PlanError(f"{strategy.name}: context parallelism is planned for presets alone")
     if strategy.pipeline > 1 and model.stages is None:
         raise PlanError(f"{strategy.name}: needs the model's stages (--stages)")
 
@@ -258,6 +271,7 @@ _AXES: dict[str, tuple[str, dict[str, object]]] = {
     "fsdp": ("data", {"sharding": "fsdp"}),
     "fsdp-keep": ("data", {"sharding": "fsdp-keep"}),
     "hsdp": ("data", {"sharding": "fsdp"}),
+    "cp": ("context", {}),
     "tp": ("tensor", {}),
     "tp-sp": ("tensor", {"has_sequence_parallel": True}),
     "tp-sp-keep": ("tensor", {"has_sequence_parallel": True, "keeps_gathered": True}),

@@ -70,7 +70,8 @@ def strategies(cluster: Cluster) -> list[Strategy]:
     """Those that a cluster is searched for: each axis alone, and products of two and three.
 
     Tensor parallelism stays within a node: between nodes its collectives, which the next operation
-    waits for, are the longest part of any step. HSDP has a replica in each node.
+    waits for, are the longest part of any step. HSDP has a replica in each node, and a sample's
+    sequence stays in one.
     """
     devices, node, nodes = cluster.num_devices, cluster.per_node, cluster.nodes
     if devices == 1:
@@ -92,6 +93,7 @@ def strategies(cluster: Cluster) -> list[Strategy]:
             if rest % n == 0 and rest >= n:
                 data = f"+zero1.{rest // n}" if rest > n else ""
                 names.append(f"1f1b.{stages}{data}+tp-sp.{n}")
+    names += [f"fsdp.{devices // n}+cp.{n}" for n in inner if devices > n]
     return [strategy_of(name, devices) for name in dict.fromkeys(names)]
 
 

@@ -180,7 +180,7 @@ class Step:
                 if parameter.dim() == 1:  # norms, and biases that follow a sum
                     dist.all_reduce(gradient, group=group)
         wraps = isinstance(self._chunks[0].wrapped, DistributedDataParallel)
-        if strategy.data > 1 and strategy.sharding == "none" and not wraps:
+        if strategy.num_summing > 1 and strategy.sharding == "none" and not wraps:
             group = self._mesh.get_group("data")
             for _, gradient in self._update.gradients():
                 dist.all_reduce(gradient, group=group)

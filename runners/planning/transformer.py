@@ -11,15 +11,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from runners.planning.context_axis import ring_attention
 from runners.planning.fused_kernels import rms_norm
 from runners.planning.question import Training
 from runners.planning.tensor_axis import DividedCrossEntropy, TensorAxis
 from runners.plans.architecture import Architecture
+
+
+class Groups(NamedTuple):
+    """Groups of ranks besides the tensor-parallel axis; None where an axis has one rank.
+
+    Attributes:
+        context: each has another part of the sequence.
+    """
+
+    context: dist.ProcessGroup | None = None
 
 
 class RMSNorm(nn.Module):
@@ -65,9 +78,12 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Causal attention; this rank's share of the heads."""
 
-    def __init__(self, shape: Architecture, axis: TensorAxis, training: Training) -> None:
+    def __init__(
+        self, shape: Architecture, axis: TensorAxis, training: Training, groups: Groups
+    ) -> None:
         super().__init__()
         self._axis, self._training, self._head_size = axis, training, shape.head_size
+        self._context = groups.context
         self._heads = axis.share(shape.num_heads)
         self._kv_heads = axis.share(shape.num_kv_heads)
         self._sizes = [self._heads * shape.head_size, *[self._kv_heads * shape.head_size] * 2]
@@ -97,13 +113,15 @@ class Attention(nn.Module):
         if angles is not None:
             queries, keys = rotated(queries, angles), rotated(keys, angles)
         repeats = self._heads // self._kv_heads
-        if repeats > 1:
+        if repeats > 1 and self._context is None:
             keys, values = (_repeated(part, repeats) for part in (keys, values))
         context = self._attend(*(part.transpose(1, 2) for part in (queries, keys, values)))
         return self._axis.leave(self.output(context.transpose(1, 2).flatten(2)))
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """(batch, heads, sequence, head size) of each → the same."""
+        if self._context is not None:
+            return ring_attention(queries, keys, values, self._context)
         if self._training.has_fused_attention:
             return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         scores = queries @ keys.transpose(-1, -2) * (1 / math.sqrt(self._head_size))
@@ -182,10 +200,12 @@ class Experts(nn.Module):
 class Layer(nn.Module):
     """Attention and feed-forward, each behind a norm and beside a residual connection."""
 
-    def __init__(self, shape: Architecture, axis: TensorAxis, training: Training) -> None:
+    def __init__(
+        self, shape: Architecture, axis: TensorAxis, training: Training, groups: Groups
+    ) -> None:
         super().__init__()
         self.attention_norm = _norm(shape, shape.hidden_size, training)
-        self.attention = Attention(shape, axis, training)
+        self.attention = Attention(shape, axis, training, groups)
         self.ffn_norm = _norm(shape, shape.hidden_size, training)
         self.ffn = Experts(shape, axis) if shape.num_experts > 1 else FeedForward(shape, axis)
         self._dropout = training.dropout
@@ -203,9 +223,10 @@ class Transformer(nn.Module):
         shape: of the whole model.
         axis: among whose ranks layers are divided.
         training: what the implementation decides, such as which kernels are fused, and the length
-            of a sample.
+            of this rank's part of a sample.
         layers: numbers of the layers that this stage has; the first also means the embedding, the
             last the final norm and the logits.
+        groups: of the other axes.
 
     Raises:
         ValueError: the axis divides the heads, or the width, not evenly.
@@ -219,9 +240,11 @@ class Transformer(nn.Module):
         axis: TensorAxis | None = None,
         training: Training | None = None,
         layers: Sequence[int] | None = None,
+        groups: Groups | None = None,
     ) -> None:
         super().__init__()
         self._axis = axis or TensorAxis()
+        groups = groups or Groups()
         training = training or Training(sequence=shape.context_length)
         own = range(shape.num_layers) if layers is None else layers
         self.is_first, self.is_last = 0 in own, shape.num_layers - 1 in own
@@ -237,7 +260,7 @@ class Transformer(nn.Module):
             if self.is_first and shape.positions == "learned"
             else None
         )
-        self.layers = nn.ModuleList(Layer(shape, self._axis, training) for _ in own)
+        self.layers = nn.ModuleList(Layer(shape, self._axis, training, groups) for _ in own)
         if self.is_last:
             self.norm = _norm(shape, shape.hidden_size, training)
         if self.is_last and not self._is_tied:

@@ -80,6 +80,8 @@ class Meter(FakeMemoryMeter):
         records_streams: blocks that tensor-parallel ranks send stay active until the device
             reaches where the program freed them.
         copies_on_reduce_stream: FSDP allocates its copy of gradients where it allocates their sums.
+        counts_results: what a functional collective returns is a side of its payload, as is the
+            output that others are given. Meters of real ranks see arguments alone.
 
     Attributes:
         log_always: without steps, everything counts.
@@ -95,6 +97,7 @@ class Meter(FakeMemoryMeter):
         activation_axes: Sequence[str] = (),
         records_streams: bool = False,
         copies_on_reduce_stream: bool = False,
+        counts_results: bool = False,
     ) -> None:
         super().__init__()
         self._meshes, self._is_gloo, self._activation_axes = meshes, is_gloo, activation_axes
@@ -106,6 +109,7 @@ class Meter(FakeMemoryMeter):
         self._payloads: Counter[tuple[str, str, int, str]] = Counter()
         self._is_activation = False
         self._records_streams = records_streams
+        self._counts_results = counts_results
         self._copies_on_reduce_stream = copies_on_reduce_stream
         self._used: defaultdict[int, list[int]] = defaultdict(list)  # by their place in the log
         self._commands: list[int] = []  # the place in the log at which each was queued
@@ -141,7 +145,8 @@ class Meter(FakeMemoryMeter):
         if func is _WAIT:
             self.timeline.wait()
         elif func.namespace in NAMESPACES:
-            self._count_call(func.__name__.partition(".")[0], args)
+            given = [*args, result] if self._counts_results else args
+            self._count_call(func.__name__.partition(".")[0], given)
         elif func.namespace != "prim":  # a question about a tensor, which only fake ones pass on
             packet = func._overloadpacket
             formula = flop_registry.get(packet) or _FORMULAS.get(packet)

@@ -27,6 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed.checkpoint.utils import _DistWrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp._fully_shard import _fully_shard as fsdp
+from torch.distributed.fsdp._fully_shard._fsdp_init import _get_post_forward_mesh_info
 from torch.distributed.launcher import api as launcher
 from torch.distributed.pipelining import schedules
 from torch.nn.parallel import distributed as ddp
@@ -184,7 +185,7 @@ def _put_meshes(put: Put, meshes: list[DeviceMesh]) -> None:
     whole = vars(DeviceMesh).get("mesh")
     if isinstance(whole, property) and whole.fget is not None:
         put(DeviceMesh, "mesh", property(_real(whole.fget, None)))
-    put(fsdp, "_get_post_forward_mesh_info", _real(fsdp._get_post_forward_mesh_info, None))
+    put(fsdp, "_get_post_forward_mesh_info", _real(_get_post_forward_mesh_info, None))
 
 
 def _real(own: Callable[..., Any], meshes: list[DeviceMesh] | None) -> Callable[..., Any]:

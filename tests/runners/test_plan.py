@@ -100,6 +100,15 @@ def test_what_is_sent_follows_from_the_size_of_the_model():
     assert payload(freed, "reduce_scatter", "data") == num * size
 
 
+def test_context_parallel_ranks_gather_keys_and_values_and_pass_their_gradients_around():
+    """Closed forms of torch's ring attention, whose gradients are fp32 whatever keys are."""
+    shape = LLAMA.model_copy(update={"num_kv_heads": 2})
+    plan = simulate_rank(asked("cp", shape=shape, global_batch=1), 0)
+    one = 2 * 32 * 2 * shape.head_size  # keys and values of a layer
+    assert payload(plan, "all_gather", "context") == shape.num_layers * 2 * one * 2  # bf16, twice
+    assert payload(plan, "all_to_all", "context") == shape.num_layers * one * 4
+
+
 def test_hsdp_shards_within_a_group_and_sums_shards_between_groups():
     size, how = 4 * LLAMA.num_parameters, {"precision": "fp32"}
     plan = simulate_rank(asked("hsdp.2.2", **how), 0)
@@ -137,7 +146,7 @@ def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer()
 def test_axes_divide_the_work_and_repeat_none_of_it():
     how = {"precision": "fp32", "global_batch": 4}
     whole = simulate_rank(asked("single", **how), 0).flops
-    for strategy in ("ddp", "fsdp", "tp", "tp-sp", "fsdp.2+tp-sp.2"):
+    for strategy in ("ddp", "fsdp", "tp", "tp-sp", "fsdp.2+tp-sp.2", "cp", "cp.2+tp-sp.2"):
         assert simulate_rank(asked(strategy, **how), 0).flops == whole / 4
     for strategy in ("gpipe", "1f1b"):
         question = asked(strategy, **how)
@@ -185,6 +194,7 @@ def test_what_tensor_parallel_ranks_send_stays_active_for_as_long_as_the_queue_i
     [
         *((LLAMA, name) for name in ("single", "ddp", "zero1", "fsdp", "fsdp-keep", "tp-sp")),
         *((GPT, name) for name in ("tp", "1f1b")),
+        (LLAMA, "fsdp.2+cp.2"),
         (MIXED, "fsdp.2+tp-sp.2"),
     ],
 )
