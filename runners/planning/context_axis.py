@@ -121,7 +121,9 @@ class _RingAttention(Function):
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        given = context.saved_tensors
-        return *_templated_ring_attention_backward(
-            context.group, _SEQUENCE, _block_backward, grad, "grad_out", *given, is_causal=True
-        ), None
+        query, key, value, found, logs = context.saved_tensors
+        how = context.group, _SEQUENCE, _block_backward, grad, "grad_out"
+        gradients = _templated_ring_attention_backward(
+            *how, query, key, value, found, logs, is_causal=True
+        )
+        return *gradients, None
