@@ -44,6 +44,22 @@ class PublishedPage(Written):
     notes: dict[str, Line] = {}
 
 
+class StepsPage(Written):
+    """What the page of published rates says.
+
+    Attributes:
+        lede: what is compared.
+        findings: what the scores show.
+        selection: which rates qualify, and what the prediction assumes.
+    """
+
+    title: Line
+    about: Line
+    lede: Prose
+    findings: Prose
+    selection: Prose
+
+
 class PlanFile(Written):
     """content/planner/plan.yml.
 
@@ -65,6 +81,7 @@ class PlanFile(Written):
         simulated: how a plan comes about, and what it leaves out.
         own: how to plan a model of one's own; `program` is an example that a test executes.
         published: of the page that compares simulations with published measurements, if any.
+        steps: of the page that compares the law of time with published rates, likewise.
     """
 
     title: Line
@@ -90,3 +107,4 @@ class PlanFile(Written):
     own: Prose
     program: Listing
     published: PublishedPage | None = None
+    steps: StepsPage | None = None

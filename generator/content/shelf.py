@@ -20,7 +20,7 @@ from generator.content.errors import ContentError, nearest
 from generator.content.once import once
 from runners.plans.experiment import command_for
 from runners.traces import files as traces
-from runners.traces import published_plans, values
+from runners.traces import published_plans, published_steps, values
 from runners.traces.files import NOT_TRACES
 from runners.traces.machine_records import Machine, Primitives
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
@@ -32,6 +32,7 @@ from runners.traces.published_plans import (
     PublishedPlans,
     reference_of,
 )
+from runners.traces.published_steps import PublishedStep
 from runners.traces.records import Run, Trace
 
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
@@ -56,6 +57,8 @@ def is_stale(trace: Trace) -> bool:
     """Whether the code of a trace's experiment has changed since."""
     if trace.experiment == published_plans.EXPERIMENT:
         return trace.code.digest != published_plans.code_digest()
+    if trace.experiment == published_steps.EXPERIMENT:
+        return published_steps.is_stale(trace)
     if trace.experiment.startswith(PREFIX):
         return is_stale_plan(trace)
     return traces.is_stale(trace)
@@ -105,15 +108,15 @@ class TraceOnPage:
     @property
     def is_plan(self) -> bool:
         """Whether it was simulated for a plan, and so on no machine."""
-        return bool(self.grid or self.published)
+        return self.trace.experiment.startswith(PREFIX)
 
     @property
     def file(self) -> str:
         """The file that it was read from, below the content."""
         if self.grid:
             return f"planner/plans/{self.grid.preset}.json"
-        if self.published:
-            return PUBLISHED
+        if self.is_plan:
+            return PUBLISHED if self.published else published_steps.FILE
         return f"traces/{self.folder}/{self.trace.experiment}.json"
 
     @property
@@ -238,7 +241,9 @@ class Shelf:
         """A citation of each published number, with the number."""
         found = self.files.trying(traces.read_published, self.files.content / PUBLISHED)
         cited = [_reference(r, p) for r in found.rows for p in r.peaks] if found else []
-        return {one.id: one for one in cited}
+        has_steps = (self.files.content / published_steps.FILE).exists()
+        steps = published_steps.published_steps() if has_steps else []
+        return {one.id: one for one in [*cited, *map(_step_reference, steps)]}
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, as pages of any machine show them."""
@@ -255,6 +260,9 @@ class Shelf:
             found[trace.experiment] = TraceOnPage(
                 trace, machine, is_stale=self.is_stale(trace), published=published
             )
+        path = content / published_steps.FILE
+        if path.exists() and (steps := self.files.trying(traces.read, path)):
+            found[steps.experiment] = TraceOnPage(steps, machine, is_stale=self.is_stale(steps))
         return found
 
     @property
@@ -322,6 +330,18 @@ def _reference(row: PublishedPlan, peak: PublishedPeak) -> Reference:
         says=f"{peak.field}.",
         value=peak.measured_bytes,
         unit="bytes",
+    )
+
+
+def _step_reference(row: PublishedStep) -> Reference:
+    return Reference(
+        id=row.reference,
+        title=row.title,
+        where=row.where,
+        url=row.url,
+        says=f"{row.unit} of each device: {row.model}, {row.devices} devices.",
+        value=row.rate,
+        unit="plain",
     )
 
 

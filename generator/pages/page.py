@@ -55,6 +55,7 @@ from generator.pages.views import (
     runs,
     sift,
     stages,
+    steps,
     summary,
     tables,
     trials,
@@ -64,7 +65,7 @@ from generator.pages.views import (
 
 VIEWS = (  # whose functions templates call
     calculator_form, claim_index, claims, costs, glossary, guide, home, listing, machines, plans,
-    proof, published, question, retractions, runs, sift, stages, summary, tables, trials,
+    proof, published, question, retractions, runs, sift, stages, steps, summary, tables, trials,
     walkthrough, ways,
 )  # fmt: skip
 TEMPLATES = Path(__file__).parent / "templates"

@@ -23,6 +23,7 @@ _BY_TEMPLATE = {
     "plan.md.j2": 0.3,
     "planned.md.j2": 0.05,
     "published.md.j2": 0.05,
+    "steps.md.j2": 0.05,
     "retracted.md.j2": 0.002,  # from here on, below whatever a lesson says of a word
     "evidence.md.j2": 0.0005,
     "runs.md.j2": 0.0005,

@@ -8,7 +8,7 @@ from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
 from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
-from runners.traces import published_plans
+from runners.traces import published_plans, published_steps
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"
@@ -103,6 +103,11 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
         yield Sheet(
             "plan/published.md", "published.md.j2", plan.published.title,
             plan.published.about, written, under=PLAN, has_toc=True,
+        )  # fmt: skip
+    if plan.steps and published_steps.EXPERIMENT in book.traces:
+        yield Sheet(
+            "plan/steps.md", "steps.md.j2", plan.steps.title, plan.steps.about, written,
+            under=PLAN, has_toc=True,
         )  # fmt: skip
     for name in plan.models:
         shown = book.traces.get(name)

@@ -18,9 +18,10 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published
+from runners.planning import published_steps as steps
 from runners.plans.experiment import find, names, nearest
 from runners.system.errors import FixableError
-from runners.traces import machine, published_plans
+from runners.traces import machine, published_plans, published_steps
 from runners.traces.compare import compare
 from runners.traces.fields import Key, at, below, in_words, measure_of, steps_of
 from runners.traces.files import (
@@ -78,6 +79,8 @@ class Requested:
             return is_stale(self.trace)
         if self.trace.experiment == published_plans.EXPERIMENT:
             return self.trace.code.digest != published_plans.code_digest()
+        if self.trace.experiment == published_steps.EXPERIMENT:
+            return published_steps.is_stale(self.trace)
         return is_stale_plan(self.trace)
 
     def otherwise_here(self) -> Iterator[str]:
@@ -115,9 +118,7 @@ def main(arguments: argparse.Namespace) -> int:
     verdicts: list[bool] = []
     for one in wanted:
         if one.machine is None:
-            again = published if one.trace.experiment == published_plans.EXPERIMENT else None
-            runs = again.again(one.runs) if again else grid.again(one.trace.experiment, one.runs)
-            verdicts += _compared(one, runs)
+            verdicts += _compared(one, _simulated(one.trace.experiment, one.runs))
     if any(one.machine for one in wanted):
         with alone(), Launcher(machine.device_kind()) as launcher:
             for one in wanted:
@@ -126,6 +127,15 @@ def main(arguments: argparse.Namespace) -> int:
     if len(verdicts) > 1:
         _say(f"{sum(verdicts)} of {len(verdicts)} are the same")
     return 0 if all(verdicts) else 1
+
+
+def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
+    """Runs of plans once more, by name."""
+    if experiment == published_plans.EXPERIMENT:
+        return published.again(names)
+    if experiment == published_steps.EXPERIMENT:
+        return steps.trace().runs
+    return grid.again(experiment, names)
 
 
 def _say(line: str) -> None:
@@ -176,6 +186,8 @@ def folder_of(on: str | None) -> Path:
 def _of_page(experiment: str, folder: Path) -> Requested:
     if experiment == published_plans.EXPERIMENT and (rows := read_published(published.PATH)):
         return Requested(published_plans.as_trace(rows), None)
+    if experiment == published_steps.EXPERIMENT:
+        return Requested(read(steps.PATH), None)
     if experiment.startswith(PREFIX):
         plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
         if experiment not in plans:

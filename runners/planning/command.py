@@ -12,7 +12,7 @@ from functools import partial
 from math import inf, prod
 from pathlib import Path
 
-from runners.planning import grid, published
+from runners.planning import grid, published, published_steps
 from runners.planning.answer import Answer
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
@@ -23,7 +23,7 @@ from runners.planning.table import GIB, document, lines
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
 from runners.traces.device_memory import H100_BYTES
-from runners.traces.files import write_rows
+from runners.traces.files import write, write_rows
 from runners.traces.machine import num_cores
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seconds", type=_size, default=45.0, help="for the search of a layout")
     add("--published", action="store_true", help="published measurements and their simulations")
+    add("--published-steps", action="store_true", help="published rates, and the law of time")
     add("--outcomes", action="store_true", help="run the plan on this accelerator, and compare")
     add("--grid", action="store_true", help="make the committed plans of a preset, or of all")
     add("--confirm", action="store_true", help="with --grid: that today's code gives the same rows")
@@ -125,6 +126,8 @@ def main(asked: argparse.Namespace) -> int:
         return _outcomes(asked)
     if asked.published:
         return _published(asked)
+    if asked.published_steps:
+        return _published_steps(asked)
     if not asked.grid:
         return _plan(asked) if asked.strategies or asked.model else _recommend(asked)
     for line in grid.main(asked.preset, confirms=asked.confirm):
@@ -165,6 +168,14 @@ def _published(asked: argparse.Namespace) -> int:
     written = published.document(plans) if asked.json else published.lines(plans)
     print(json.dumps(written, indent=1) if asked.json else "\n".join(map(str, written)))
     return 1 if has_failed else 0
+
+
+def _published_steps(asked: argparse.Namespace) -> int:
+    made = published_steps.trace()
+    if asked.grid:
+        write(published_steps.PATH, made)
+    print("\n".join(published_steps.lines(made)))
+    return 0
 
 
 def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
