@@ -41,7 +41,7 @@ Made = TypeVar("Made")
 Names = Mapping[
     str, str | Value
 ]  # a word stands for an expression of its own, such as a run's path
-ROOTS = ("machine", "cited")  # that an expression starts from, beside experiments
+ROOTS = ("machine", "primitives", "cited")  # that an expression starts from, beside experiments
 
 
 class Evidence:
@@ -134,6 +134,11 @@ class Evidence:
         if name == "machine":
             machine = self.book.machine
             return Node(machine, (), "machine", reading, Origin(machine.name))
+        if name == "primitives":
+            own = self.book.machines[self.book.machine.name].primitives
+            if own is None:
+                raise AbsentError("this machine's primitives were not measured")
+            return Node(own.primitives, (), name, reading, Origin(own.machine))
         if name == "cited":
             return Node(self._cited, (), "cited", reading, Origin(""))
         if command_for(name):  # an experiment, which nobody has run

@@ -155,7 +155,7 @@ class Node:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
         if isinstance(thing, Value):  # what is cited
             return thing
-        if isinstance(thing, SampledSeconds):
+        if isinstance(thing, SampledSeconds) and self.shown:
             self._note(steps)
         if isinstance(thing, int | float | str):
             return self._value(thing, steps, formula)

@@ -21,9 +21,12 @@ WITHIN = 0.2  # as runners.planning.published_steps scores it
 
 def scores(folio: Folio) -> Markup:
     """For each device its efficiency, and how far this explains the rows that were held out."""
+    folio.text.unmarked = "simulated"  # the page says which values were computed
     words = folio.ui["steps"]
     devices = dict.fromkeys(row.device for row in published_steps())
-    rows = ([device.upper(), *(_cell(device, name, folio) for name in SCORES)] for device in devices)
+    rows = (
+        [device.upper(), *(_cell(device, name, folio) for name in SCORES)] for device in devices
+    )
     return table([Column(words["device"], False), *(Column(words[n]) for n in SCORES)], rows)
 
 
@@ -48,8 +51,8 @@ def _rows(folio: Folio) -> Iterator[Row]:
         yield [
             _case(row, folio),
             words["fitted" if seen[row.device] % 2 else "held_out"],
-            Markup("{} <small>{}</small>").format(
-                folio.cell(f"cited['{row.reference}']"), Markup('<span class="pb-label">{}</span>').format(row.unit)
+            Markup('{} <small class="pb-label">{}</small>').format(
+                folio.cell(f"cited['{row.reference}']"), row.unit
             ),
             _cell(row.run, "at_most", folio),
             _cell(row.run, "predicted", folio),
@@ -59,11 +62,12 @@ def _rows(folio: Folio) -> Iterator[Row]:
 
 def _case(row: PublishedStep, folio: Folio) -> Markup:
     """What ran where, and the table that states it."""
-    words = folio.ui["published"]
+    words, tokens = folio.ui["published"], folio.ui["steps"]["tokens"]
     axes = [words["axes"]["data"], words["axes"]["tensor"], words["axes"]["pipeline"]]
     ways = (row.devices // (row.tensor * row.pipeline), row.tensor, row.pipeline)
     mesh = " × ".join(f"{axis} {num}" for axis, num in zip(axes, ways, strict=True) if num > 1)
-    said = f"{row.model}, {row.sequence} × {row.micro}, {words['sharding'][row.sharding]}, {mesh}"
+    sharding = words["sharding"][row.sharding]
+    said = f"{row.model}, {row.micro} × {row.sequence} {tokens}, {sharding}, {mesh}"
     return Markup(
         '<span id="run-{}-{}" class="pb-label">{}</span><br>'
         '<small class="pb-regime"><a class="pb-cited" href="{}" rel="noreferrer">{}</a></small>'

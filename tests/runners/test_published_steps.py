@@ -1,0 +1,59 @@
+"""Published rates of training steps: operations against the sources' own counts, fit and order."""
+
+from __future__ import annotations
+
+import pytest
+
+from runners.planning import published_steps as steps
+from runners.traces.files import read
+from runners.traces.published_steps import published_steps
+
+ROWS = {row.run: row for row in published_steps()}
+
+
+def test_the_committed_file_is_what_the_list_gives_today():
+    assert read(steps.PATH).runs == steps.trace().runs
+
+
+def test_operations_are_those_of_equation_3_of_the_paper():
+    row = ROWS["sc21_ptd_gpt_175b_2048_on_768"]
+    layers, hidden, length = row.layers, row.hidden, row.sequence
+    share = 1 + length / (6 * hidden) + row.vocabulary / (16 * layers * hidden)
+    whole = 96 * row.batch * length * layers * hidden**2 * share
+    assert steps.flops(row) * row.devices == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("run", "parameters", "mfu"),  # as the benchmark of MPT prints them beside the rate
+    [
+        ("mpt_a100_80_mpt_13b_4096_on_8", 12_864_440_320, 0.5762),
+        ("mpt_a100_80_stored_mpt_7b_2048_on_8", 6_658_859_008, 0.6423),
+        ("mpt_a100_40_mpt_70b_2048_on_128", 64_862_437_376, 0.4891),
+    ],
+)
+def test_a_rate_of_mpt_is_the_utilization_that_its_source_gives(run, parameters, mfu):
+    row = ROWS[run]
+    model_flops = 6 * parameters + 12 * row.layers * row.hidden * row.sequence
+    assert row.rate * model_flops / row.flops == pytest.approx(mfu, rel=0.005)
+    again = (4 if row.recomputed else 3) / 3  # of each device and second: the hardware's share
+    seconds = steps.published_seconds(row)
+    assert steps.flops(row) / seconds / row.flops == pytest.approx(mfu * again, rel=0.01)
+
+
+@pytest.mark.parametrize("run", ["mpt_h100_mpt_7b_4096_on_8", "sc21_scaling_gpt_1t_2048_on_3072"])
+def test_a_rate_of_a_known_efficiency_is_fitted_by_it(run):
+    slower = ROWS[run].rate / (1 + steps.error(ROWS[run], 0.5))
+    row = ROWS[run].model_copy(update={"rate": slower})
+    assert steps.efficiency([row]) == pytest.approx(0.5)
+
+
+def test_layouts_are_ordered_by_time_and_ties_are_no_order():
+    stored, again = (
+        ROWS["mpt_a100_80_stored_mpt_7b_2048_on_8"],
+        ROWS["mpt_a100_40_mpt_7b_2048_on_8"],
+    )
+    assert steps.order(stored, again, 0.6) == "right"
+    assert steps.order(stored.model_copy(update={"rate": 3000.0}), again, 0.6) == "wrong"
+    assert steps.order(again, again.model_copy(update={"rate": 3000.0}), 0.6) == "none"
+    assert steps.order(again, again, 0.6) is None
+    assert steps.order(stored, ROWS["mpt_a100_80_stored_mpt_13b_2048_on_8"], 0.6) is None
