@@ -354,6 +354,7 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
 def _again(shown: TraceOnPage) -> str:
     """What to do about plans of older code."""
     if shown.grid is None:
-        return f"{CHANGED}; run `python -m runners plan --published --grid`"
+        option = "--published" if shown.published else "--published-steps"
+        return f"{CHANGED}; run `python -m runners plan {option} --grid`"
     command = f"`python -m runners plan {shown.grid.preset} --grid`"
     return f"{CHANGED}; run {command}, with --confirm where the change alters no result"
