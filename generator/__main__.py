@@ -116,6 +116,7 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from generator.checks import layout_checks
     from generator.pages import press
 
     book = load(options.content, options.machine)
@@ -136,6 +137,9 @@ def _check(options: argparse.Namespace) -> int:
     for name, outcome in told.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
+    for file in book.documents:
+        for one in layout_checks.recommended(found.evidence, file.model):
+            print(f"{'not dominated':22}{'layout':13}{one.run}: by {len(one.others)} others")
     return _report(book, found.evidence)
 
 

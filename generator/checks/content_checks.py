@@ -14,6 +14,7 @@ from generator.checks import (
     claim_checks,
     guide_checks,
     key_checks,
+    layout_checks,
     lesson_checks,
     statement_checks,
 )
@@ -235,6 +236,8 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (HomeFile, _home),
     (GlossaryFile, lambda _, document: glossary.mistakes(document)),
     (GuideFile, guide_checks.mistakes),
+    (GuideFile, layout_checks.mistakes),
+    (LessonFile, layout_checks.mistakes),
     (LessonFile, _lesson),
     (CostFile, calculator_checks.mistakes),
 )

@@ -84,7 +84,8 @@ class Technique(Written):
     Attributes:
         saved: what it saved in a run of ours, where a run shows it.
         claims: what backs the cost.
-        planned: the simulation on the Plan pages that shows it, where there is one.
+        planned: the simulation on the Plan pages that shows it; no other layout may dominate it.
+        fits: readers who need it have memory free, so that needing less of it is no gain.
     """
 
     id: Id
@@ -93,6 +94,7 @@ class Technique(Written):
     costs: Line
     claims: list[ClaimId] = []
     planned: RunPath | None = None
+    fits: bool = False
 
 
 class GuideFile(Written):

@@ -71,13 +71,20 @@ class LearnFile(LessonFile):
 
 
 class Decision(Written):
-    """One row of a decision table: a situation, what to use, and the run that shows it."""
+    """One row of a decision table: a situation, what to use, and the run that shows it.
+
+    Attributes:
+        planned: the layout at the size of a real model; no other may dominate it.
+        fits: the situation leaves memory free, so that needing less of it is no gain.
+    """
 
     situation: Line
     use: Line
     because: Line
     run: RunPath
     claim: ClaimId | None = None
+    planned: RunPath | None = None
+    fits: bool = False
 
 
 class WhyFile(LessonFile):

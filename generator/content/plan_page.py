@@ -76,6 +76,7 @@ class PlanFile(Written):
         words: what settings are called.
         compute, compute_fp32: what a device computes in a second, for the lower bound of the time.
         link: what it sends in a second, for the same bound.
+        per_node, between: devices of a node, and what they send to other nodes in a second.
         reading: how the figure and the table are read.
         experts: what is assumed of a model with experts.
         simulated: how a plan comes about, and what it leaves out.
@@ -101,6 +102,8 @@ class PlanFile(Written):
     compute: Expression
     compute_fp32: Expression
     link: Expression
+    per_node: int
+    between: Expression
     reading: Prose
     experts: Prose
     simulated: Prose

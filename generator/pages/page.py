@@ -44,6 +44,7 @@ from generator.pages.views import (
     guide,
     highlighting,
     home,
+    layouts,
     listing,
     machines,
     other_machines,
@@ -64,9 +65,9 @@ from generator.pages.views import (
 )
 
 VIEWS = (  # whose functions templates call
-    calculator_form, claim_index, claims, costs, glossary, guide, home, listing, machines, plans,
-    proof, published, question, retractions, runs, sift, stages, steps, summary, tables, trials,
-    walkthrough, ways,
+    calculator_form, claim_index, claims, costs, glossary, guide, home, layouts, listing, machines,
+    plans, proof, published, question, retractions, runs, sift, stages, steps, summary, tables,
+    trials, walkthrough, ways,
 )  # fmt: skip
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180

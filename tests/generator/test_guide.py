@@ -23,6 +23,11 @@ FILE = "guide.yml"
             "A sum in each step.\n    planned: tiny_memory.hole",
             "46:14: tiny_memory has no run 'hole'",
         ),
+        (
+            "A sum in each step.",
+            "A sum in each step.\n    planned: plan_tiny.single_on_4_checkpointed",
+            "46:14: plan_tiny.single_on_4_checkpointed is dominated by plan_tiny.single_on_4;",
+        ),
         ("id: copies-differ", "id: too-large", "23:13: duplicate id 'too-large'"),
     ],
 )  # fmt: skip

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from runners.planning.dominance import Weighed, rivals, weighed
+from runners.planning.grid import PLANS
 from runners.planning.law_of_time import Cluster, bounds
 from runners.planning.question import strategy_of
+from runners.traces.files import read_grid
 from runners.traces.measured import MemoryClasses
 from runners.traces.plan_grid import GridCall, GridRank
 
@@ -67,3 +70,27 @@ def test_a_message_between_stages_takes_the_links_between_its_nodes():
     assert bounds([rank(sent)], strategy_of("1f1b", 2), within).within == 1000 / 1e9
     between = Cluster(2, 1, FLOPS, within=1e9, between=1e6)
     assert bounds([rank(sent)], strategy_of("1f1b", 2), between).between == 1000 / 1e6
+
+
+@pytest.mark.parametrize("devices", [8, 64])
+def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(devices):
+    """Of 2 N bytes: twice 7/8 within the node, and twice 7/8 between eight nodes."""
+    grid = read_grid(PLANS / "llama-8b.json")
+    (row, *_) = [r for r in grid.rows if (r.strategy, r.state.devices) == ("ddp", devices)]
+    found = weighed(row, grid, Cluster(1, 8, 989e12, 450e9, 400e9))
+    assert found.within == pytest.approx(2 * 2 * grid.num_parameters * 7 / 8, rel=1e-3)
+    assert found.between == pytest.approx(found.within if devices == 64 else 0)
+
+
+def test_a_layout_dominates_only_where_it_is_worse_in_nothing():
+    usual = Weighed(50, 30, 0, 2, 3)
+    assert usual._replace(needed=40).dominates(usual)
+    assert not usual._replace(needed=40, at_most=3.1).dominates(usual)
+    assert not usual._replace(needed=49.9).dominates(usual)  # by less than a hundredth
+
+
+def test_rivals_do_the_same_training_on_as_many_devices():
+    found = rivals("fsdp_on_8_sgd", read_grid(PLANS / "llama-8b.json"))
+    assert {"ddp_on_8_sgd", "pp_1f1b_on_8_sgd"} < set(found)
+    assert {one.state.optimizer for one in found.values()} == {"sgd"}
+    assert {one.state.devices for one in found.values()} == {8}

@@ -1,0 +1,88 @@
+"""Layouts that lessons recommend, weighed against all others of the committed plans.
+
+In: the decisions of a lesson or the techniques of the guide, and the evidence. Out: the layouts
+that each was compared with, and an error where one of these is better in something and worse in
+nothing: memory, bytes over each tier of links, and both bounds of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from generator.content.documents import Document
+from generator.content.errors import ContentError
+from generator.content.guide import GuideFile
+from generator.content.lesson import WhyFile
+from generator.content.yaml_source import Path
+from generator.evidence.evaluation import Evidence
+from generator.evidence.value import Value, numeric
+from runners.planning.dominance import Weighed, rivals, weighed
+from runners.planning.law_of_time import Cluster
+
+WRITTEN = {WhyFile: "decisions", GuideFile: "techniques"}
+
+
+class Recommended(NamedTuple):
+    """A layout that a file recommends.
+
+    Attributes:
+        at: where it stands in the file.
+        run: its path.
+        costs: what it costs.
+        others: the layouts that it was compared with, and what they cost.
+        fits: memory is free, so that needing less of it is no gain.
+    """
+
+    at: Path
+    run: str
+    costs: Weighed
+    others: dict[str, Weighed]
+    fits: bool
+
+    @property
+    def better(self) -> list[str]:
+        """The layouts that dominate it."""
+        mine = self.costs
+        return [
+            name
+            for name, one in self.others.items()
+            if (one._replace(needed=mine.needed) if self.fits else one).dominates(mine)
+        ]
+
+
+def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Recommended layouts that another one dominates."""
+    for one in recommended(evidence, document.model):
+        if one.better:
+            message = f"{one.run} is dominated by {', '.join(one.better)}; recommend one of those"
+            yield document.error((*one.at, "planned"), message)
+
+
+def recommended(evidence: Evidence, model: Any) -> Iterator[Recommended]:  # noqa: ANN401
+    """Every layout that a file recommends; none where the book has no plans.
+
+    Where memory is free, it is compared with those that fit the device of the Plan pages.
+    """
+    key, plan = WRITTEN.get(type(model)), evidence.book.plan
+    if key is None or plan is None:
+        return
+    rates = [_number(evidence, one) for one in (plan.compute, plan.link, plan.between)]
+    node, memory = Cluster(1, plan.per_node, *rates), _number(evidence, plan.line)
+    for position, one in enumerate(getattr(model, key)):
+        experiment, _, name = (one.planned or "").partition(".")
+        shown = evidence.book.traces.get(experiment)
+        if shown is None or shown.grid is None or name not in shown.trace.runs:
+            continue  # said where it is named
+        costs = {
+            f"{experiment}.{other}": weighed(row, shown.grid, node)
+            for other, row in rivals(name, shown.grid).items()
+        }
+        mine = costs.pop(one.planned)
+        others = {k: v for k, v in costs.items() if not one.fits or v.needed <= memory}
+        yield Recommended((key, position), one.planned, mine, others, one.fits)
+
+
+def _number(evidence: Evidence, expression: str) -> float:
+    found = evidence.evaluate(expression).result
+    return numeric(found) if isinstance(found, Value) else float("inf")

@@ -1,0 +1,88 @@
+"""Committed plans weighed by the law of time: which layout another one dominates. No torch.
+
+In: the grid of a model, and the rates of a device and its links. Out: for each row what a reader
+compares, and the rows that are better in something and worse in nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from runners.planning.answer import Answer, RankPlan
+from runners.planning.law_of_time import Cluster
+from runners.planning.question import Model, Question, Training, strategy_of
+from runners.planning.table import needs
+from runners.plans.architecture import Architecture
+from runners.traces.plan_grid import Grid, GridRow, run_name
+
+NEARLY = 0.01  # layouts that differ by a smaller share are equal
+
+
+class Weighed(NamedTuple):
+    """What a layout costs; of each, less is better.
+
+    Attributes:
+        needed: bytes of memory with which every rank fits.
+        within, between: bytes that a device sends to its node, and a node to other nodes.
+        at_least, at_most: the bounds of a step, in seconds.
+    """
+
+    needed: float
+    within: float
+    between: float
+    at_least: float
+    at_most: float
+
+    def dominates(self, other: Weighed) -> bool:
+        """Whether it costs no more in anything, and less in something."""
+        pairs = list(zip(self, other, strict=True))
+        return all(mine <= its for mine, its in pairs) and any(
+            mine < (1 - NEARLY) * its for mine, its in pairs
+        )
+
+
+def answer_of(row: GridRow, grid: Grid) -> Answer:
+    """The answer that a row was made of."""
+    fields = row.state.model_dump(exclude={"devices"})
+    fields |= {"microbatch": grid.microbatch, "global_batch": row.global_batch}
+    model = Model(name=grid.preset, architecture=Architecture.model_validate(grid.architecture))
+    return Answer(
+        question=Question(
+            model=model,
+            training=Training.model_validate(fields),
+            strategy=strategy_of(row.strategy, row.state.devices),
+        ),
+        ranks=[RankPlan(**one.model_dump()) for one in row.ranks],
+        seconds=row.seconds,
+    )
+
+
+def weighed(row: GridRow, grid: Grid, node: Cluster) -> Weighed:
+    """A row, on as many devices as it has.
+
+    Args:
+        row: of the grid.
+        grid: the committed plans of a model.
+        node: a whole node of the cluster, with its links to others.
+    """
+    answer, per_node = answer_of(row, grid), min(row.state.devices, node.per_node)
+    law = answer.bounds(replace(node, nodes=row.state.devices // per_node, per_node=per_node))
+    within, between = law.within * node.within, law.between * node.between
+    return Weighed(needs(answer), within, between, law.at_least, law.at_most)
+
+
+def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
+    """Rows by the names of their runs that do the same training on as many devices.
+
+    They differ in their strategy and in what they recompute.
+    """
+    by_name = {run_name(one.strategy, one.state, grid.base_sequence): one for one in grid.rows}
+    mine = by_name[name]
+    same = mine.state.model_copy(update={"checkpointing": ""})
+    return {
+        other: one
+        for other, one in by_name.items()
+        if one.state.model_copy(update={"checkpointing": ""}) == same
+        and one.global_batch == mine.global_batch
+    }
