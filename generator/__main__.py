@@ -139,7 +139,10 @@ def _check(options: argparse.Namespace) -> int:
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
     for file in book.documents:
         for one in layout_checks.recommended(found.evidence, file.model):
-            print(f"{'not dominated':22}{'layout':13}{one.run}: by {len(one.others)} others")
+            where = file.source.file.removeprefix("content/")
+            print(
+                f"{'not dominated':22}{'layout':13}{one.run}: by {len(one.others)} others; {where}"
+            )
     return _report(book, found.evidence)
 
 

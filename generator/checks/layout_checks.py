@@ -20,7 +20,7 @@ from generator.evidence.value import Value, numeric
 from runners.planning.dominance import Weighed, rivals, weighed
 from runners.planning.law_of_time import Cluster
 
-WRITTEN = {WhyFile: "decisions", GuideFile: "techniques"}
+WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 
 
 class Recommended(NamedTuple):

@@ -37,9 +37,10 @@ def recommended_table(lesson: WhyFile, folio: Folio) -> Markup:
                 ("at_most", one.costs.at_most, units.SECONDS),
             )
         ]
-        title = Markup('<a class="pb-label" href="{}{}">{}, {}, {} {}</a>').format(
-            "../../", folio.place_of(one.run), folio.strategy(run), grid.title,
-            run.settings["num_ranks"], words["devices"],
+        setting = words["checkpointing"][run.settings["checkpointing"]]
+        title = Markup('<a class="pb-label" href="../../{}">{}, {}, {} {}{}</a>').format(
+            folio.place_of(one.run), folio.strategy(run), grid.title,
+            run.settings["num_ranks"], words["devices"], setting,
         )  # fmt: skip
         row: Row = [title, folio.cell(needs), *by_law, counted(len(one.others))]
         rows[one.run] = row
