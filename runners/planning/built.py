@@ -29,7 +29,7 @@ from runners.planning import own_model
 from runners.planning.own_code import line_of
 from runners.planning.question import Question
 from runners.planning.tensor_axis import TensorAxis
-from runners.planning.transformer import Groups, Transformer
+from runners.planning.transformer import Groups, OwnExperts, Transformer
 
 # What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
 _SAVED = {
@@ -39,7 +39,7 @@ _SAVED = {
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
 }
-CONTEXT = "context"  # describes a group of ranks that divide a sequence
+CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts
 _PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
 
 
@@ -94,7 +94,7 @@ def build(
         built = build_stage(question, mesh, stage)
     _checkpoint(built.module, training.checkpointing)
     if shards and mesh is not None:
-        _shard(built.module, question, _data_mesh(question, mesh))
+        _shard(built.module, question, mesh["data"])
     _give_memory(built.module, device)
     built.wrapped = built.module
     if _needs_ddp(question) and mesh is not None:
@@ -147,7 +147,9 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     axis = TensorAxis(
         group, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
     )
-    groups = Groups(_neighbours(mesh, strategy.context, CONTEXT))
+    groups = Groups(
+        _neighbours(mesh, strategy.context, CONTEXT), _neighbours(mesh, strategy.expert, EXPERT)
+    )
     module = Transformer(shape, axis, training, question.layers_of(stage), groups)
     size = (training.microbatch, training.sequence)
 
@@ -242,25 +244,32 @@ def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGr
     return group
 
 
-def _data_mesh(question: Question, mesh: DeviceMesh) -> DeviceMesh:
-    """What FSDP shards over: the data-parallel ranks, or those of a replica (HSDP)."""
-    strategy = question.strategy
-    if strategy.replicas == 1:
-        return mesh["data"]
-    sizes = strategy.replicas, strategy.shards
-    return mesh["data"]._unflatten(0, sizes, ("replicas", "shards"))
-
-
 def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
-    """Each unit is an FSDP unit, and what remains is the root's."""
-    low = torch.bfloat16 if question.training.precision == "bf16-mixed" else None
+    """Each unit is an FSDP unit, and what remains is the root's.
+
+    HSDP shards within a replica. Experts that ranks divide are units within units, since each is
+    sharded over fewer ranks.
+    """
+    strategy, low = question.strategy, None
+    if question.training.precision == "bf16-mixed":
+        low = torch.bfloat16
     policy = MixedPrecisionPolicy(
         param_dtype=low, reduce_dtype=torch.float32 if low is not None else None
     )
-    shard = partial(fully_shard, mesh=mesh, mp_policy=policy)
-    reshards = question.strategy.reshards_to or question.strategy.sharding == "fsdp"
+    experts = mesh
+    if strategy.replicas > 1:
+        mesh = mesh._unflatten(0, (strategy.replicas, strategy.shards), ("replicas", "shards"))
+    if strategy.expert > 1:
+        sizes = strategy.shards // strategy.expert, strategy.expert
+        experts = mesh._unflatten(0, sizes, ("expert_data", "data"))["expert_data"]
+    shard = partial(fully_shard, mp_policy=policy)
+    reshards = strategy.reshards_to or strategy.sharding == "fsdp"
     own = list(units(module) or ())
     for index, unit in enumerate(own):
         stays = question.training.last_unit_stays and index == len(own) - 1
-        shard(unit, reshard_after_forward=False if stays else reshards)
-    shard(module, reshard_after_forward=reshards)
+        after = False if stays else reshards
+        if strategy.expert > 1:
+            for one in (part for part in unit.modules() if isinstance(part, OwnExperts)):
+                shard(one, mesh=experts, reshard_after_forward=after)
+        shard(unit, mesh=mesh, reshard_after_forward=after)
+    shard(module, mesh=mesh, reshard_after_forward=reshards)

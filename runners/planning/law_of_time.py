@@ -23,6 +23,7 @@ from runners.traces.plan_grid import RESHARDED, GridCall, GridRank
 Part = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
 _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+_WAITED = ("tensor", "expert")  # whose collectives the next operation needs
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Bounds(NamedTuple):
 
     Attributes:
         computing: the operations of the rank that has most, and the idle time of a pipeline.
-        waiting: for collectives of tensor parallelism, which the next operation needs.
+        waiting: for collectives of tensor and expert parallelism, which the next operation needs.
         within: sending to devices of the same node.
         between: sending to other nodes.
     """
@@ -98,8 +99,9 @@ class _Spread(NamedTuple):
 def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> _Spread:
     """Ranks of a node divide a layer first, then the samples, then the stages."""
     each = strategy.num_summing * strategy.tensor
-    neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context"), strategy.tensor)
+    neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context", "expert"), strategy.tensor)
     strides = {"tensor": 1, **neighbours, "replicas": strategy.tensor * strategy.shards}
+    strides["expert_data"] = strategy.tensor * strategy.expert
     stride = strides.get(axis, each)
     inner = max(1, min(num_ranks, cluster.per_node // stride))
     return _Spread(inner, ceil(num_ranks / inner))
@@ -141,7 +143,7 @@ def bounds(
     found = []
     for rank in ranks:
         by_call = [(call.axis, *_seconds(call, strategy, cluster)) for call in rank.calls]
-        waiting = sum(inner + outer for axis, inner, outer in by_call if axis == "tensor")
+        waiting = sum(inner + outer for axis, inner, outer in by_call if axis in _WAITED)
         within = sum(inner for _, inner, _ in by_call)
         between = sum(outer for *_, outer in by_call)
         found.append((waiting, within, between))

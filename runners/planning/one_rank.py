@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from runners.meters.memory import CPU, MemoryMeter, local
 from runners.planning.answer import RankPlan, sent_bytes
-from runners.planning.built import CONTEXT, build
+from runners.planning.built import CONTEXT, EXPERT, build
 from runners.planning.question import Question
 from runners.planning.read_values import RefusingMode, own_code_at_work
 from runners.planning.step import EMBEDDING, Repeats, Step, repeats
@@ -61,7 +61,7 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
             meter = Meter(
                 meshes,
                 is_gloo=question.backend == "gloo",
-                activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT),
+                activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
                 counts_results=True,
                 records_streams=question.training.records_streams,
                 copies_on_reduce_stream=question.training.copies_on_reduce_stream,

@@ -38,6 +38,7 @@ class Strategy(Record):
         reshards_to: shards of a unit's parameters after forward, each on a rank of a smaller group
             (`reshard_after_forward` as a number); 0: as many as before.
         context: ranks that divide the sequence of a sample, and hold the same of the model.
+        expert: ranks, among those that see other samples, that divide the experts of a mixture.
         tensor: ranks that divide each layer.
         pipeline: ranks that divide the layers into stages.
         chunks: stages of each of these ranks.
@@ -51,6 +52,7 @@ class Strategy(Record):
     replicas: Count = 1
     reshards_to: int = 0
     context: Count = 1
+    expert: Count = 1
     tensor: Count = 1
     pipeline: Count = 1
     chunks: Count = 1
@@ -243,22 +245,44 @@ class Question(Record):
                     f"{strategy.name}: {strategy.tensor} tensor-parallel ranks do not divide "
                     f"{count} {what}"
                 )
-        chunks = 2 * strategy.context if strategy.context > 1 else 1
-        chunks *= strategy.tensor if strategy.has_sequence_parallel else 1
-        if self.training.sequence % chunks:
-            raise PlanError(
-                f"{strategy.name}: a sequence of {self.training.sequence} does not divide into "
-                f"{chunks} parts"
-            )
-        if strategy.context > 1 and not self.training.has_fused_attention:
-            raise PlanError(f"{strategy.name}: needs fused attention")
+        if strategy.expert > 1:
+            _check_experts(shape, self)
+        _check_sequence(strategy, self.training)
+
+
+def _check_sequence(strategy: Strategy, training: Training) -> None:
+    parts = 2 * strategy.context if strategy.context > 1 else 1
+    parts *= strategy.tensor if strategy.has_sequence_parallel else 1
+    if training.sequence % parts:
+        raise PlanError(
+            f"{strategy.name}: {parts} parts do not divide a sequence of {training.sequence}"
+        )
+    if strategy.context > 1 and not training.has_fused_attention:
+        raise PlanError(f"{strategy.name}: ring attention is a fused kernel")
+
+
+def _check_experts(shape: Architecture, question: Question) -> None:
+    strategy, training = question.strategy, question.training
+    ranks = f"{strategy.name}: {strategy.expert} ranks do not divide"
+    if shape.num_experts % strategy.expert:
+        raise PlanError(f"{ranks} {shape.num_experts} experts")
+    if strategy.num_summing % strategy.expert:
+        raise PlanError(f"{ranks} {strategy.num_summing} ranks of the data axis")
+    is_plain = strategy.sharding.startswith("fsdp") and not strategy.reshards_to
+    if not is_plain or strategy.replicas * strategy.tensor > 1:
+        raise PlanError(f"{strategy.name}: ep is planned with fsdp or fsdp-keep, and without tp")
+    tokens = training.microbatch * training.sequence // strategy.context
+    if tokens * shape.num_active_experts % shape.num_experts:
+        raise PlanError(
+            f"{strategy.name}: {tokens} tokens do not divide among {shape.num_experts} experts"
+        )
 
 
 def _check_functions(model: Model, strategy: Strategy) -> None:
     if strategy.tensor > 1 and model.tensor_plan is None:
         raise PlanError(f"{strategy.name}: needs a plan of the model's layers (--tensor-plan)")
-    if strategy.context > 1:
-        raise PlanError(f"{strategy.name}: context parallelism is planned for presets alone")
+    if strategy.context > 1 or strategy.expert > 1:
+        raise PlanError(f"{strategy.name}: cp and ep are planned for presets alone")
     if strategy.pipeline > 1 and model.stages is None:
         raise PlanError(f"{strategy.name}: needs the model's stages (--stages)")
 
@@ -272,6 +296,7 @@ _AXES: dict[str, tuple[str, dict[str, object]]] = {
     "fsdp-keep": ("data", {"sharding": "fsdp-keep"}),
     "hsdp": ("data", {"sharding": "fsdp"}),
     "cp": ("context", {}),
+    "ep": ("expert", {}),
     "tp": ("tensor", {}),
     "tp-sp": ("tensor", {"has_sequence_parallel": True}),
     "tp-sp-keep": ("tensor", {"has_sequence_parallel": True, "keeps_gathered": True}),
@@ -288,6 +313,7 @@ def strategy_of(text: str, devices: int) -> Strategy:
         text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
             its size out and takes the devices that remain. `interleaved` gives each rank 2 stages,
             `hsdp.2.8` shards within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8.
+            The ranks of `ep.8` are among those of the data axis.
         devices: ranks there are.
 
     Raises:
@@ -309,7 +335,7 @@ def strategy_of(text: str, devices: int) -> Strategy:
         fields |= also
     if len(free) > 1:
         raise PlanError(f"{text}: only one axis may leave its size out")
-    product = prod(sizes.values())
+    product = prod(size for axis, size in sizes.items() if axis != "expert")
     if devices % product or (not free and product != devices):
         raise PlanError(f"{text}: its axes do not make {devices} devices")
     sizes |= dict.fromkeys(free, devices // product)
@@ -325,6 +351,8 @@ def _parsed(word: str) -> tuple[str, dict[str, object], int]:
         raise PlanError(f"{word}: the size of an axis is a number, such as {name}.2")
     axis, fields = _AXES[name]
     first, *rest = [int(size) for size in sizes] or [0]
+    if name == "ep" and not first:
+        raise PlanError(f"{word}: name the ranks that divide the experts, such as ep.8")
     if name == "hsdp":
         if len(rest) != 1:
             raise PlanError(f"{word}: name replicas and the shards of each, such as hsdp.2.8")

@@ -66,12 +66,12 @@ def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) ->
 # --- the search
 
 
-def strategies(cluster: Cluster) -> list[Strategy]:
+def strategies(cluster: Cluster, num_experts: int = 1) -> list[Strategy]:
     """Those that a cluster is searched for: each axis alone, and products of two and three.
 
     Tensor parallelism stays within a node: between nodes its collectives, which the next operation
-    waits for, are the longest part of any step. HSDP has a replica in each node, and a sample's
-    sequence stays in one.
+    waits for, are the longest part of any step. HSDP has a replica in each node; a sequence,
+    and the experts of a layer, stay in one.
     """
     devices, node, nodes = cluster.num_devices, cluster.per_node, cluster.nodes
     if devices == 1:
@@ -94,6 +94,7 @@ def strategies(cluster: Cluster) -> list[Strategy]:
                 data = f"+zero1.{rest // n}" if rest > n else ""
                 names.append(f"1f1b.{stages}{data}+tp-sp.{n}")
     names += [f"fsdp.{devices // n}+cp.{n}" for n in inner if devices > n]
+    names += [f"fsdp.{devices}+ep.{n}" for n in inner if num_experts % n == 0]
     return [strategy_of(name, devices) for name in dict.fromkeys(names)]
 
 
@@ -155,7 +156,7 @@ def search(
             )
         return True
 
-    tried = strategies(cluster)
+    tried = strategies(cluster, model.architecture.num_experts if model.architecture else 1)
     is_whole = answered(asked(one) for one in tried)
     fitting = {one.answer.question.strategy.name for one in _best(known, cluster, memory_bytes)}
     if training.checkpointing == "none":

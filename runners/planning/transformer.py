@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runners.planning.context_axis import ring_attention
+from runners.planning.expert_axis import from_experts, to_experts
 from runners.planning.fused_kernels import rms_norm
 from runners.planning.question import Training
 from runners.planning.tensor_axis import DividedCrossEntropy, TensorAxis
@@ -30,9 +31,11 @@ class Groups(NamedTuple):
 
     Attributes:
         context: each has another part of the sequence.
+        expert: each has other experts.
     """
 
     context: dist.ProcessGroup | None = None
+    expert: dist.ProcessGroup | None = None
 
 
 class RMSNorm(nn.Module):
@@ -170,17 +173,33 @@ class FeedForward(nn.Module):
         return result
 
 
+class OwnExperts(nn.Module):
+    """The experts of one rank."""
+
+    def __init__(self, shape: Architecture, axis: TensorAxis, number: int) -> None:
+        super().__init__()
+        self._experts = nn.ModuleList(FeedForward(shape, axis) for _ in range(number))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(tokens, hidden), in the order of experts → the same."""
+        parts = x.tensor_split(len(self._experts))
+        experts = [one for one in self._experts if isinstance(one, FeedForward)]
+        return torch.cat([e.compute(p) for e, p in zip(experts, parts, strict=True)])
+
+
 class Experts(nn.Module):
     """Several feed-forward networks, of which each token passes through some.
 
     Every expert is taken to receive equally many tokens: who goes where follows from values.
     """
 
-    def __init__(self, shape: Architecture, axis: TensorAxis) -> None:
+    def __init__(self, shape: Architecture, axis: TensorAxis, groups: Groups) -> None:
         super().__init__()
         self._axis, self._active = axis, shape.num_active_experts
+        self._ranks = groups.expert
+        self._num_own = shape.num_experts // (self._ranks.size() if self._ranks else 1)
         self.router = nn.Linear(shape.hidden_size, shape.num_experts, bias=False)
-        self.experts = nn.ModuleList(FeedForward(shape, axis) for _ in range(shape.num_experts))
+        self.experts = OwnExperts(shape, axis, self._num_own)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
@@ -189,9 +208,11 @@ class Experts(nn.Module):
         weights, chosen = self.router(tokens).float().softmax(-1).topk(self._active)
         order = chosen.flatten().argsort()
         inputs = tokens[order // self._active]
-        parts = inputs.tensor_split(len(self.experts))
-        experts = [one for one in self.experts if isinstance(one, FeedForward)]
-        outputs = torch.cat([e.compute(p) for e, p in zip(experts, parts, strict=True)])
+        if self._ranks is None:
+            outputs = self.experts(inputs)
+        else:
+            received = to_experts(inputs, self._num_own, self._ranks)
+            outputs = from_experts(self.experts(received), self._num_own, self._ranks)
         outputs = outputs * weights.flatten()[order].unsqueeze(-1).to(outputs.dtype)
         total = torch.zeros_like(tokens).index_add(0, order // self._active, outputs.to(x.dtype))
         return self._axis.leave(total.view_as(whole))
@@ -207,7 +228,8 @@ class Layer(nn.Module):
         self.attention_norm = _norm(shape, shape.hidden_size, training)
         self.attention = Attention(shape, axis, training, groups)
         self.ffn_norm = _norm(shape, shape.hidden_size, training)
-        self.ffn = Experts(shape, axis) if shape.num_experts > 1 else FeedForward(shape, axis)
+        is_mixed = shape.num_experts > 1
+        self.ffn = Experts(shape, axis, groups) if is_mixed else FeedForward(shape, axis)
         self._dropout = training.dropout
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:

@@ -109,6 +109,20 @@ def test_context_parallel_ranks_gather_keys_and_values_and_pass_their_gradients_
     assert payload(plan, "all_to_all", "context") == shape.num_layers * one * 4
 
 
+def test_tokens_go_to_the_ranks_of_their_experts_and_back():
+    """Closed forms: forward and backward there and back; experts stay within fewer ranks."""
+    how = {"shape": MIXED, "precision": "fp32", "global_batch": 4}
+    plan, whole = (simulate_rank(asked(name, **how), 0) for name in ("fsdp.4+ep.2", "fsdp"))
+    sent = 32 * MIXED.num_active_experts * MIXED.hidden_size * 4
+    assert payload(plan, "all_to_all", "expert") == MIXED.num_layers * 4 * sent
+    experts = 4 * MIXED.num_layers * MIXED.num_experts * MIXED.expert_parameters
+    assert payload(plan, "reduce_scatter", "expert_data") == experts / 2
+    rest = payload(whole, "reduce_scatter", "data") - experts
+    assert payload(plan, "reduce_scatter", "data") == rest
+    assert plan.num_parameters == whole.num_parameters
+    assert plan.flops == whole.flops
+
+
 def test_hsdp_shards_within_a_group_and_sums_shards_between_groups():
     size, how = 4 * LLAMA.num_parameters, {"precision": "fp32"}
     plan = simulate_rank(asked("hsdp.2.2", **how), 0)
@@ -196,6 +210,7 @@ def test_what_tensor_parallel_ranks_send_stays_active_for_as_long_as_the_queue_i
         *((GPT, name) for name in ("tp", "1f1b")),
         (LLAMA, "fsdp.2+cp.2"),
         (MIXED, "fsdp.2+tp-sp.2"),
+        (MIXED, "fsdp.4+ep.2"),
     ],
 )
 def test_tensors_without_data_have_the_peak_of_real_ones(strategy, shape):
@@ -239,6 +254,7 @@ def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention)
         ("hsdp.4", "name replicas and the shards of each"),
         ("fsdp.4.3", "do not divide 4 ranks"),
         ("tp.2.2", "has one size"),
+        ("fsdp+ep", "name the ranks that divide the experts"),
     ],
 )
 def test_a_strategy_that_cannot_be_says_why(text, why):
