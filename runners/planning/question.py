@@ -350,20 +350,25 @@ def _parsed(word: str) -> tuple[str, dict[str, object], int]:
     if not all(size.isdecimal() and int(size) for size in sizes):
         raise PlanError(f"{word}: the size of an axis is a number, such as {name}.2")
     axis, fields = _AXES[name]
-    first, *rest = [int(size) for size in sizes] or [0]
-    if name == "ep" and not first:
-        raise PlanError(f"{word}: name the ranks that divide the experts, such as ep.8")
+    if name in ("hsdp", "fsdp") and len(sizes) == 2:
+        also, size = _of_two(name, *map(int, sizes))
+        return axis, fields | also, size
     if name == "hsdp":
-        if len(rest) != 1:
-            raise PlanError(f"{word}: name replicas and the shards of each, such as hsdp.2.8")
-        return axis, fields | {"replicas": first}, first * rest[0]
-    if name == "fsdp" and len(rest) == 1:
-        if first % rest[0]:
-            raise PlanError(f"{word}: groups of {rest[0]} do not divide {first} ranks")
-        return axis, fields | {"reshards_to": rest[0]}, first
-    if rest:
+        raise PlanError(f"{word}: name replicas and the shards of each, such as hsdp.2.8")
+    if name == "ep" and not sizes:
+        raise PlanError(f"{word}: name the ranks that divide the experts, such as ep.8")
+    if len(sizes) > 1:
         raise PlanError(f"{word}: this axis has one size, such as {name}.2")
-    return axis, fields, first
+    return axis, fields, int(sizes[0]) if sizes else 0
+
+
+def _of_two(name: str, first: int, second: int) -> tuple[dict[str, object], int]:
+    """What two sizes of the data axis set, and how many ranks it has."""
+    if name == "hsdp":
+        return {"replicas": first}, first * second
+    if first % second:
+        raise PlanError(f"{name}.{first}.{second}: groups of {second} do not divide {first} ranks")
+    return {"reshards_to": second}, first
 
 
 def usual(devices: int) -> list[str]:
