@@ -42,6 +42,7 @@ STRATEGIES = {
          "1f1b.8+tp-sp.8"),
     512: ("fsdp", "fsdp-keep", "fsdp.64+tp-sp.8", "1f1b.8+zero1.8+tp-sp.8"),
 }  # fmt: skip
+NAMED = {"llama-70b": ("gpipe.8+tp-sp.8", "interleaved.8+tp-sp.8")}  # in the usual state
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
@@ -84,7 +85,8 @@ def questions(preset: ModelPreset) -> Iterator[tuple[State, Question]]:
     for state in GRIDS[preset.id].states:
         fields = state.model_dump(exclude={"devices"}) | {"microbatch": microbatch}
         training = Training.model_validate({**fields, "global_batch": microbatch * state.devices})
-        for name in STRATEGIES[state.devices]:
+        named = NAMED.get(preset.id, ()) if state == GRIDS[preset.id].states[0] else ()
+        for name in (*STRATEGIES[state.devices], *named):
             strategy = strategy_of(name, state.devices)
             yield state, Question(model=model, training=training, strategy=strategy)
 
