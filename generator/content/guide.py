@@ -62,11 +62,15 @@ class Symptom(Written):
 
     Attributes:
         tell: how to recognize it.
+        read: what to run and read before the questions.
+        causes: what to rule out first, since no technique helps against it; no run shows these.
     """
 
     id: Id
     title: Line
     tell: Prose
+    read: Prose | None = None
+    causes: list[Line] = []
     edges: Annotated[list[Edge], Field(min_length=1)]
 
 
