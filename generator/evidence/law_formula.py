@@ -84,16 +84,6 @@ def printed(claim: Claim) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def named(path: str) -> str | None:
-    """The short name of what a run was given, such as `model bytes`; None where it has none."""
-    try:
-        word = _Read(str(_tree(path))).word
-    except ExpressionError:
-        return None
-    return word if path.partition(".")[2].partition(".")[2].startswith(_GIVEN) else None
-
-
-@lru_cache(maxsize=4096)
 def _printed(
     predicted: str, relation: str, observed: str, is_rough: bool, runs: tuple[tuple[str, str], ...]
 ) -> str | None:

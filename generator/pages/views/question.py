@@ -15,7 +15,6 @@ from generator.content.listed_code import listed
 from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
-from generator.items import worked
 from generator.items.answers import claim_behind, told_once
 from generator.items.cases import answerable
 from generator.items.kinds import Asked, Form, Kind, Rows, digest_of, kind_of, whole
@@ -40,7 +39,6 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     if isinstance(item, FaultyLine):
         form, code = Form(_code_lines(item, folio)), listing(item.wrong, folio)
         corrected = listing(item.right, folio, with_output=False)
-    worked_steps = worked.steps(item, kind.key, folio.evidence, folio.ui["item"])
     told = item.reveal if isinstance(item, Predict) else item.explains
     return Shown(
         id=item.id,
@@ -61,7 +59,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
         explains=folio.prose(told) if told else Markup(),
         backing=backing,  # the evidence that does not stand with a single answer
         corrected=corrected,  # of a faulty line: the program that works
-        hints=tuple(folio.line(hint) for hint in (*item.hints, *worked_steps)),
+        hints=tuple(folio.line(hint) for hint in item.hints),
     )
 
 
