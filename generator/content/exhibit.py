@@ -83,7 +83,30 @@ class PlayFact(Written):
     value: PerRun
 
 
-View = Literal["memory", "timeline", "payload", "loss", "schedule", "chunks", "plan"]
+class RegionMark(Written):
+    """Something that lies on the line: what it is called, and where."""
+
+    label: Line
+    x: Expression
+
+
+class Regions(Written):
+    """A plane on logarithmic axes: above the line y = x one thing holds, below it another.
+
+    `x` and `y` are expressions over `run`, in the same unit.
+    """
+
+    x: PerRun
+    y: PerRun
+    x_label: Line
+    y_label: Line
+    above: Line
+    below: Line
+    runs: Line  # what the points are
+    marks: Annotated[list[RegionMark], Field(max_length=4)] = []
+
+
+View = Literal["memory", "timeline", "payload", "loss", "schedule", "chunks", "plan", "regions"]
 
 
 class Play(Written):
@@ -97,6 +120,7 @@ class Play(Written):
     timeline: who did what in the step; payload: what each rank passed to its collectives.
     loss: the loss of each step. schedule: the pipeline's schedule, computed from the settings.
     chunks: a ring all-reduce of `chunk`, an expression with {rank} and {chunk}, step by step.
+    regions: where the runs lie in the plane that `regions` describes.
     """
 
     task: Line
@@ -107,6 +131,7 @@ class Play(Written):
     facts: Annotated[list[PlayFact], Field(max_length=6)] = []
     budget: Expression | None = None
     chunk: str | None = None
+    regions: Regions | None = None
 
     @model_validator(mode="after")
     def _has_something_to_change(self) -> Self:
@@ -117,6 +142,8 @@ class Play(Written):
             raise ValueError("facts: has at least 1 column of the table")
         if (self.chunk is not None) != ("chunks" in self.shows):
             raise ValueError("chunk: is what shows: [chunks] reduces")
+        if (self.regions is not None) != ("regions" in self.shows):
+            raise ValueError("regions: is the plane of shows: [regions]")
         if not (self.controls or self.budget or self.chunk):
             raise ValueError("a figure that readers operate has a control")
         return self

@@ -121,6 +121,8 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
     }
     for position, control in enumerate(play.controls):
         read["controls", position, "reads"] = control.reads
+    if play.regions:
+        read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None
     read["chunk",] = play.chunk and play.chunk.replace("{rank}", "0").replace("{chunk}", "0")
     for at, expression in read.items():

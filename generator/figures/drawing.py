@@ -133,6 +133,10 @@ class Drawing:
         """Add a line through points."""
         self.parts.append(f"<polyline{_classes(look)} {_places(points)}/>")
 
+    def area(self, corners: Sequence[tuple[float, float]], look: str) -> None:
+        """Add a filled polygon."""
+        self.parts.append(f"<polygon{_classes(look)} {_places(corners)}/>")
+
     def point(
         self, x: float, y: float, look: str, shape: str = "circle", radius: float = 4, say: str = ""
     ) -> None:

@@ -24,13 +24,14 @@ from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table
 from generator.figures.play.memory_view import memory
 from generator.figures.play.plan_view import needed, plan
+from generator.figures.play.regions_view import regions
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
 from generator.figures.play.step_views import loss, payload, schedule, timeline
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "memory": memory, "timeline": timeline, "payload": payload, "loss": loss,
-    "schedule": schedule, "chunks": chunks, "plan": plan,
+    "schedule": schedule, "chunks": chunks, "plan": plan, "regions": regions,
 }  # fmt: skip
 FOLDER = "assets/figures"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget
