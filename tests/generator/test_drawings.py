@@ -17,6 +17,7 @@ from generator.figures.drawing import (
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels
+from generator.figures.drawings.regions import Place, Words, regions
 from generator.figures.drawings.timeline import Activity, timeline
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
@@ -116,6 +117,23 @@ def test_bars_and_the_budget_end_where_the_axis_says(layout):
     assert ends == pytest.approx([x(bar.size) for bar in BARS], abs=NEAR)
     for limit in drawn.marks("line", "budget"):
         assert at(limit, "x1") == at(limit, "x2") == pytest.approx(x(401.0), abs=NEAR)
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_runs_and_marks_lie_on_their_side_of_the_line_that_divides_the_plane(layout):
+    runs, marks = [Place(16, 4, "slow"), Place(2, 4, "fast", True)], [Place(2474, 2474, "a node")]
+    drawn = Drawn(regions(runs, marks, Words("F / B", "tokens", "hidden", "waits", "runs"), layout))
+    x, y = drawn.across(is_logarithmic=True), drawn.up(is_logarithmic=True)
+    fast = drawn.marks("circle", "series-a")[-1]  # the first is the legend's
+    assert middle(fast) == pytest.approx((x(2), y(4)), abs=NEAR)
+    assert middle(drawn.marks("circle", "soft")[0]) == pytest.approx((x(16), y(4)), abs=NEAR)
+    assert middle(drawn.marks("polygon", "series-b")[-1]) == pytest.approx(
+        (x(2474), y(2474)), abs=NEAR
+    )
+    (line,) = drawn.marks("line", "thick")
+    ends = [(at(line, "x1"), at(line, "y1")), (at(line, "x2"), at(line, "y2"))]
+    share = (x(100) - ends[0][0]) / (ends[1][0] - ends[0][0])
+    assert ends[0][1] + share * (ends[1][1] - ends[0][1]) == pytest.approx(y(100), abs=2 * NEAR)
 
 
 @pytest.mark.parametrize("is_share", [False, True])
