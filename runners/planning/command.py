@@ -12,13 +12,13 @@ from functools import partial
 from math import inf, prod
 from pathlib import Path
 
-from runners.planning import grid, published, published_steps
+from runners.planning import grid, program, published, published_steps
 from runners.planning.answer import Answer
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
-from runners.planning.recommendation import compared, layouts, search, told
+from runners.planning.recommendation import compared, layouts, search, strategies, told
 from runners.planning.table import GIB, document, lines
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="GB/s that a device sends within its node, and a node to others; "
         "8x400g are eight links of 400 Gbit/s; default: an H100's NVLink, and these",
     )
+    add("--program", metavar="FILE", type=Path, help="write a program that trains in the layout")
     add("--seconds", type=_size, default=45.0, help="for the search of a layout")
     add("--published", action="store_true", help="published measurements and their simulations")
     add("--published-steps", action="store_true", help="published rates, and the law of time")
@@ -128,6 +129,8 @@ def main(asked: argparse.Namespace) -> int:
         return _published(asked)
     if asked.published_steps:
         return _published_steps(asked)
+    if asked.program:
+        _check_program(asked)
     if not asked.grid:
         return _plan(asked) if asked.strategies or asked.model else _recommend(asked)
     for line in grid.main(asked.preset, confirms=asked.confirm):
@@ -204,13 +207,16 @@ def _recommend(asked: argparse.Namespace) -> int:
     model, training = _asked(asked)
     memory, cluster = asked.memory * GIB, _cluster(asked)
     simulate = partial(answers, num_workers=num_cores())
-    found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds)
+    tried = program.covered(strategies(cluster)) if asked.program else None
+    found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds, tried)
     best = layouts(found, cluster, memory)
     if asked.json:
         print(json.dumps([one.document() for one in best], indent=1))
         return 0
     said = told(found, cluster, memory, is_whole=is_whole)
     print("\n".join([_title(model, training, asked), *said, "", *compared(best)]))
+    if asked.program:
+        _write_program(best[0].answer, asked)
     return 1 if any(one.has_failed for one in found) else 0
 
 
@@ -227,7 +233,28 @@ def _plan(asked: argparse.Namespace) -> int:
     else:
         written = "\n".join([_title(model, training, asked), *lines(found, memory, cluster)])
     print(written)
+    if asked.program:
+        _write_program(answered[0], asked)
     return 1 if any(one.has_failed for one in answered) else 0
+
+
+def _check_program(asked: argparse.Namespace) -> None:
+    """Refuse a program before anything is simulated for it."""
+    if asked.program.exists():
+        raise PlanError(f"{asked.program} is there already; name another file")
+    names = (asked.strategies or "single").split(",")
+    if len(names) > 1:
+        raise PlanError("a program has one layout; name one of --strategies, or none for the best")
+    model, training = _asked(asked)
+    strategy = strategy_of(names[0], prod(asked.devices) if asked.strategies else 1)
+    program.check(Question(model=model, training=training, strategy=strategy))
+
+
+def _write_program(answer: Answer, asked: argparse.Namespace) -> None:
+    """Write the program of a layout, and say how to try it."""
+    text = program.program_of(answer, _cluster(asked), asked.program)
+    asked.program.write_text(text, encoding="utf-8")
+    print(f"program:     {asked.program}, which says how to start it")
 
 
 def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:

@@ -35,7 +35,9 @@ def architecture_of(path: Path) -> Architecture:
     """
     try:
         said = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
+    except ValueError as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
     if not isinstance(said, dict):
         raise PlanError(f"{path} holds no JSON object; name a model's config.json")

@@ -128,6 +128,7 @@ def search(
     memory_bytes: float,
     simulate: Simulate,
     seconds: float,
+    tried: Sequence[Strategy] | None = None,
 ) -> tuple[list[Answer], bool]:
     """Simulate layouts until all are known or the time is over.
 
@@ -156,7 +157,9 @@ def search(
             )
         return True
 
-    tried = strategies(cluster, model.architecture.num_experts if model.architecture else 1)
+    if tried is None:
+        shape = model.architecture
+        tried = strategies(cluster, shape.num_experts if shape else 1)
     is_whole = answered(asked(one) for one in tried)
     fitting = {one.answer.question.strategy.name for one in _best(known, cluster, memory_bytes)}
     if training.checkpointing == "none":

@@ -1,0 +1,272 @@
+"""A program that trains a planned model in the layout of its plan, from `program_template.py`.
+
+In: a question, and what was simulated. Out: Python source. The template is a program itself, which
+asks constants such as `SHARDING` what to do. Here the plan decides them: of each `if` that they
+decide the branch that is taken stays, and then the functions, classes and imports that something
+still names. No torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from runners.planning.answer import Answer
+from runners.planning.law_of_time import Cluster
+from runners.planning.question import PlanError, Question, Strategy, strategy_of
+from runners.planning.table import GIB, needs
+
+TEMPLATE = Path(__file__).with_name("program_template.py")
+MOST_SMALL_RANKS = 4
+
+
+def program_of(answer: Answer, cluster: Cluster, path: Path) -> str:
+    """The program of a simulated layout.
+
+    Args:
+        answer: the layout, with what it needs.
+        cluster: nodes and devices, for the launch line.
+        path: where the program will be, for the lines that say how to start it.
+
+    Raises:
+        PlanError: no program is written for such a plan.
+    """
+    question = answer.question
+    check(question)
+    kinds = _kinds(question)
+    source = specialised(TEMPLATE.read_text(encoding="utf-8"), kinds)
+    source = _assigned(source, "PLAN", f"Plan({_sizes(question, source)})")
+    docstring = ast.get_docstring(ast.parse(source), clean=False) or ""
+    return source.replace(docstring, docstring.format_map(_words(answer, cluster, path)), 1)
+
+
+def covered(tried: Sequence[Strategy]) -> list[Strategy]:
+    """Of these strategies those that have a program, with torch's own sequence parallelism."""
+    return [
+        strategy_of(one.name.replace("tp-sp", "tp-sp-keep"), one.num_devices)
+        for one in tried
+        if one.context == 1
+    ]
+
+
+def check(question: Question) -> None:
+    """Refuse a plan that the template does not cover.
+
+    Raises:
+        PlanError: says what, and what to plan instead.
+    """
+    strategy, training = question.strategy, question.training
+    is_plain = strategy.sharding == "none" and strategy.data > 1
+    for is_refused, why in (
+        (question.model.architecture is None, "a program is written for a preset or --hf alone"),
+        (training.optimizer == "adam8bit", "torch has no 8-bit Adam; plan --optimizer adam"),
+        (training.checkpointing == "selective", "plan --checkpointing all or none"),
+        (is_plain and strategy.data < strategy.num_devices, "name zero1 in place of ddp"),
+        (strategy.expert > 1, "torch has no expert parallelism of its own; leave out ep"),
+        (strategy.context > 1, "torch divides a sequence with kernels of CUDA alone"),
+        (strategy.tensor > 1 and not strategy.has_sequence_parallel, "name tp-sp-keep, not tp"),
+        (strategy.pipeline > 1 and strategy.sharding.startswith("fsdp"), "name zero1, not fsdp"),
+    ):
+        if is_refused:
+            raise PlanError(f"no program for {strategy.name}: {why}")
+
+
+def _kinds(question: Question) -> dict[str, object]:
+    """The constants of the template that branches depend on."""
+    strategy, training, shape = question.strategy, question.training, question.model.architecture
+    assert shape is not None
+    return {
+        "SHARDING": strategy.sharding,
+        "IS_DDP": strategy.sharding == "none" and strategy.data > 1,
+        "IS_HSDP": strategy.replicas > 1,
+        "RESHARDS_PARTLY": strategy.reshards_to > 0,
+        "HAS_BUCKET_VIEWS": strategy.has_bucket_views,
+        "HAS_TENSOR": strategy.tensor > 1,
+        "SCHEDULE": strategy.schedule,
+        "PRECISION": training.precision,
+        "CHECKPOINTING": training.checkpointing,
+        "OPTIMIZER": training.optimizer,
+        "POSITIONS": shape.positions,
+        "ACTIVATION": shape.activation,
+        "NORM": shape.norm,
+        "HAS_BIAS": shape.has_bias,
+        "HAS_TIED_EMBEDDINGS": shape.has_tied_embeddings,
+        "HAS_QUERY_KEY_NORM": shape.has_query_key_norm,
+        "HAS_EXPERTS": shape.num_experts > 1,
+    }
+
+
+def _sizes(question: Question, source: str) -> str:
+    """Arguments for the fields of the program's `Plan`, which have the names of ours."""
+    fields = {
+        **question.training.model_dump(),
+        **question.strategy.model_dump(),
+        **(question.model.architecture.model_dump() if question.model.architecture else {}),
+    }
+    classes = [one for one in ast.parse(source).body if isinstance(one, ast.ClassDef)]
+    (plan,) = (one for one in classes if one.name == "Plan")
+    names = (
+        name for one in plan.body if isinstance(one, ast.AnnAssign) and (name := _defined(one))
+    )
+    return "".join(f"\n    {name}={fields[name]:_}," for name in names) + "\n"
+
+
+def _words(answer: Answer, cluster: Cluster, path: Path) -> dict[str, object]:
+    """What the first lines of the program say."""
+    question, law = answer.question, answer.bounds(cluster)
+    strategy, training = question.strategy, question.training
+    nodes = f"--nnodes {cluster.nodes} " if cluster.nodes > 1 else ""
+    meets = "--rdzv-backend c10d --rdzv-endpoint HOST:29500 \\\n        " if nodes else ""
+    axes = sum(size > 1 for size in (strategy.data, strategy.tensor, strategy.pipeline))
+    notes = ["Its layout was simulated. The program was never run on GPUs, only small, on CPUs."]
+    if strategy.has_sequence_parallel and not strategy.keeps_gathered:
+        notes.append(
+            "The plan gathers inputs again in backward; torch keeps them, so that more activations"
+            " are\nheld: tp-sp-keep plans that."
+        )
+    return {
+        "model": question.model.name,
+        "devices": f"{cluster.nodes} × {cluster.per_node} devices",
+        "layout": strategy.name,
+        "plan": (
+            f"The plan: {needs(answer) / GIB:.1f} GiB on each device, and a step of "
+            f"{training.global_batch * training.sequence:,} tokens takes\nbetween "
+            f"{law.at_least:.3g} and {law.at_most:.3g} s ({law.decides})."
+        ),
+        "launch": f"torchrun {nodes}--nproc-per-node {cluster.per_node} {meets}"
+        f"{path.name} --tokens FILE",
+        "ranks": min(strategy.num_devices, 2 ** max(axes, 2) if axes else 1),
+        "file": path.name,
+        "note": "\n".join(notes),
+    }
+
+
+# --- the template, decided
+
+
+def specialised(source: str, known: Mapping[str, object]) -> str:
+    """The source for known values of its constants.
+
+    Args:
+        source: a module; an `if` is decided where its test names nothing but known constants.
+        known: the value of each constant.
+    """
+    while (decided := next(_decided(source, known), None)) is not None:
+        source = decided
+    for name, value in known.items():
+        source = _assigned(source, name, repr(value).replace("'", '"'))
+    while (pruned := _pruned(source)) != source:
+        source = pruned
+    return re.sub(r"\n{4,}", "\n\n\n", source)
+
+
+def _decided(source: str, known: Mapping[str, object]) -> Iterator[str]:
+    """The source with one `if` less, for each that is decided."""
+    for block in _blocks(ast.parse(source)):
+        for place, one in enumerate(block):
+            if isinstance(one, ast.If) and _names(one.test) <= set(known):
+                test = compile(ast.Expression(one.test), "<template>", "eval")
+                taken = one.body if eval(test, {}, dict(known)) else one.orelse
+                # What follows a `return` that is always reached is never executed.
+                ends = bool(taken) and isinstance(taken[-1], (ast.Return, ast.Raise))
+                last = block[-1] if ends else block[place]
+                yield _replaced(source, one, last, taken)
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Each list of statements: bodies and other branches."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                yield block
+
+
+def _replaced(source: str, one: ast.If, last: ast.stmt, taken: list[ast.stmt]) -> str:
+    """The source with lines of a branch in place of those from its `if` to a last statement."""
+    lines = source.splitlines()
+    kept: list[str] = []
+    if taken:
+        end = taken[-1].end_lineno
+        start = one.body[0].lineno if taken is one.body else _after_else(lines, one)
+        while taken is one.body and lines[start - 2].lstrip().startswith("#"):
+            start -= 1  # a comment above the first statement
+        kept = [line[4:] for line in lines[start - 1 : end]]
+        if lines[start - 1].lstrip().startswith("elif "):
+            kept = [line.replace("elif ", "if ", 1) for line in lines[start - 1 : start]]
+            kept += lines[start:end]
+    lines[one.lineno - 1 : last.end_lineno] = kept
+    return "\n".join(lines) + "\n"
+
+
+def _after_else(lines: list[str], one: ast.If) -> int:
+    """The line, from 1, at which the other branch begins: with `elif`, or below `else:`."""
+    line = one.body[-1].end_lineno or 0
+    while not lines[line].lstrip().startswith(("elif ", "else:")):
+        line += 1
+    return line + (1 if lines[line].lstrip().startswith("elif ") else 2)
+
+
+def _pruned(source: str) -> str:
+    """The source without one function, class, method, constant or import that nothing names."""
+    tree = ast.parse(source)
+    used = _names(tree)
+    for block in [tree.body, *(one.body for one in tree.body if isinstance(one, ast.ClassDef))]:
+        for one in block:
+            if isinstance(one, ast.ImportFrom) and one.module != "__future__":
+                names = [alias.name for alias in one.names if alias.name in used]
+                if len(names) < len(one.names):
+                    return _without(source, one, f"from {one.module} import ", names)
+            elif isinstance(one, ast.Import) and one.names[0].name.partition(".")[0] not in used:
+                if one.names[0].asname not in used:
+                    return _without(source, one)
+            elif (name := _defined(one)) is not None and name not in used:
+                return _without(source, one)
+    return source
+
+
+def _defined(one: ast.stmt) -> str | None:
+    """What a statement defines and something has to name."""
+    if isinstance(one, ast.FunctionDef) and not one.name.startswith("__"):
+        return None if one.name == "forward" else one.name
+    if isinstance(one, ast.ClassDef):
+        return one.name
+    if isinstance(one, (ast.Assign, ast.AnnAssign)):
+        target = one.target if isinstance(one, ast.AnnAssign) else one.targets[0]
+        return target.id if isinstance(target, ast.Name) else None
+    return None
+
+
+def _without(source: str, one: ast.stmt, head: str = "", names: list[str] | None = None) -> str:
+    """The source without a statement, or with an import of fewer names."""
+    lines = source.splitlines()
+    decorators = getattr(one, "decorator_list", [])
+    first = min([one.lineno, *(each.lineno for each in decorators)]) - 1
+    kept = []
+    if names:
+        kept = [f"{head}{', '.join(names)}"]
+        if len(kept[0]) > 100:
+            kept = [f"{head}(", *(f"    {name}," for name in names), ")"]
+    end = one.end_lineno or 0
+    while not kept and not lines[first - 1]:
+        first -= 1  # blank lines above; those below stay
+    lines[first:end] = kept
+    return "\n".join(lines) + "\n"
+
+
+def _assigned(source: str, name: str, value: str) -> str:
+    """The source with another value for a constant of the module, if it has that constant."""
+    return re.sub(rf"^{name} = .*?(?=  #|$)", lambda _: f"{name} = {value}", source, flags=re.M)
+
+
+def _names(tree: ast.AST) -> set[str]:
+    """Names that are read, as variables or as attributes."""
+    read = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            read.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            read.add(node.attr)
+    return read

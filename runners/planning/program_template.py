@@ -1,0 +1,707 @@
+"""Train {model} on {devices} in the layout {layout}.
+
+{plan}
+
+    {launch}
+
+FILE holds token ids of four bytes each; without it the program trains on sequences that count. The
+same program made small, for any machine, on CPUs over gloo where there is no accelerator:
+
+    torchrun --nproc-per-node {ranks} {file} --small
+
+{note}
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+)
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+SHARDING = "zero1"
+IS_DDP = False
+IS_HSDP = False
+RESHARDS_PARTLY = False
+HAS_BUCKET_VIEWS = False
+HAS_TENSOR = True
+SCHEDULE = "none"
+PRECISION = "bf16-mixed"
+CHECKPOINTING = "none"
+OPTIMIZER = "adam"
+POSITIONS = "rotary"
+ACTIVATION = "swiglu"
+NORM = "rmsnorm"
+HAS_BIAS = False
+HAS_TIED_EMBEDDINGS = True
+HAS_QUERY_KEY_NORM = False
+HAS_EXPERTS = False
+
+LEARNING_RATE = 3e-4
+WEIGHT_DECAY = 0.1
+MAX_NORM = 1.0  # of the gradient of the whole model
+ROTARY_BASE = 10_000.0  # `rope_theta` of a published model's configuration
+SEED = 0
+EMBEDDING = "embedding.weight"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of the model, of the axes of the mesh, and of a step."""
+
+    num_layers: int = 4
+    hidden_size: int = 128
+    num_heads: int = 16
+    num_kv_heads: int = 8
+    ffn_size: int = 256
+    vocabulary: int = 512
+    context_length: int = 64
+    num_experts: int = 4
+    num_active_experts: int = 2
+    pipeline: int = 1
+    chunks: int = 1
+    data: int = 1
+    replicas: int = 1
+    reshards_to: int = 0
+    tensor: int = 1
+    sequence: int = 64
+    microbatch: int = 2
+    global_batch: int = 16
+
+    @property
+    def num_stages(self) -> int:
+        """Of the pipeline; each of its ranks has `chunks` of them."""
+        return self.pipeline * self.chunks
+
+    @property
+    def num_microbatches(self) -> int:
+        """Of a data-parallel rank for one update."""
+        return self.global_batch // (self.data * self.microbatch)
+
+    def layers_of(self, stage: int) -> range:
+        """Equally many layers for each stage, or one more in the first ones."""
+        least, rest = divmod(self.num_layers, self.num_stages)
+        start = stage * least + min(stage, rest)
+        return range(start, start + least + (stage < rest))
+
+
+PLAN = Plan()
+
+
+def made_small(plan: Plan, num_ranks: int) -> Plan:
+    """The same layout over so many ranks, of a model that trains within seconds on CPUs.
+
+    The axes that the plan uses become equally large, as far as the number of ranks allows.
+    """
+    sizes = {axis: 1 for axis in ("data", "tensor", "pipeline") if getattr(plan, axis) > 1}
+    rest, factor = num_ranks, 2
+    while rest > 1 and sizes:
+        if rest % factor:
+            factor += 1
+            continue
+        sizes[min(sizes, key=sizes.__getitem__)] *= factor
+        rest //= factor
+    small = Plan(**sizes, chunks=plan.chunks if sizes.get("pipeline", 1) > 1 else 1)
+    small = replace(small, num_layers=max(small.num_layers, small.num_stages))
+    if IS_HSDP:
+        small = replace(small, replicas=min(2, small.data))
+    if RESHARDS_PARTLY:
+        small = replace(small, reshards_to=max(1, small.data // 2))
+    if plan.num_kv_heads == plan.num_heads:
+        small = replace(small, num_kv_heads=small.num_heads)
+    return small
+
+
+# --- the model
+
+
+def normalized(size: int) -> nn.Module:
+    """A norm over the last dimension."""
+    if NORM == "rmsnorm":
+        return nn.RMSNorm(size, eps=1e-5)
+    return nn.LayerNorm(size)
+
+
+def rotated(x: Tensor) -> Tensor:
+    """Rotary positions of (batch, sequence, heads, head size), in fp32."""
+    half = x.shape[-1] // 2
+    rates = ROTARY_BASE ** (-torch.arange(half, device=x.device) / half)
+    angles = torch.arange(x.shape[1], device=x.device)[:, None, None] * rates
+    first, second = x.float().chunk(2, -1)
+    cos, sin = angles.cos(), angles.sin()
+    turned = (first * cos - second * sin, second * cos + first * sin)
+    return torch.cat(turned, -1).type_as(x)
+
+
+class Attention(nn.Module):
+    """Causal attention, of as many heads as this rank has."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.head_size = plan.hidden_size // plan.num_heads
+        kv_size = plan.num_kv_heads * self.head_size
+        self.query = nn.Linear(plan.hidden_size, plan.hidden_size, bias=HAS_BIAS)
+        self.key = nn.Linear(plan.hidden_size, kv_size, bias=HAS_BIAS)
+        self.value = nn.Linear(plan.hidden_size, kv_size, bias=HAS_BIAS)
+        self.output = nn.Linear(plan.hidden_size, plan.hidden_size, bias=HAS_BIAS)
+        if HAS_QUERY_KEY_NORM:
+            self.query_norm = normalized(self.head_size)
+            self.key_norm = normalized(self.head_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, sequence, hidden) → the same."""
+        parts = (self.query(x), self.key(x), self.value(x))
+        query, key, value = (part.unflatten(-1, (-1, self.head_size)) for part in parts)
+        if HAS_QUERY_KEY_NORM:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if POSITIONS == "rotary":
+            query, key = rotated(query), rotated(key)
+        query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+        context = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        attended: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return attended
+
+
+class FeedForward(nn.Module):
+    """The network that each token passes through by itself."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.inner = nn.Linear(plan.hidden_size, plan.ffn_size, bias=HAS_BIAS)
+        if ACTIVATION == "swiglu":
+            self.gate = nn.Linear(plan.hidden_size, plan.ffn_size, bias=HAS_BIAS)
+        self.outer = nn.Linear(plan.ffn_size, plan.hidden_size, bias=HAS_BIAS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, hidden) → the same."""
+        if ACTIVATION == "swiglu":
+            inner = F.silu(self.inner(x)) * self.gate(x)
+        else:
+            inner = F.gelu(self.inner(x))
+        passed: Tensor = self.outer(inner)
+        return passed
+
+
+class Experts(nn.Module):
+    """Several feed-forward networks; each token passes through those that its router prefers."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.num_active = plan.num_active_experts
+        self.router = nn.Linear(plan.hidden_size, plan.num_experts, bias=False)
+        self.experts = nn.ModuleList(FeedForward(plan) for _ in range(plan.num_experts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, sequence, hidden) → the same."""
+        tokens = x.flatten(0, 1)
+        weights, chosen = self.router(tokens).float().softmax(-1).topk(self.num_active)
+        weights = (weights / weights.sum(-1, keepdim=True)).type_as(x)
+        total = torch.zeros_like(tokens)
+        for index, expert in enumerate(self.experts):
+            rows, places = (chosen == index).nonzero(as_tuple=True)  # waits for the device
+            weighted = expert(tokens[rows]) * weights[rows, places, None]
+            total = total.index_add(0, rows, weighted.type_as(x))
+        return total.view_as(x)
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward, each behind a norm and beside a residual connection."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.attention_norm = normalized(plan.hidden_size)
+        self.attention = Attention(plan)
+        self.ffn_norm = normalized(plan.hidden_size)
+        if HAS_EXPERTS:
+            self.ffn: nn.Module = Experts(plan)
+        else:
+            self.ffn = FeedForward(plan)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, sequence, hidden) → the same."""
+        x = x + self.attention(self.attention_norm(x))
+        passed: Tensor = self.ffn(self.ffn_norm(x))
+        return x + passed
+
+
+class Transformer(nn.Module):
+    """The layers of a stage; the first stage has the embedding too, the last one the logits."""
+
+    def __init__(self, plan: Plan, stage: int) -> None:
+        super().__init__()
+        self.is_first, self.is_last = stage == 0, stage == plan.num_stages - 1
+        rows = -(-plan.vocabulary // plan.tensor) * plan.tensor  # which the tensor axis divides
+        if self.is_first or (self.is_last and HAS_TIED_EMBEDDINGS):
+            self.embedding = nn.Embedding(rows, plan.hidden_size)
+        if POSITIONS == "learned" and self.is_first:
+            self.positions = nn.Embedding(plan.context_length, plan.hidden_size)
+        # Named by their number in the whole model, for checkpoints and for `initialize`.
+        self.layers = nn.ModuleDict({str(index): Layer(plan) for index in plan.layers_of(stage)})
+        if self.is_last:
+            self.norm = normalized(plan.hidden_size)
+            if not HAS_TIED_EMBEDDINGS:
+                self.logits = nn.Linear(plan.hidden_size, rows, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens (batch, sequence) or hidden states → hidden states or logits.
+
+        With a tensor axis, hidden states between layers are this rank's part of the sequence, and
+        the logits its part of the vocabulary.
+        """
+        if self.is_first:
+            tokens, x = x, self.embedding(x)
+            if POSITIONS == "learned":
+                x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        for layer in self.layers.values():
+            call: Callable[[Tensor], Tensor] = layer
+            if CHECKPOINTING == "all":
+                # A layer's input alone is kept, and the layer computed again in backward.
+                call = partial(checkpoint, layer, use_reentrant=False)
+            x = call(x)
+        if not self.is_last:
+            return x
+        x = self.norm(x)
+        if not HAS_TIED_EMBEDDINGS:
+            logits: Tensor = self.logits(x)
+            return logits
+        if HAS_TENSOR:
+            assert isinstance(x, DTensor)
+            whole = x.redistribute(placements=[Replicate()])
+            divided: DTensor = F.linear(whole, self.embedding.weight)  # type: ignore[assignment]
+            return divided.to_local()
+        return F.linear(x, self.embedding.weight)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
+    """The mean over tokens, in fp32."""
+    rows = logits.flatten(0, 1).float()
+    if HAS_TENSOR:
+        # Under `loss_parallel`, in which no rank needs the whole vocabulary.
+        divided = DTensor.from_local(rows, mesh["tensor"], [Shard(1)])
+        loss = F.cross_entropy(divided, targets.flatten())
+        assert isinstance(loss, DTensor)
+        return loss.to_local()
+    return F.cross_entropy(rows, targets.flatten())
+
+
+# --- the layout
+
+
+def tensor_styles(model: Transformer, mesh: DeviceMesh) -> None:
+    """Divide each product over the tensor axis, and what is between products by the sequence."""
+    by_sequence = Shard(1)
+    whole = PrepareModuleInput(input_layouts=by_sequence, desired_input_layouts=Replicate())
+    ends: dict[str, ParallelStyle] = {
+        "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence),
+        "norm": SequenceParallel(),
+    }
+    if POSITIONS == "learned":
+        ends["positions"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0))
+    if not HAS_TIED_EMBEDDINGS:
+        ends["logits"] = ColwiseParallel(input_layouts=by_sequence)
+    styles: dict[str, ParallelStyle] = {
+        "attention_norm": SequenceParallel(),
+        "attention": whole,
+        "attention.query": ColwiseParallel(),
+        "attention.key": ColwiseParallel(),
+        "attention.value": ColwiseParallel(),
+        "attention.output": RowwiseParallel(output_layouts=by_sequence),
+        "ffn_norm": SequenceParallel(),
+    }
+    if HAS_QUERY_KEY_NORM:
+        # Of heads, which are divided along dimension 2.
+        by_heads = SequenceParallel(sequence_dim=2, use_local_output=True)
+        styles |= {"attention.query_norm": by_heads, "attention.key_norm": by_heads}
+    if HAS_EXPERTS:
+        # Each rank routes all tokens alike; what an expert returns is summed by an all-reduce.
+        styles["ffn"] = PrepareModuleInput(
+            input_layouts=by_sequence, desired_input_layouts=Replicate(), use_local_output=True
+        )
+        styles["ffn.router"] = ColwiseParallel(output_layouts=Replicate())
+        styles["ffn.experts.*.inner"] = ColwiseParallel()
+        styles["ffn.experts.*.gate"] = ColwiseParallel()
+        styles["ffn.experts.*.outer"] = RowwiseParallel()
+    else:
+        styles["ffn"] = whole
+        styles["ffn.inner"] = ColwiseParallel()
+        if ACTIVATION == "swiglu":
+            styles["ffn.gate"] = ColwiseParallel()
+        styles["ffn.outer"] = RowwiseParallel(output_layouts=by_sequence)
+    for layer in model.layers.values():
+        parallelize_module(layer, mesh, styles)
+        if HAS_EXPERTS:
+            divided = PrepareModuleOutput(
+                output_layouts=Replicate(), desired_output_layouts=by_sequence
+            )
+            parallelize_module(layer, mesh, {"ffn": divided})
+    there = {name: style for name, style in ends.items() if hasattr(model, name)}
+    parallelize_module(model, mesh, there)
+
+
+def shard(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
+    """Shard each layer by itself, and what remains as the root."""
+    policy = MixedPrecisionPolicy()
+    if PRECISION == "bf16-mixed":
+        # Shards are fp32, gathered in bf16; the types are of parameters and of the reduction.
+        if SHARDING == "zero1":
+            policy = MixedPrecisionPolicy(torch.bfloat16, torch.bfloat16)
+        else:
+            policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    if IS_HSDP:
+        # A replica in each node, whose ranks shard it among them.
+        sizes = (plan.replicas, plan.data // plan.replicas)
+        mesh = mesh._unflatten(0, sizes, ("replicas", "shards"))
+    each = partial(fully_shard, mesh=mesh, mp_policy=policy)
+    reshards: bool | int = SHARDING == "fsdp"
+    if RESHARDS_PARTLY:
+        reshards = plan.reshards_to
+    layers = list(model.layers.values())
+    for layer in layers:  # the last layer's backward follows its forward
+        each(layer, reshard_after_forward=False if layer is layers[-1] else reshards)
+    each(model, reshard_after_forward=reshards)
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, device: torch.device) -> None:
+    """Give parameters the values that they have in any layout; one is whole at a time."""
+    for name, parameter in model.named_parameters():
+        generator = torch.Generator(device).manual_seed(SEED + zlib.crc32(name.encode()))
+        value = torch.zeros(parameter.shape, device=device)
+        if "norm" in name and name.endswith("weight"):
+            value.fill_(1.0)
+        elif name.endswith("weight"):
+            value.normal_(0.0, 0.02, generator=generator)
+        if not isinstance(parameter, DTensor):
+            parameter.copy_(value)
+            continue
+        mesh, own = parameter.device_mesh, parameter.to_local()
+        for axis in reversed(range(mesh.ndim)):  # the tensor axis divides before the data axis
+            placement = parameter.placements[axis]
+            if not placement.is_replicate():
+                parts = value.chunk(mesh.size(axis), placement.dim)  # type: ignore[attr-defined]
+                index = mesh.get_local_rank(axis)
+                value = parts[index] if index < len(parts) else value[:0]
+        own.copy_(value)
+
+
+def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.Module:
+    """A stage of the model, divided before it takes memory."""
+    with torch.device("meta"):
+        model = Transformer(plan, stage)
+    if PRECISION == "autocast":
+        autocast = torch.autocast(device.type, torch.bfloat16)
+        model.forward = autocast(model.forward)  # type: ignore[method-assign]
+    if HAS_TENSOR:
+        tensor_styles(model, mesh["tensor"])
+    if SHARDING != "none":
+        shard(model, plan, mesh["data"])
+    elif PRECISION == "bf16-mixed":
+        model.to(torch.bfloat16)
+    model.to_empty(device=device)
+    initialize(model, device)
+    if IS_DDP:
+        group = mesh.get_group("data")
+        return DistributedDataParallel(
+            model, process_group=group, gradient_as_bucket_view=HAS_BUCKET_VIEWS
+        )
+    return model
+
+
+# --- the step
+
+
+class Update:
+    """The optimizer, with fp32 copies of parameters that are bf16."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self.pairs = [(one, nn.Parameter(one.detach().float())) for one in parameters]
+        self.optimizers = [optimizer_of([copy]) for _, copy in self.pairs]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update one parameter after another: one fp32 gradient is there at a time."""
+        for (parameter, copy), optimizer in zip(self.pairs, self.optimizers, strict=True):
+            if parameter.grad is not None:
+                copy.grad, parameter.grad = parameter.grad.float(), None
+                optimizer.step()
+                copy.grad = None
+                parameter.copy_(copy)
+
+
+def optimizer_of(parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """The planned optimizer."""
+    if OPTIMIZER == "adam":
+        return torch.optim.AdamW(parameters, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
+    if OPTIMIZER == "momentum":
+        return torch.optim.SGD(parameters, LEARNING_RATE, momentum=0.9, foreach=False)
+    return torch.optim.SGD(parameters, LEARNING_RATE, foreach=False)
+
+
+def clip(models: Sequence[nn.Module], mesh: DeviceMesh) -> None:
+    """Scale the gradient of the whole model to a norm of at most `MAX_NORM`."""
+    parameters = [one for model in models for one in model.parameters()]
+    if SCHEDULE == "none":
+        torch.nn.utils.clip_grad_norm_(parameters, MAX_NORM)
+    else:
+        counted = parameters
+        if HAS_TIED_EMBEDDINGS and mesh.get_local_rank("pipeline"):
+            # The first rank counts the embedding, of which the last one has a copy.
+            copies = [m.get_parameter(EMBEDDING) for m in models if hasattr(m, "embedding")]
+            counted = [one for one in parameters if all(one is not copy for copy in copies)]
+        gradients = [one.grad for one in counted if one.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
+        dist.all_reduce(total, group=mesh.get_group("pipeline"))
+        torch.nn.utils.clip_grads_with_norm_(parameters, MAX_NORM, total.sqrt())
+
+
+class Batches:
+    """The samples of a step, which are the same in any layout.
+
+    Args:
+        plan: sizes of a step.
+        path: a file of token ids, int32; None for sequences that count up from a random token.
+    """
+
+    def __init__(self, plan: Plan, path: str | None) -> None:
+        self.plan = plan
+        self.tokens = None
+        if path is not None:
+            size = Path(path).stat().st_size // 4
+            self.tokens = torch.from_file(path, shared=False, size=size, dtype=torch.int32)
+
+    def of(self, step: int, index: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets (samples, sequence) of one data-parallel rank."""
+        plan = self.plan
+        generator = torch.Generator().manual_seed(SEED + step)
+        last = plan.vocabulary if self.tokens is None else len(self.tokens) - plan.sequence
+        starts = torch.randint(last, (plan.global_batch,), generator=generator)
+        places = starts.chunk(plan.data)[index][:, None] + torch.arange(plan.sequence + 1)
+        whole = places % plan.vocabulary if self.tokens is None else self.tokens[places].long()
+        return whole[:, :-1], whole[:, 1:]
+
+
+class Step:
+    """Forward and backward of a rank's microbatches.
+
+    Args:
+        plan: sizes of the step.
+        models: this rank's stages; without a pipeline, the model.
+        mesh: of all ranks.
+        device: of this rank.
+    """
+
+    def __init__(
+        self, plan: Plan, models: Sequence[nn.Module], mesh: DeviceMesh, device: torch.device
+    ) -> None:
+        self.plan, self.models, self.mesh, self.device = plan, models, mesh, device
+        self.rank = mesh.get_local_rank("pipeline")
+        if SCHEDULE != "none":
+            self.schedule = self.pipelined()
+            if HAS_TIED_EMBEDDINGS:
+                # Of which the first and the last stage have a copy each.
+                self.ends = self.both_ends()
+
+    def both_ends(self) -> dist.ProcessGroup | None:
+        """The first and the last rank of this pipeline, for these two."""
+        if self.rank not in (0, self.plan.pipeline - 1) or self.plan.pipeline == 1:
+            return None
+        ranks = dist.get_process_group_ranks(self.mesh.get_group("pipeline"))
+        ends: dist.ProcessGroup = dist.new_group(
+            [ranks[0], ranks[-1]], use_local_synchronization=True
+        )
+        return ends
+
+    def sum_embedding(self, parameter: nn.Parameter) -> None:
+        """Sum the gradients of both copies, where there are two."""
+        gradient = parameter.grad
+        if isinstance(parameter, DTensor) and isinstance(gradient, DTensor):
+            # The lookup leaves the gradient whole, the logits leave it divided.
+            parameter.grad = gradient.redistribute(placements=parameter.placements)
+            gradient = parameter.grad.to_local()
+        if self.ends is not None and gradient is not None:
+            dist.all_reduce(gradient, group=self.ends)
+
+    def pipelined(self) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleaved1F1B:
+        """The schedule of this rank's stages, with what stages send each other."""
+        plan, rank = self.plan, self.rank
+        dtype = torch.float32 if PRECISION == "fp32" else torch.bfloat16
+        between = torch.float32 if PRECISION == "autocast" else dtype
+        size = (plan.microbatch, plan.sequence)
+        tokens = torch.empty(size, dtype=torch.long, device="meta")
+        hidden = torch.empty(
+            (plan.microbatch, plan.sequence // plan.tensor, plan.hidden_size),
+            dtype=between,
+            device="meta",
+            requires_grad=True,
+        )
+        rows = -(-plan.vocabulary // plan.tensor)
+        logits = torch.empty((*size, rows), dtype=dtype, device="meta", requires_grad=True)
+        stages: list[Any] = [
+            PipelineStage(
+                model,
+                stage,
+                plan.num_stages,
+                self.device,
+                input_args=hidden if stage else tokens,
+                output_args=logits if stage == plan.num_stages - 1 else hidden,
+                group=self.mesh.get_group("pipeline"),
+            )
+            for stage, model in zip(
+                range(rank, plan.num_stages, plan.pipeline), self.models, strict=True
+            )
+        ]
+
+        def loss(logits: Tensor, targets: Tensor) -> Tensor:
+            stages[-1].output_chunks.clear()  # or the logits of all microbatches stay
+            return cross_entropy(logits, targets, self.mesh)
+
+        if SCHEDULE == "gpipe":
+            return ScheduleGPipe(stages[0], plan.num_microbatches, loss_fn=loss)
+        if SCHEDULE == "1f1b":
+            return Schedule1F1B(stages[0], plan.num_microbatches, loss_fn=loss)
+        return ScheduleInterleaved1F1B(stages, plan.num_microbatches, loss_fn=loss)
+
+    def run(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Sum up gradients; return the mean loss, on the last rank of a pipeline."""
+        if SCHEDULE != "none":
+            return self.run_pipeline(tokens, targets)
+        (model,), count = self.models, self.plan.num_microbatches
+        total = torch.zeros((), device=self.device)
+        microbatches = zip(tokens.chunk(count), targets.chunk(count), strict=True)
+        for index, (inputs, wanted) in enumerate(microbatches):
+            is_last = index == count - 1
+            if SHARDING == "zero1":
+                # The model stays gathered until the last microbatch sums its gradients.
+                assert isinstance(model, FSDPModule)
+                model.set_requires_gradient_sync(is_last)
+                model.set_reshard_after_backward(is_last)
+            if IS_HSDP:
+                # Each microbatch is reduced within its replica, and the sum between replicas.
+                assert isinstance(model, FSDPModule)
+                model.set_requires_all_reduce(is_last)
+            if IS_DDP:
+                # Gradients are summed with the last microbatch.
+                assert isinstance(model, DistributedDataParallel)
+                model.require_backward_grad_sync = is_last
+            loss = cross_entropy(model(inputs), wanted, self.mesh) / count
+            loss.backward()
+            total += loss.detach()
+        return total
+
+    def run_pipeline(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """As `run`: the first rank gives the tokens, the last one the targets."""
+        losses: list[Tensor] = []
+        given = (tokens,) if self.rank == 0 else ()
+        is_last = self.rank == self.plan.pipeline - 1
+        self.schedule.step(
+            *given, target=targets if is_last else None, losses=losses, return_outputs=False
+        )
+        if HAS_TIED_EMBEDDINGS:
+            for model in self.models:
+                if hasattr(model, "embedding"):
+                    self.sum_embedding(model.get_parameter(EMBEDDING))
+        return torch.stack(losses).mean() if is_last else torch.zeros((), device=self.device)
+
+
+def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) -> list[float]:
+    """Train, and return the loss of each step; on a pipeline's last rank."""
+    sizes = (plan.pipeline, plan.data, plan.tensor)
+    mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("pipeline", "data", "tensor"))
+    if HAS_TENSOR and SHARDING != "none":
+        # For norms of gradients, in one operation over both axes.
+        mesh["data", "tensor"]._flatten()
+        # The root returns a view of its logits; the loss changes nothing in place.
+        warnings.filterwarnings("ignore", "FSDP2-wrapped module")
+    own = range(mesh.get_local_rank("pipeline"), plan.num_stages, plan.pipeline)
+    models = [built(plan, mesh, device, stage) for stage in own]
+    parameters = [one for model in models for one in model.parameters()]
+    if SHARDING == "none" and PRECISION == "bf16-mixed":
+        optimizer: Update | torch.optim.Optimizer = Update(parameters)
+    else:
+        optimizer = optimizer_of(parameters)
+    batches, step, losses = Batches(plan, path), Step(plan, models, mesh, device), []
+    for index in range(num_steps):
+        start = time.perf_counter()
+        samples = batches.of(index, mesh.get_local_rank("data"))
+        tokens, targets = (one.to(device) for one in samples)
+        if HAS_TENSOR:
+            with loss_parallel():
+                loss = step.run(tokens, targets)
+        else:
+            loss = step.run(tokens, targets)
+        clip(models, mesh)
+        optimizer.step()
+        for model in models:
+            model.zero_grad()
+        dist.all_reduce(loss, group=mesh.get_group("data"))
+        losses.append(loss.item() / plan.data)
+        if dist.get_rank() == dist.get_world_size() - 1:
+            seconds = time.perf_counter() - start
+            print(f"step {index + 1}: loss {losses[-1]:.4f}, {seconds:.3g} s", flush=True)
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated() / 2**30
+        print(f"rank {dist.get_rank()}: at most {peak:.1f} GiB allocated", flush=True)
+    return losses
+
+
+def main(words: Sequence[str] | None = None) -> list[float]:
+    """What torchrun starts once for each rank."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--small", action="store_true", help="a small model on these ranks")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--tokens", metavar="FILE", help="token ids, int32")
+    asked = parser.parse_args(words)
+    if "RANK" not in os.environ:
+        parser.error("torchrun starts this program; its first lines say how")
+    num_ranks, num_local = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    plan = made_small(PLAN, num_ranks) if asked.small else PLAN
+    needed = plan.pipeline * plan.data * plan.tensor
+    if needed != num_ranks:
+        parser.error(f"this layout has {needed} ranks, and {num_ranks} were started")
+    device = torch.device("cpu")
+    if torch.cuda.device_count() >= num_local:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    elif not asked.small:
+        parser.error("there are fewer CUDA devices than ranks; --small runs without them")
+    dist.init_process_group()
+    losses = train(plan, device, asked.steps, asked.tokens)
+    dist.destroy_process_group()
+    return losses
+
+
+if __name__ == "__main__":
+    main()
