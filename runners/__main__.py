@@ -1,4 +1,4 @@
-"""The runners' command.
+"""The runners' command; `proofbook` where the package was installed.
 
     python -m runners list [NAME …]            experiments, their runs, and what is measured here
     python -m runners run [NAME …]             measure what is missing or stale (--force: all);
@@ -37,6 +37,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from runners.system import stopping
 from runners.system.errors import FixableError
@@ -55,6 +56,7 @@ COMMANDS = {
     "plan": "runners.planning.command",
     "machine": "runners.commands.machines",
 }
+PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"
 ONLY_READ = ("list", "show", "compare")  # without torch, and without a scratch folder
 
 
@@ -62,7 +64,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Execute the command; what a person can fix is one line and exit code 2."""
     name, *others = [*(sys.argv[1:] if words is None else words)] or [""]
     if name in ("-h", "--help"):
-        sys.stdout.write(str(__doc__))
+        sys.stdout.write(str(__doc__).replace("python -m runners", PROGRAM))
         return 0
     try:
         return _executed(name, others)
@@ -70,12 +72,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return stopping.told(stopped)
     except FixableError as error:
         head = "" if error.exit_code == FixableError.exit_code else "not measured: "
-        print(f"python -m runners: {head}{error}", file=sys.stderr)
+        print(f"{PROGRAM}: {head}{error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         return 0
     except OSError as error:
-        print(f"python -m runners: {error}; nothing half-written is left", file=sys.stderr)
+        print(f"{PROGRAM}: {error}; nothing half-written is left", file=sys.stderr)
         return 2
 
 
@@ -86,19 +88,25 @@ def _executed(name: str, words: Sequence[str]) -> int:
         raise FixableError(f"no command {name!r}{hint}; there are: {', '.join(COMMANDS)}")
     if name != "show" and importlib.util.find_spec("torch") is None:  # as `make pages` sets up
         raise FixableError(
-            "this Python has no torch; run `make .venv/.run` once, and call .venv/bin/python"
+            "this Python has no torch; run `make .venv/.run` once and call .venv/bin/python, or "
+            "pip install 'proofbook[run]'"
         )
     with ExitStack() as stack:
         if name not in ONLY_READ:
             stack.enter_context(Scratch())  # torch's compiler keeps its files there
         module = importlib.import_module(COMMANDS[name])
         description = (module.__doc__ or "").partition("\n")[0]
-        parser = argparse.ArgumentParser(prog=f"python -m runners {name}", description=description)
+        parser = argparse.ArgumentParser(prog=f"{PROGRAM} {name}", description=description)
         module.add_arguments(parser)
         exit_code: int = module.main(parser.parse_args(words))
         return exit_code
 
 
-if __name__ == "__main__":
+def command() -> None:
+    """What `proofbook` and `python -m runners` call."""
     stopping.listen("stopped; what was measured before is kept")
     stopping.leave(main())
+
+
+if __name__ == "__main__":
+    command()

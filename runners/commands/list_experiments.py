@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
     print(f"traces of this machine: {machine.shown(where) if where.exists() else none}")
     altered = [
         f"{machine.shown(folder / file)}: {why}\n"
-        for folder in sorted(machine.TRACES.glob("reference-*"))
+        for folder in machine.references()
         for file, why in faults(folder)
     ]
     sys.stderr.writelines(altered)

@@ -127,7 +127,7 @@ def _folders() -> list[Path]:
     """The folder that this machine measured into last, then the reference machine's."""
     note = machine.TRACES / "this-machine"
     own = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
-    return [*own, *sorted(machine.TRACES.glob("reference-*"))] or [machine.TRACES]
+    return [*own, *machine.references()] or [machine.TRACES]
 
 
 def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:

@@ -252,7 +252,9 @@ def _check_program(asked: argparse.Namespace) -> None:
 
 def _write_program(answer: Answer, asked: argparse.Namespace) -> None:
     """Write the program of a layout, and say how to try it."""
-    text = program.program_of(answer, _cluster(asked), asked.program)
+    cluster = _cluster(asked)
+    plan = program.plan_of(answer, cluster)
+    text = program.program_of(answer.question, cluster, asked.program, plan)
     asked.program.write_text(text, encoding="utf-8")
     print(f"program:     {asked.program}, which says how to start it")
 

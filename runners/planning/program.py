@@ -19,27 +19,36 @@ from runners.planning.question import PlanError, Question, Strategy, strategy_of
 from runners.planning.table import GIB, needs
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
-MOST_SMALL_RANKS = 4
 
 
-def program_of(answer: Answer, cluster: Cluster, path: Path) -> str:
-    """The program of a simulated layout.
+def program_of(question: Question, cluster: Cluster, path: Path, plan: str) -> str:
+    """The program of a layout.
 
     Args:
-        answer: the layout, with what it needs.
-        cluster: nodes and devices, for the launch line.
-        path: where the program will be, for the lines that say how to start it.
+        question: model, training and strategy.
+        cluster: nodes and devices, for the line that starts it.
+        path: where the program will be.
+        plan: what it needs and how long it takes, for its first lines.
 
     Raises:
         PlanError: no program is written for such a plan.
     """
-    question = answer.question
     check(question)
-    kinds = _kinds(question)
-    source = specialised(TEMPLATE.read_text(encoding="utf-8"), kinds)
+    source = specialised(TEMPLATE.read_text(encoding="utf-8"), _kinds(question))
     source = _assigned(source, "PLAN", f"Plan({_sizes(question, source)})")
     docstring = ast.get_docstring(ast.parse(source), clean=False) or ""
-    return source.replace(docstring, docstring.format_map(_words(answer, cluster, path)), 1)
+    words = {**_words(question, cluster, path.name), "plan": plan}
+    return source.replace(docstring, docstring.format_map(words), 1)
+
+
+def plan_of(answer: Answer, cluster: Cluster) -> str:
+    """What a simulated layout needs, and how long a step takes: two lines of the program."""
+    law, training = answer.bounds(cluster), answer.question.training
+    return (
+        f"The plan: {needs(answer) / GIB:.1f} GiB on each device, and for a step of "
+        f"{training.global_batch * training.sequence:,} tokens\nbetween {law.at_least:.3g} and "
+        f"{law.at_most:.3g} s, by {law.decides}."
+    )
 
 
 def covered(tried: Sequence[Strategy]) -> list[Strategy]:
@@ -113,33 +122,30 @@ def _sizes(question: Question, source: str) -> str:
     return "".join(f"\n    {name}={fields[name]:_}," for name in names) + "\n"
 
 
-def _words(answer: Answer, cluster: Cluster, path: Path) -> dict[str, object]:
+def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]:
     """What the first lines of the program say."""
-    question, law = answer.question, answer.bounds(cluster)
-    strategy, training = question.strategy, question.training
-    nodes = f"--nnodes {cluster.nodes} " if cluster.nodes > 1 else ""
-    meets = "--rdzv-backend c10d --rdzv-endpoint HOST:29500 \\\n        " if nodes else ""
+    strategy, per_node = question.strategy, cluster.per_node
+    launch = f"torchrun --nproc-per-node {per_node} {file} --tokens FILE"
+    if cluster.nodes > 1:
+        launch = (
+            f"torchrun --nnodes {cluster.nodes} --nproc-per-node {per_node} \\\n"
+            f"        --rdzv-backend c10d --rdzv-endpoint HOST:29500 {file} --tokens FILE"
+        )
     axes = sum(size > 1 for size in (strategy.data, strategy.tensor, strategy.pipeline))
-    notes = ["Its layout was simulated. The program was never run on GPUs, only small, on CPUs."]
+    note = "The layout was simulated. The program was never run on GPUs, but made small on CPUs."
     if strategy.has_sequence_parallel and not strategy.keeps_gathered:
-        notes.append(
-            "The plan gathers inputs again in backward; torch keeps them, so that more activations"
-            " are\nheld: tp-sp-keep plans that."
+        note += (
+            "\nTorch keeps for backward what this plan gathers again, so that it needs more memory:"
+            "\nplan tp-sp-keep in place of tp-sp."
         )
     return {
         "model": question.model.name,
-        "devices": f"{cluster.nodes} × {cluster.per_node} devices",
+        "devices": f"{cluster.nodes} × {per_node} devices",
         "layout": strategy.name,
-        "plan": (
-            f"The plan: {needs(answer) / GIB:.1f} GiB on each device, and a step of "
-            f"{training.global_batch * training.sequence:,} tokens takes\nbetween "
-            f"{law.at_least:.3g} and {law.at_most:.3g} s ({law.decides})."
-        ),
-        "launch": f"torchrun {nodes}--nproc-per-node {cluster.per_node} {meets}"
-        f"{path.name} --tokens FILE",
-        "ranks": min(strategy.num_devices, 2 ** max(axes, 2) if axes else 1),
-        "file": path.name,
-        "note": "\n".join(notes),
+        "launch": launch,
+        "ranks": min(strategy.num_devices, max(4, 2**axes)),
+        "file": file,
+        "note": note,
     }
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -98,7 +98,7 @@ class Plan:
     tensor: int = 1
     sequence: int = 64
     microbatch: int = 2
-    global_batch: int = 16
+    global_batch: int = 8
 
     @property
     def num_stages(self) -> int:
@@ -134,7 +134,11 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
         sizes[min(sizes, key=sizes.__getitem__)] *= factor
         rest //= factor
     small = Plan(**sizes, chunks=plan.chunks if sizes.get("pipeline", 1) > 1 else 1)
-    small = replace(small, num_layers=max(small.num_layers, small.num_stages))
+    small = replace(
+        small,
+        num_layers=max(small.num_layers, small.num_stages),
+        global_batch=max(small.global_batch, small.microbatch * small.data),
+    )
     if IS_HSDP:
         small = replace(small, replicas=min(2, small.data))
     if RESHARDS_PARTLY:
@@ -469,22 +473,30 @@ def optimizer_of(parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, LEARNING_RATE, foreach=False)
 
 
-def clip(models: Sequence[nn.Module], mesh: DeviceMesh) -> None:
-    """Scale the gradient of the whole model to a norm of at most `MAX_NORM`."""
+def clip(models: Sequence[nn.Module], mesh: DeviceMesh) -> Tensor:
+    """Scale the gradient of the whole model to a norm of at most `MAX_NORM`; return its norm."""
     parameters = [one for model in models for one in model.parameters()]
     if SCHEDULE == "none":
-        torch.nn.utils.clip_grad_norm_(parameters, MAX_NORM)
-    else:
-        counted = parameters
-        if HAS_TIED_EMBEDDINGS and mesh.get_local_rank("pipeline"):
-            # The first rank counts the embedding, of which the last one has a copy.
-            copies = [m.get_parameter(EMBEDDING) for m in models if hasattr(m, "embedding")]
-            counted = [one for one in parameters if all(one is not copy for copy in copies)]
-        gradients = [one.grad for one in counted if one.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
-        dist.all_reduce(total, group=mesh.get_group("pipeline"))
-        torch.nn.utils.clip_grads_with_norm_(parameters, MAX_NORM, total.sqrt())
+        norm = torch.nn.utils.clip_grad_norm_(parameters, MAX_NORM)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+    counted = parameters
+    if HAS_TIED_EMBEDDINGS and mesh.get_local_rank("pipeline"):
+        # The first rank counts the embedding, of which the last one has a copy.
+        copies = [m.get_parameter(EMBEDDING) for m in models if hasattr(m, "embedding")]
+        counted = [one for one in parameters if all(one is not copy for copy in copies)]
+    gradients = [one.grad for one in counted if one.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
+    dist.all_reduce(total, group=mesh.get_group("pipeline"))
+    torch.nn.utils.clip_grads_with_norm_(parameters, MAX_NORM, total.sqrt())
+    return total.sqrt()
+
+
+class Outcome(NamedTuple):
+    """Of a step, before its update: the mean loss, and the norm of the gradient before clipping."""
+
+    loss: float
+    norm: float
 
 
 class Batches:
@@ -636,8 +648,8 @@ class Step:
         return torch.stack(losses).mean() if is_last else torch.zeros((), device=self.device)
 
 
-def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) -> list[float]:
-    """Train, and return the loss of each step; on a pipeline's last rank."""
+def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) -> list[Outcome]:
+    """Train; the losses of all ranks but a pipeline's last one are 0."""
     sizes = (plan.pipeline, plan.data, plan.tensor)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("pipeline", "data", "tensor"))
     if HAS_TENSOR and SHARDING != "none":
@@ -652,7 +664,8 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) ->
         optimizer: Update | torch.optim.Optimizer = Update(parameters)
     else:
         optimizer = optimizer_of(parameters)
-    batches, step, losses = Batches(plan, path), Step(plan, models, mesh, device), []
+    batches, step = Batches(plan, path), Step(plan, models, mesh, device)
+    outcomes: list[Outcome] = []
     for index in range(num_steps):
         start = time.perf_counter()
         samples = batches.of(index, mesh.get_local_rank("data"))
@@ -662,22 +675,23 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) ->
                 loss = step.run(tokens, targets)
         else:
             loss = step.run(tokens, targets)
-        clip(models, mesh)
+        norm = clip(models, mesh)
         optimizer.step()
         for model in models:
             model.zero_grad()
         dist.all_reduce(loss, group=mesh.get_group("data"))
-        losses.append(loss.item() / plan.data)
+        outcomes.append(Outcome(loss.item() / plan.data, norm.item()))
         if dist.get_rank() == dist.get_world_size() - 1:
             seconds = time.perf_counter() - start
-            print(f"step {index + 1}: loss {losses[-1]:.4f}, {seconds:.3g} s", flush=True)
+            said = "loss {:.4f}, norm of the gradient {:.3f}".format(*outcomes[-1])
+            print(f"step {index + 1}: {said}, {seconds:.3g} s", flush=True)
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated() / 2**30
         print(f"rank {dist.get_rank()}: at most {peak:.1f} GiB allocated", flush=True)
-    return losses
+    return outcomes
 
 
-def main(words: Sequence[str] | None = None) -> list[float]:
+def main(words: Sequence[str] | None = None) -> list[Outcome]:
     """What torchrun starts once for each rank."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a small model on these ranks")
@@ -698,9 +712,9 @@ def main(words: Sequence[str] | None = None) -> list[float]:
     elif not asked.small:
         parser.error("there are fewer CUDA devices than ranks; --small runs without them")
     dist.init_process_group()
-    losses = train(plan, device, asked.steps, asked.tokens)
+    outcomes = train(plan, device, asked.steps, asked.tokens)
     dist.destroy_process_group()
-    return losses
+    return outcomes
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def reference() -> Path:
     """The folder of the reference machine's traces, with which simulations are compared."""
-    return sorted(machine.TRACES.glob("reference-*"))[0]
+    return machine.references()[0]
 
 
 class Compared(NamedTuple):

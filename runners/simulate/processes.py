@@ -24,8 +24,9 @@ from runners.simulate.log import Result
 from runners.system import count, stopping
 from runners.system.count import Count
 from runners.traces.files import write_json
+from runners.traces.machine import HOME
 
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "simulations"
+CACHE = HOME / ".cache" / "simulations"
 MOST_WALL_SECONDS = 3600.0  # of a simulation that waits without computing
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"

@@ -27,9 +27,11 @@ from runners.traces.records import Circumstances
 from runners.traces.topology import installed_accelerators, libraries, num_installed_cores, topology
 
 ROOT = Path(__file__).resolve().parents[2]
+# Where commands write: in a clone, or in the current folder where the package was installed.
+HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
 # Elsewhere only for tests, and for measuring without touching the book.
-TRACES = Path(os.environ.get("PROOFBOOK_TRACES", ROOT / "content" / "traces"))
-LOCAL_ID = ROOT / ".machine.json"
+TRACES = Path(os.environ.get("PROOFBOOK_TRACES", HOME / "content" / "traces"))
+LOCAL_ID = HOME / ".machine.json"
 THIS_MACHINE = TRACES / "this-machine"
 NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
 
@@ -222,14 +224,20 @@ def keep_id() -> None:
         describe.cache_clear()
 
 
+def references() -> list[Path]:
+    """Folders of reference machines: beside this machine's, or those that came with the package."""
+    shipped = ROOT / "content" / "traces" if HOME != ROOT else TRACES
+    return sorted(TRACES.glob("reference-*")) or sorted(shipped.glob("reference-*"))
+
+
 def name_of(folder: Path) -> str:
     """The name of the machine whose folder this is."""
     return folder.relative_to(TRACES).as_posix() if folder.is_relative_to(TRACES) else folder.name
 
 
 def shown(path: Path) -> Path:
-    """A path as a person reads it: from the project's root where it lies in it."""
-    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    """A path as a person reads it: from where commands write, where it lies in it."""
+    return path.relative_to(HOME) if path.is_relative_to(HOME) else path
 
 
 def remember(name: str) -> None:

@@ -12,12 +12,11 @@ import os
 from pathlib import Path
 
 from runners.traces.files import write
+from runners.traces.machine import HOME
 from runners.traces.records import Trace
 
 # Elsewhere only for tests.
-TRIES = Path(
-    os.environ.get("PROOFBOOK_TRIES", Path(__file__).resolve().parents[2] / "content" / "tries")
-)
+TRIES = Path(os.environ.get("PROOFBOOK_TRIES", HOME / "content" / "tries"))
 
 
 def path_of(trace: Trace, folder: Path | None = None) -> Path:

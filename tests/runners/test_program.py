@@ -1,0 +1,177 @@
+"""Programs of planned layouts: what they train on ranks is what one process trains without them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from runners.planning.law_of_time import Cluster
+from runners.planning.program import check, covered, program_of
+from runners.planning.question import Model, PlanError, Question, Training, strategy_of
+from runners.planning.recommendation import strategies
+from runners.plans.model_presets import model_presets
+from tests.runners.program_ranks import NUM_STEPS, loaded
+
+ROOT = Path(__file__).resolve().parents[2]
+# Ranks of the small run, layout, devices of the plan, model, and what the plan changes.
+LAYOUTS = [
+    (2, "ddp-view", 4, "gpt2-1.5b", {"precision": "bf16-mixed"}),
+    (2, "fsdp", 4, "mixtral-8x7b", {"checkpointing": "all"}),
+    (2, "fsdp-keep", 4, "llama-8b", {"precision": "autocast"}),
+    (2, "zero1", 4, "llama-8b", {}),
+    (4, "hsdp.2.4", 8, "llama-8b", {}),
+    (4, "fsdp.8.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
+    (2, "tp-sp-keep", 2, "mixtral-8x7b", {}),
+    (4, "fsdp.2+tp-sp-keep.4", 8, "gpt2-1.5b", {}),
+    (2, "gpipe", 2, "gpt2-1.5b", {}),
+    (2, "interleaved", 2, "llama-8b", {}),
+    (4, "1f1b.2+zero1.4", 8, "gpt2-1.5b", {"precision": "bf16-mixed"}),
+    (4, "1f1b.2+tp-sp-keep.2", 4, "gpt2-1.5b", {}),
+]
+
+
+def question(layout, devices, preset, **changes):
+    """The question of a plan, by default in fp32."""
+    training = {"sequence": 1024, "global_batch": 64, "precision": "fp32", **changes}
+    return Question(
+        model=Model(name=preset, architecture=model_presets()[preset].architecture),
+        training=Training(**training),
+        strategy=strategy_of(layout, devices),
+    )
+
+
+def written(path, layout, devices, preset, **changes):
+    """A program's module."""
+    asked = question(layout, devices, preset, **changes)
+    cluster = Cluster(1, devices, 1e15, 1e11, 1e11)
+    path.write_text(program_of(asked, cluster, path, "No plan."), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Losses and norms of gradients of each layout's small program, as its last rank has them."""
+    folder = tmp_path_factory.mktemp("programs")
+    for ranks, layout, devices, preset, changes in LAYOUTS:
+        written(folder / f"{ranks}-{layout}.py", layout, devices, preset, **changes)
+    subprocess.run(
+        [sys.executable, "-m", "tests.runners.program_ranks", str(folder)], cwd=ROOT, check=True
+    )
+    return {
+        one.stem.partition("-")[2]: json.loads(one.read_text()) for one in folder.glob("*.json")
+    }
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The same of each model trained whole, on whole batches, by a loop of our own."""
+    torch.set_num_threads(1)
+    return {
+        preset: _trained_alone(
+            loaded(written(tmp_path_factory.mktemp("alone") / "one.py", "single", 1, preset))
+        )
+        for preset in {preset for _, _, _, preset, _ in LAYOUTS}
+    }
+
+
+def _trained_alone(program):
+    plan = program.made_small(program.PLAN, 1)
+    model = program.Transformer(plan, 0)
+    program.initialize(model, torch.device("cpu"))
+    optimizer = torch.optim.AdamW(
+        model.parameters(), program.LEARNING_RATE, weight_decay=program.WEIGHT_DECAY
+    )
+    found = []
+    for step in range(NUM_STEPS):
+        tokens, targets = program.Batches(plan, None).of(step, 0)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), program.MAX_NORM)
+        optimizer.step()
+        found.append([loss.item(), norm.item()])
+    return found
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("layout", "preset", "changes"), [(one[1], *one[3:]) for one in LAYOUTS])
+def test_a_layout_trains_as_one_process_does(layout, preset, changes, trained, alone):
+    tolerance = 2e-5 if changes.get("precision", "fp32") == "fp32" else 3e-2
+    for ours, whole in zip(trained[layout], alone[preset], strict=True):
+        assert ours == pytest.approx(whole, rel=tolerance)
+    assert all(later[0] < sooner[0] for sooner, later in pairwise(trained[layout]))
+
+
+def test_a_program_has_the_planned_model_and_layout(tmp_path):
+    """At full size, on the meta device: the closed form of the plan counts as many parameters."""
+    for preset, found in model_presets().items():
+        program = loaded(written(tmp_path / f"{preset}.py", "fsdp", 8, preset))
+        with torch.device("meta"):
+            model = program.Transformer(program.PLAN, 0)
+        parameters = sum(one.numel() for one in model.parameters())
+        assert parameters == found.architecture.num_parameters
+        assert (program.PLAN.data, program.PLAN.num_microbatches) == (8, 8)
+        text = (tmp_path / f"{preset}.py").read_text(encoding="utf-8")
+        assert "fully_shard" in text
+        assert not any(word in text for word in ("parallelize_module", "PipelineStage", "zero1"))
+
+
+def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):
+    program = loaded(written(tmp_path / "one.py", "single", 1, "gpt2-124m"))
+    plan = program.made_small(program.PLAN, 1)
+    layer = program.Layer(plan)
+    oracle = nn.TransformerEncoderLayer(
+        plan.hidden_size, plan.num_heads, plan.ffn_size, 0.0, "gelu", batch_first=True,
+        norm_first=True,
+    )  # fmt: skip
+    parts = (layer.attention.query, layer.attention.key, layer.attention.value)
+    with torch.no_grad():
+        oracle.self_attn.in_proj_weight.copy_(torch.cat([one.weight for one in parts]))
+        oracle.self_attn.in_proj_bias.copy_(torch.cat([one.bias for one in parts]))
+        for name, ours in (
+            ("self_attn.out_proj", layer.attention.output),
+            ("linear1", layer.ffn.inner),
+            ("linear2", layer.ffn.outer),
+            ("norm1", layer.attention_norm),
+            ("norm2", layer.ffn_norm),
+        ):
+            oracle.get_submodule(name).load_state_dict(ours.state_dict())
+    x = torch.randn(2, 16, plan.hidden_size)
+    mask = nn.Transformer.generate_square_subsequent_mask(16)
+    torch.testing.assert_close(layer(x), oracle(x, src_mask=mask, is_causal=True))
+
+
+def test_rotary_positions_leave_products_that_depend_on_distance_alone(tmp_path):
+    program = loaded(written(tmp_path / "one.py", "single", 1, "llama-1b"))
+    one, other = torch.randn(2, 1, 1, 1, 8)
+    query, key = (program.rotated(x.expand(1, 9, 1, 8))[0, :, 0] for x in (one, other))
+    torch.testing.assert_close(query[2] @ key[0], query[8] @ key[6])
+    assert not torch.allclose(query[2] @ key[0], query[8] @ key[0])
+
+
+@pytest.mark.parametrize(
+    ("layout", "devices", "changes", "why"),
+    [
+        ("1f1b.2+ddp.2", 4, {}, "name zero1"),
+        ("fsdp.2+cp.2", 4, {}, "kernels of CUDA"),
+        ("fsdp", 4, {"optimizer": "adam8bit"}, "8-bit Adam"),
+    ],
+)
+def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, changes, why):
+    with pytest.raises(PlanError, match=why) as raised:
+        check(question(layout, devices, "llama-8b", **changes))
+    assert "\n" not in str(raised.value)
+
+
+def test_each_layout_that_a_search_for_a_program_tries_has_one():
+    for one in covered(strategies(Cluster(2, 8, 1e15, 1e11, 1e11))):
+        check(question(one.name, 16, "llama-8b"))
+        assert one.keeps_gathered == (one.tensor > 1)

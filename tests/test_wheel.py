@@ -1,0 +1,71 @@
+"""The wheel: what it brings, and what its command does in an empty folder, outside a clone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from runners.traces.machine import ROOT
+
+pytestmark = pytest.mark.builds
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder in which the wheel's files are, as pip would put them."""
+    folder = tmp_path_factory.mktemp("wheel")
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in files.splitlines():
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "site/")):
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", folder, folder / "source"], check=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def called(folder, words, installed):
+    """A call of Python in an empty folder that finds the installed package, and not this clone."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
+    """Texts and programs of content too: the digest of each experiment is that of this clone."""
+    asked = "from runners.plans.experiment import names; from runners.traces.digest import *; "
+    asked += "print([(name, source_digest(name), program_digests(name)) for name in names()])"
+    there = called(tmp_path, ["-c", asked], installed)
+    here = called(tmp_path, ["-c", asked], ROOT)
+    assert there.stdout == here.stdout
+    assert "source_digest" not in there.stderr
+    assert there.stdout.count("(") > 30
+    entry = (next(installed.glob("*.dist-info")) / "entry_points.txt").read_text()
+    assert "proofbook = runners.__main__:command" in entry
+
+
+def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed, tmp_path):
+    words = ["plan", "gpt2-124m", "--devices", "2", "--strategies", "fsdp", "--program", "train.py"]
+    done = called(tmp_path, ["-m", "runners", *words], installed)
+    assert done.returncode == 0, done.stderr
+    assert "program:     train.py" in done.stdout
+    assert {one.name for one in tmp_path.iterdir()} == {".cache", "train.py"}
+    again = called(tmp_path, ["-m", "runners", *words], installed)
+    assert again.returncode == 2
+    assert "train.py is there already" in again.stderr
+    shown = called(tmp_path, ["-m", "runners", "show", "ddp.ddp"], installed)
+    assert '{{ ddp.ddp.backend }}  "gloo"' in shown.stdout
