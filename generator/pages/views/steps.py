@@ -25,7 +25,7 @@ def scores(folio: Folio) -> Markup:
     words = folio.ui["steps"]
     devices = dict.fromkeys(row.device for row in published_steps())
     rows = (
-        [device.upper(), *(_cell(device, name, folio) for name in SCORES)] for device in devices
+        [_named(one, one.upper()), *(_cell(one, name, folio) for name in SCORES)] for one in devices
     )
     return table([Column(words["device"], False), *(Column(words[n]) for n in SCORES)], rows)
 
@@ -68,10 +68,14 @@ def _case(row: PublishedStep, folio: Folio) -> Markup:
     mesh = " × ".join(f"{axis} {num}" for axis, num in zip(axes, ways, strict=True) if num > 1)
     sharding = words["sharding"][row.sharding]
     said = f"{row.model}, {row.micro} × {row.sequence} {tokens}, {sharding}, {mesh}"
-    return Markup(
-        '<span id="run-{}-{}" class="pb-label">{}</span><br>'
-        '<small class="pb-regime"><a class="pb-cited" href="{}" rel="noreferrer">{}</a></small>'
-    ).format(EXPERIMENT, row.run, said, row.url, row.title)
+    return _named(row.run, said) + Markup(
+        '<br><small class="pb-regime"><a class="pb-cited" href="{}" rel="noreferrer">{}</a></small>'
+    ).format(row.url, row.title)
+
+
+def _named(run: str, said: str) -> Markup:
+    """The place of a run, to which its values lead."""
+    return Markup('<span id="{}" class="pb-label">{}</span>').format(run, said)
 
 
 def _cell(run: str, measure: str, folio: Folio) -> Markup:
