@@ -137,7 +137,7 @@ class Evidence:
         if name == "primitives":
             own = self.book.machines[self.book.machine.name].primitives
             if own is None:
-                raise AbsentError("this machine's primitives were not measured")
+                raise MixedError("this machine has not measured its primitives")
             return Node(own.primitives, (), name, reading, Origin(own.machine))
         if name == "cited":
             return Node(self._cited, (), "cited", reading, Origin(""))
