@@ -148,7 +148,7 @@ def test_an_answer_may_be_typed_as_people_type(page):
 
 
 PREDICTED = {
-    "2.2": ["Exact.", "You said 2.2 ms; the run showed 2.20 ms."],
+    "2.2": ["Exact.", "You said 2.2 ms; the answer is 2.20 ms."],
     "2200 μs": ["Exact."],
     "2": ["Close.", "too low, by 9.1%"],
     "0.6": ["Not close.", "too low, by a factor of 3.7", "shared between the ranks"],

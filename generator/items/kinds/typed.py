@@ -36,7 +36,6 @@ class TypedNumber(Kind[TypedT]):
     """A value, how far off an answer may be, and what each named mistake would give."""
 
     is_words = False  # whether the answer may be a word or a shape
-    word = "answer_is"
 
     @property
     def place(self) -> Path:
@@ -117,7 +116,7 @@ class TypedNumber(Kind[TypedT]):
             for place, slip in enumerate(self.item.slips)
             if (gives := self.key.slips[place]) is not None
         )  # fmt: skip
-        return (Answer(folio.show(value), why, "right", words[self.word], reach=within), *slips)
+        return (Answer(folio.show(value), why, "right", words["answer_is"], reach=within), *slips)
 
     def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
         """A field, in the unit that the answer prints in."""
@@ -131,7 +130,6 @@ class Prediction(TypedNumber[Predict]):
     """A number to commit to, on a slider or in a field; a guess within `close` was close."""
 
     is_graded = False
-    word = "measured"
 
     @cached_property
     def key(self) -> Key:
