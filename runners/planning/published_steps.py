@@ -26,6 +26,7 @@ PATH = Path(__file__).resolve().parents[2] / "content" / listed.FILE
 PER_NODE = 8
 WIDTH_BYTES = 2  # of a gathered parameter, and of an activation
 WITHIN = 0.2  # a predicted time may differ from the published one by so much
+SETTINGS = ("model", "sequence", "devices", "tensor", "pipeline", "micro", "batch", "sharding")
 APART = 1.05  # times that differ by less are no order
 
 
@@ -161,21 +162,29 @@ def _row_run(row: PublishedStep, share: float) -> Run:
         "predicted": _rate(row, law(row, share).at_least),
         "error_share": error(row, share),
     }
-    return _run({**row.as_json(), "data": data(row)}, measures)
+    return _run({name: getattr(row, name) for name in SETTINGS}, measures)
 
 
 def _scores(rows: Sequence[PublishedStep], share: float) -> Run:
     held_out = rows[1::2]
-    orders = Counter(order(one, other, share) for one, other in combinations(rows, 2))
+    orders: Counter[str] = Counter()
+    for one, other in combinations(rows, 2):
+        if found := order(one, other, share):
+            orders["pairs"] += 1
+            orders[found] += 1
+            orders[f"{found} by checkpointing"] += one.recomputed != other.recomputed
+            orders[f"{found} by sharding"] += one.sharding != other.sharding
     measures: dict[str, Setting] = {
         "efficiency_share": share,
         "num_rows": len(rows),
         "num_possible": sum(law(row).at_least <= published_seconds(row) for row in rows),
         "num_held_out": len(held_out),
         "num_within": sum(abs(error(row, share)) <= WITHIN for row in held_out),
-        "num_pairs": orders["right"] + orders["wrong"] + orders["none"],
+        "num_pairs": orders["pairs"],
         "num_right": orders["right"],
+        "num_right_by_checkpointing": orders["right by checkpointing"],
         "num_wrong": orders["wrong"],
+        "num_wrong_by_sharding": orders["wrong by sharding"],
     }
     return _run({"device": rows[0].device}, measures)
 
