@@ -79,14 +79,13 @@ def _gpt2(said: dict[str, Any]) -> dict[str, Any]:
 
 def _gated(said: dict[str, Any]) -> dict[str, Any]:
     num_heads = said["num_attention_heads"]
-    if said.get("head_dim", said["hidden_size"] // num_heads) * num_heads != said["hidden_size"]:
-        raise PlanError("heads whose widths do not make the hidden size cannot be planned")
     experts = said.get("num_local_experts", said.get("num_experts", 1))
     return {
         "num_layers": said["num_hidden_layers"],
         "hidden_size": said["hidden_size"],
         "num_heads": num_heads,
         "num_kv_heads": said.get("num_key_value_heads", num_heads),
+        "head_dim": said.get("head_dim") or 0,
         "ffn_size": said.get("moe_intermediate_size", said["intermediate_size"]),
         "vocabulary": said["vocab_size"],
         "context_length": said["max_position_embeddings"],

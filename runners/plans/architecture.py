@@ -26,6 +26,7 @@ class Architecture(Record):
         has_bias: linear layers have biases (norms of the kind `layernorm` always do).
         has_tied_embeddings: the logits use the embedding's matrix.
         has_query_key_norm: queries and keys are normalized, head by head.
+        head_dim: width of one attention head; 0 where the heads make up the hidden size.
         num_active_experts: experts that each token passes through.
     """
 
@@ -42,12 +43,13 @@ class Architecture(Record):
     has_bias: bool
     has_tied_embeddings: bool
     has_query_key_norm: bool = False
+    head_dim: int = 0
     num_experts: Count = 1
     num_active_experts: Count = 1
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        if self.hidden_size % self.num_heads:
+        if not self.head_dim and self.hidden_size % self.num_heads:
             raise ValueError(f"{self.num_heads} heads do not divide a width of {self.hidden_size}")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(f"{self.num_kv_heads} heads of keys do not divide {self.num_heads}")
@@ -58,7 +60,7 @@ class Architecture(Record):
     @property
     def head_size(self) -> int:
         """Width of one attention head."""
-        return self.hidden_size // self.num_heads
+        return self.head_dim or self.hidden_size // self.num_heads
 
     @property
     def embedding_parameters(self) -> int:
@@ -78,10 +80,11 @@ class Architecture(Record):
     @property
     def attention_parameters(self) -> int:
         """Of one layer's attention: queries, keys and values, and the output."""
-        inputs = self.hidden_size + 2 * self.num_kv_heads * self.head_size
+        queries = self.num_heads * self.head_size
+        inputs = queries + 2 * self.num_kv_heads * self.head_size
         biases = inputs + self.hidden_size if self.has_bias else 0
         norms = 2 * self.head_size * self._norm_vectors if self.has_query_key_norm else 0
-        return self.hidden_size * inputs + self.hidden_size**2 + biases + norms
+        return self.hidden_size * (inputs + queries) + biases + norms
 
     @property
     def expert_parameters(self) -> int:

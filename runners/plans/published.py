@@ -33,8 +33,10 @@ class Parallelism(Record):
     Attributes:
         data: ranks that see other samples.
         sharding: `none` (gradients are summed, as DDP does), `zero1` (the optimizer's state is
-            sharded), or `fsdp` (parameters and gradients as well, resharded after forward).
+            sharded), or `fsdp` (parameters and gradients as well, resharded after forward;
+            `fsdp-keep` does not reshard).
         last_block_stays: FSDP keeps the last block's parameters between forward and backward.
+        ends_are_units: FSDP wraps the embedding, and the last norm with the logits, as units.
         sequence: activations between the parts that tensor parallelism splits are sharded too.
         chunks: stages of each rank of the pipeline.
         layers: of each pipeline stage, where they are not equal.
@@ -45,8 +47,9 @@ class Parallelism(Record):
     pipeline: Count = 1
     context: Count = 1
     sequence: bool = False
-    sharding: Literal["none", "zero1", "fsdp"]
+    sharding: Literal["none", "zero1", "fsdp", "fsdp-keep"]
     last_block_stays: bool = False
+    ends_are_units: bool = False
     schedule: Literal["none", "1f1b", "interleaved"] = "none"
     chunks: Count = 1
     layers: list[Count] = []
@@ -130,7 +133,7 @@ class PublishedRow(Record):
         padded_vocabulary: rows of the embedding as allocated, over all tensor-parallel ranks.
         attention: `unfused` keeps the scores of all heads, `flash` does not; `auto` leaves the
             choice to Transformer Engine.
-        loss: of the logits; `fused` computes it in one kernel.
+        loss: of the logits; `fused` computes it in one kernel, `chunked` from parts of them in turn.
         dropout: probability, of hidden states and of attention alike.
         optimizer: `fused`, or `foreach`, which may take temporaries.
         recomputation: `selective_op` keeps what torchtitan's policy saves.
@@ -146,7 +149,7 @@ class PublishedRow(Record):
     architecture: Architecture
     padded_vocabulary: Count
     attention: Literal["unfused", "flash", "auto"]
-    loss: Literal["plain", "fused"] = "plain"
+    loss: Literal["plain", "fused", "chunked"] = "plain"
     dropout: FactorOrZero
     batch: Batch
     parallelism: Parallelism
