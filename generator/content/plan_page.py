@@ -33,13 +33,15 @@ class PublishedPage(Written):
         lede: what is compared.
         selection: which measurements qualify, and what a simulation of them lacks.
         variants: what tells rows of the same model and strategy apart, by the id of a row.
-        notes: why rows miss, in words for readers, by the id of a row.
+        choices: how published searches for a layout are compared with the law of time.
+        notes: why rows miss, in words for readers, by the id of a row or of a search.
     """
 
     title: Line
     about: Line
     lede: Prose
     selection: Prose
+    choices: Prose
     variants: dict[str, Line] = {}
     notes: dict[str, Line] = {}
 

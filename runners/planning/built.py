@@ -272,4 +272,7 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
             for one in (part for part in unit.modules() if isinstance(part, OwnExperts)):
                 shard(one, mesh=experts, reshard_after_forward=after)
         shard(unit, mesh=mesh, reshard_after_forward=after)
+    if question.training.ends_are_units and isinstance(module, Transformer):
+        shard(module.embedding, mesh=mesh, reshard_after_forward=reshards)
+        shard([module.norm, module.logits], mesh=mesh, reshard_after_forward=False)
     shard(module, mesh=mesh, reshard_after_forward=reshards)

@@ -3,7 +3,7 @@
 In: the rows of content/planner/published_measurements.yml. Out: for each a `Question`; a table of
 measured and simulated bytes, misses included; and planner/published_plans.json. Nothing is fitted
 to a row. What a simulation cannot know is a named term: the workspaces of libraries on Megatron's
-ranks (`WORKSPACE_BYTES`). A row that misses because of what a plan leaves out is simulated once
+ranks (`workspace_bytes`). A row that misses because of what a plan leaves out is simulated once
 more with it (`TERMS`).
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from runners.planning import published_choices
 from runners.planning.answer import Answer
 from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
@@ -33,12 +34,6 @@ from runners.traces.records import Run
 from runners.traces.schema import Setting
 
 PATH = ROOT / "content" / FILE
-# Workspaces on Megatron's ranks: 32 MiB for each of torch's two handles of cuBLAS, that of the main
-# thread and that of autograd's (aten/src/ATen/cuda/CublasHandlePool.cpp of pytorch/pytorch at
-# 26a39059: a handle a thread; 32 MiB on Hopper, and by CUBLAS_WORKSPACE_CONFIG :4096:8), and 32 MiB
-# of Transformer Engine (`get_cublas_workspace_size_bytes`: on Hopper). What these rows hold between
-# steps exceeds their state by 96 to 116 MiB (tests/runners/test_published.py).
-WORKSPACE_BYTES = 3 * 32 * 2**20
 MOST_ERROR = 0.15  # a row that misses by more has its term here
 
 
@@ -68,13 +63,16 @@ TERMS = {
         {"records_streams": True},
     ),
 }
-# At this commit of torchtitan the model ends with `output(h).float()`; train.py names the result
-# `pred`, which lives until the next one. Seen after the first comparison, in which the two rows
-# concerned lacked it: the row with FSDP alone erred by -11.1 % (active) and -17.4 % (reserved).
+# At these commits of torchtitan the model ends with `output(h).float()`; train.py names the result
+# `pred`, which lives until the next one. Seen after the first comparison, in which the two rows of
+# the first commit lacked it: the one with FSDP alone erred by -11.1 % (active), -17.4 % (reserved).
 # FSDP of that time also copied gradients on the stream of its reduce-scatters
 # (foreach_reduce_scatter in torch/distributed/_composable/fsdp/_fsdp_collectives.py of
 # pytorch/pytorch at 01d66d21), without which the same row's reserved peak erred by -10.4 %.
-KEEPS_LOGITS = "83c879f18763611bda68586c45f0082fd568d646"
+OF_2024 = {
+    "83c879f18763611bda68586c45f0082fd568d646",
+    "40f8fd007957914bc2dced0bc5c018ec9f3ff30f",
+}
 _CHECKPOINTING = {"none": "none", "full": "all", "selective_op": "selective"}
 
 
@@ -94,10 +92,12 @@ def question(row: PublishedRow) -> Question:
             "is_foreach": row.optimizer == "adamw_foreach",
             "last_unit_stays": axes.last_block_stays,
             "has_fused_attention": row.attention != "unfused",
-            "has_fused_norm": is_megatron,
+            "has_fused_norm": is_megatron or "norm-in-one-kernel" in row.details,
+            "ends_are_units": axes.ends_are_units,
+            "loss_chunks": 8 if row.loss == "chunked" else 1,
             "has_loss_in_place": is_megatron,
-            "keeps_logits": row.source.commit == KEEPS_LOGITS,
-            "copies_on_reduce_stream": row.source.commit == KEEPS_LOGITS,
+            "keeps_logits": row.source.commit in OF_2024,
+            "copies_on_reduce_stream": row.source.commit in OF_2024,
             "has_expandable_segments": row.expandable_segments,
             "dropout": row.dropout,
             "vocabulary": row.padded_vocabulary,
@@ -153,7 +153,8 @@ def again(names: Sequence[str]) -> dict[str, Run]:
 
 def file_of(plans: list[PublishedPlan]) -> PublishedPlans:
     """The file of all rows."""
-    return PublishedPlans(**made_here(plans, code_digest()), most_error=MOST_ERROR)
+    made = made_here(plans, code_digest())
+    return PublishedPlans(**made, most_error=MOST_ERROR, choices=published_choices.choices())
 
 
 def simulated(found: Sequence[Answer], rows: Sequence[PublishedRow]) -> list[PublishedPlan]:
@@ -176,7 +177,7 @@ def _plan(row: PublishedRow, answer: Answer, second: Answer | None) -> Published
         commit=source.commit,
         path=row.path,
         settings=_settings(row),
-        workspace_bytes=_workspace_bytes(row),
+        workspace_bytes=row.workspace_bytes,
         peaks=[_peak(row, one, answer, second) for one in row.measured if one.moment == "peak"],
         reason=answer.reason,
         seconds=answer.seconds,
@@ -207,11 +208,7 @@ def _simulated(row: PublishedRow, answer: Answer, measured: Measurement) -> int 
     if rank is None:
         return None
     kinds = {"reserved": rank.reserved_bytes, "active": rank.active_bytes}
-    return _workspace_bytes(row) + (kinds.get(measured.kind) or rank.allocated_bytes)
-
-
-def _workspace_bytes(row: PublishedRow) -> int:
-    return WORKSPACE_BYTES if row.implementation != "torchtitan" else 0
+    return row.workspace_bytes + (kinds.get(measured.kind) or rank.allocated_bytes)
 
 
 def document(plans: Sequence[PublishedPlan]) -> list[dict[str, object]]:
@@ -224,7 +221,7 @@ def document(plans: Sequence[PublishedPlan]) -> list[dict[str, object]]:
 
 
 def lines(plans: Sequence[PublishedPlan]) -> list[str]:
-    """A table, and the median error of each kind."""
+    """A table, the median error of each kind, and a line for each published choice."""
     rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
     errors: dict[str, list[float]] = {"allocated and active": [], "reserved": []}
     for plan in plans:
@@ -240,12 +237,16 @@ def lines(plans: Sequence[PublishedPlan]) -> list[str]:
                 rows.append(f"{'    with it':<64}{one.with_term_bytes / GIB:11.3f}{error:+9.1%}")
             kind = "reserved" if one.kind == "reserved" else "allocated and active"
             errors[kind].append(abs(one.error))
-    return rows + [
-        f"{kind}: median error {median(found):.1%} over {len(found)} numbers; "
-        f"{sum(error > MOST_ERROR for error in found)} of them miss by more than 15 %"
-        for kind, found in errors.items()
-        if found
-    ]
+    return (
+        rows
+        + [
+            f"{kind}: median error {median(found):.1%} over {len(found)} numbers; "
+            f"{sum(error > MOST_ERROR for error in found)} of them miss by more than 15 %"
+            for kind, found in errors.items()
+            if found
+        ]
+        + ["", *published_choices.lines(published_choices.choices())]
+    )
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:

@@ -101,6 +101,8 @@ class Training(Record):
         is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
             CUDA); else its update is one kernel.
         has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
+        loss_chunks: parts of the sequence whose losses are computed one after another, where the
+            logits do not become their softmax in place.
         has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
         keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
@@ -108,6 +110,8 @@ class Training(Record):
             where the program freed it, since NCCL's stream is recorded on it
             (`Tensor.record_stream`).
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
+        ends_are_units: FSDP wraps the embedding, and the last norm with the logits, as units of
+            their own, of which it does not free the latter, as torchtitan does since 2025.
         copies_on_reduce_stream: FSDP allocates its copy of a unit's gradients where it allocates
             their sums, on the stream of its reduce-scatters, as torch did in 2024.
     """
@@ -121,6 +125,8 @@ class Training(Record):
     has_wide_gradients: bool = False
     is_foreach: bool = False
     last_unit_stays: bool = True
+    ends_are_units: bool = False
+    loss_chunks: Count = 1
     copies_on_reduce_stream: bool = False
     has_fused_attention: bool = True
     has_fused_norm: bool = True

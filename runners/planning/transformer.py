@@ -78,6 +78,26 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
     return torch.view_as_real(turned).flatten(3).type_as(x)
 
 
+def dropped(x: Tensor, probability: float) -> Tensor:
+    """Dropout as a device computes it: for backward it keeps a mask of one byte an element.
+
+    On a CPU, `F.dropout` keeps a factor of the type of `x` instead.
+    """
+    return torch.native_dropout(x, probability, True)[0] if probability else x
+
+
+class Logits(nn.Linear):
+    """The matrix of the logits; this rank's share of the vocabulary."""
+
+    def __init__(self, shape: Architecture, axis: TensorAxis, rows: int) -> None:
+        super().__init__(shape.hidden_size, rows, bias=False)
+        self._axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, sequence, hidden) → (batch, sequence, rows)."""
+        return self._axis.products(x, [self.weight], [None])[0]
+
+
 class Attention(nn.Module):
     """Causal attention; this rank's share of the heads."""
 
@@ -131,7 +151,7 @@ class Attention(nn.Module):
         length = scores.shape[-1]
         ahead = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
         weights = scores.masked_fill(ahead, -1e4).softmax(-1)
-        return F.dropout(weights, self._training.dropout) @ values
+        return dropped(weights, self._training.dropout) @ values
 
 
 def _products(axis: TensorAxis, x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
@@ -234,8 +254,8 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
-        x = x + F.dropout(self.attention(self.attention_norm(x), angles), self._dropout)
-        return x + F.dropout(self.ffn(self.ffn_norm(x)), self._dropout)
+        x = x + dropped(self.attention(self.attention_norm(x), angles), self._dropout)
+        return x + dropped(self.ffn(self.ffn_norm(x)), self._dropout)
 
 
 class Transformer(nn.Module):
@@ -275,6 +295,7 @@ class Transformer(nn.Module):
         self._dropout, self._is_tied = training.dropout, shape.has_tied_embeddings
         self._has_loss_in_place = training.has_loss_in_place or self._axis.size > 1
         self._has_compiled_loss = training.has_compiled_loss
+        self._loss_chunks = training.loss_chunks
         if self.is_first or (self.is_last and self._is_tied):
             self.embedding = nn.Embedding(rows, shape.hidden_size)
         self.positions = (
@@ -286,7 +307,7 @@ class Transformer(nn.Module):
         if self.is_last:
             self.norm = _norm(shape, shape.hidden_size, training)
         if self.is_last and not self._is_tied:
-            self.logits = nn.Linear(shape.hidden_size, rows, bias=False)
+            self.logits = Logits(shape, self._axis, rows)
         if shape.positions == "rotary":
             length = min(training.sequence, shape.context_length)
             angles = torch.empty(length, shape.head_size // 2, dtype=torch.complex64)
@@ -305,8 +326,10 @@ class Transformer(nn.Module):
             x = layer(x, self.angles)
         if not self.is_last:
             return x
-        weight = self.embedding.weight if self._is_tied else self.logits.weight
-        return self._axis.products(self.norm(x), [weight], [None])[0]
+        if not self._is_tied:
+            logits: Tensor = self.logits(self.norm(x))
+            return logits
+        return self._axis.products(self.norm(x), [self.embedding.weight], [None])[0]
 
     def _embed(self, tokens: Tensor) -> Tensor:
         x: Tensor = self._axis.leave(self.embedding(tokens))
@@ -315,7 +338,7 @@ class Transformer(nn.Module):
             if self._axis.has_sequence_parallel:
                 length = self._axis.share(length)
             x = x + self.positions(torch.arange(length, device=tokens.device))
-        return F.dropout(x, self._dropout)
+        return dropped(x, self._dropout)
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy.
@@ -324,10 +347,14 @@ class Transformer(nn.Module):
             logits: (batch, sequence, vocabulary / tensor-parallel ranks).
             targets: (batch, sequence).
         """
-        rows, wanted = logits.flatten(0, 1), targets.flatten()
         if self._has_loss_in_place:
+            rows, wanted = logits.flatten(0, 1), targets.flatten()
             loss: Tensor = DividedCrossEntropy.apply(  # type: ignore[no-untyped-call]
                 rows, wanted, self._axis, self._has_compiled_loss
             )
             return loss
-        return F.cross_entropy(rows.float(), wanted)
+        parts = zip(
+            logits.chunk(self._loss_chunks, 1), targets.chunk(self._loss_chunks, 1), strict=True
+        )
+        losses = [F.cross_entropy(part.flatten(0, 1).float(), t.flatten()) for part, t in parts]
+        return torch.stack(losses).mean() if len(losses) > 1 else losses[0]

@@ -133,7 +133,7 @@ class PublishedRow(Record):
         padded_vocabulary: rows of the embedding as allocated, over all tensor-parallel ranks.
         attention: `unfused` keeps the scores of all heads, `flash` does not; `auto` leaves the
             choice to Transformer Engine.
-        loss: of the logits; `fused` computes it in one kernel, `chunked` from parts of them in turn.
+        loss: of the logits; `fused` is one kernel, `chunked` takes parts of them in turn.
         dropout: probability, of hidden states and of attention alike.
         optimizer: `fused`, or `foreach`, which may take temporaries.
         recomputation: `selective_op` keeps what torchtitan's policy saves.
@@ -174,6 +174,23 @@ class PublishedRow(Record):
         if any(one.unit == "percent" for one in self.measured) and not self.device.memory_gib:
             raise ValueError(f"{self.id}: a share of a device whose memory is not stated")
         return self
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What libraries keep on a rank of Megatron's.
+
+        A workspace for each of torch's two handles of cuBLAS, that of the main thread and that of
+        autograd's (aten/src/ATen/cuda/CublasHandlePool.cpp of pytorch/pytorch at 26a39059: 32 MiB
+        on Hopper and by CUBLAS_WORKSPACE_CONFIG :4096:8, else 8.125), and 32 MiB of Transformer
+        Engine (`get_cublas_workspace_size_bytes`). What the rows hold between steps exceeds their
+        state by so much, and at most 20 MiB more (tests/runners/test_published.py).
+        """
+        if self.implementation == "torchtitan":
+            return 0
+        is_large = "H100" in self.device.name or {"cublas-workspace", "deterministic"} & {
+            *self.details
+        }
+        return round((2 * (32 if is_large else 8.125) + 32) * 2**20)
 
     @property
     def path(self) -> str:

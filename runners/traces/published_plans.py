@@ -21,6 +21,7 @@ from runners.traces.schema import Record, Setting
 EXPERIMENT = f"{PREFIX}published"
 FILE = "planner/published_plans.json"  # of the content
 ROWS = "planner/published_measurements.yml"
+CHOICES = "planner/published_choices.yml"
 QUESTION = "How far are simulated peaks from published ones?"
 
 
@@ -76,14 +77,44 @@ class PublishedPlan(Record):
     seconds: float
 
 
+class PublishedChoice(Record):
+    """A published search for the best layout, and what the law of time prefers of its layouts.
+
+    Attributes:
+        repository, commit, path: where it is published.
+        settings: of model, batch and cluster, by name.
+        won, preferred: tensor- and pipeline-parallel ranks, and samples of a microbatch, of the
+            layout whose measured step is the shortest, and of the first one by the law.
+        slower_share: how much longer the measured step of the preferred one is.
+        num_layouts: that were measured; `num_out_of_memory` more ran out of memory.
+        num_pairs: of layouts whose measured steps differ by 5 % at least.
+        num_right: of these the pairs that the law orders as they were measured.
+    """
+
+    id: str
+    repository: str
+    commit: str
+    path: str
+    settings: dict[str, Setting]
+    won: tuple[int, int, int]
+    preferred: tuple[int, int, int]
+    slower_share: float
+    num_layouts: int
+    num_out_of_memory: int
+    num_pairs: int
+    num_right: int
+
+
 class PublishedPlans(Simulated):
     """content/planner/published_plans.json.
 
     Attributes:
         most_error: a row that misses by more than this share has its explanation.
+        choices: of layouts, by others and by the law of time.
     """
 
     most_error: float
+    choices: list[PublishedChoice] = []
     rows: Annotated[list[PublishedPlan], Field(min_length=1)]
 
 
@@ -100,15 +131,30 @@ def reference_of(row: str, kind: str) -> str:
 def code_digest() -> str:
     """The digest of what the simulations follow from, 16 hexadecimal digits."""
     digest = hashlib.sha256(engine_digest().encode())
-    digest.update((ROOT / "content" / ROWS).read_bytes())
-    digest.update(file_digest(ROOT / "runners" / "planning" / "published.py").encode())
+    for listed in (ROWS, CHOICES):
+        digest.update((ROOT / "content" / listed).read_bytes())
+    for name in ("published", "published_choices"):
+        digest.update(file_digest(ROOT / "runners" / "planning" / f"{name}.py").encode())
     return digest.hexdigest()[:16]
 
 
 def as_trace(plans: PublishedPlans) -> Trace:
-    """The rows as a trace: a simulated run for each."""
+    """The rows and the choices as a trace: a run for each."""
     runs = {run_of(one.id): _run(one) for one in plans.rows}
+    runs |= {choice_run(one): _choice(one) for one in plans.choices}
     return plan_grid.trace_of(EXPERIMENT, QUESTION, plans, runs)
+
+
+def choice_run(choice: PublishedChoice) -> str:
+    """The name of a choice's run."""
+    return f"choice_{run_of(choice.id)}"
+
+
+def _choice(choice: PublishedChoice) -> Run:
+    measured = ("slower_share", "num_layouts", "num_pairs", "num_right")
+    measures: dict[str, Setting] = {name: getattr(choice, name) for name in measured}
+    rank = RankRecord(rank=0, status="completed", measures=measures)
+    return plan_grid.run_of("published", choice.settings, [rank], 0.0)
 
 
 def _run(row: PublishedPlan) -> Run:

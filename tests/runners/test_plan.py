@@ -157,6 +157,14 @@ def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer()
     assert divided.at_peak.activations_bytes < plan.at_peak.activations_bytes
 
 
+def test_fsdp_gathers_ends_that_are_units_as_often_as_their_resharding_says():
+    plan = simulate_rank(asked("fsdp", ends_are_units=True, last_unit_stays=False), 0)
+    last = LLAMA.embedding_parameters + LLAMA.norm_parameters  # stays gathered for backward
+    gathered = 2 * (LLAMA.num_parameters - last) + last
+    passes = 2  # of a rank: microbatches
+    assert payload(plan, "all_gather", "data") == passes * 2 * gathered
+
+
 def test_axes_divide_the_work_and_repeat_none_of_it():
     how = {"precision": "fp32", "global_batch": 4}
     whole = simulate_rank(asked("single", **how), 0).flops

@@ -41,6 +41,7 @@ def test_a_preset_has_as_many_parameters_as_its_closed_form_says(preset):
     [
         {},
         {"has_query_key_norm": True},
+        {"head_dim": 16},
         {"has_tied_embeddings": True},
         {**GPT, "num_kv_heads": 4},
         {"num_experts": 4, "num_active_experts": 2},
@@ -53,7 +54,7 @@ def test_a_tiny_one_trains_with_values(change):
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     if model.angles is not None:
-        model.angles = torch.polar(torch.ones(16, 4), torch.rand(16, 4))
+        model.angles = torch.polar(torch.ones(half := (16, shape.head_size // 2)), torch.rand(half))
     update = torch.optim.Adam(model.parameters(), 1e-2)
     tokens = torch.randint(0, 61, (3, 16))
     losses = []
@@ -65,6 +66,15 @@ def test_a_tiny_one_trains_with_values(change):
         losses.append(loss.item())
     assert sum(p.numel() for p in model.parameters()) == shape.num_parameters
     assert losses[-1] < 0.8 * losses[0]
+
+
+def test_the_loss_of_chunks_is_that_of_all_logits():
+    shape = Architecture(**TINY)
+    with torch.device("meta"):
+        model = Transformer(shape, training=Training(sequence=16, loss_chunks=4))
+    logits, tokens = torch.randn(3, 16, 61), torch.randint(0, 61, (3, 16))
+    whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+    torch.testing.assert_close(model.loss(logits, tokens), whole)
 
 
 def test_stages_share_the_parameters_out():

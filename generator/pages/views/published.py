@@ -15,17 +15,21 @@ from markupsafe import Markup
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Shown
-from generator.pages.table import Column, Row, counted, table
+from generator.pages.table import Column, Marked, Row, counted, table
 from runners.traces.published_plans import (
     EXPERIMENT,
+    PublishedChoice,
     PublishedPlan,
     PublishedPlans,
+    choice_run,
     reference_of,
     run_of,
 )
 
 ALLOCATED, RESERVED = ("allocated", "active"), ("reserved",)
 OFF, OFF_SAYS = "published-error", "(simulated − published) / published"
+SIDES = ("won", "preferred")
+SLOWER_SAYS = "measured step of the preferred layout / that of the winner − 1"
 SAYS = "the median of |simulated − published| / published"
 # How the list of measurements calls a model that has no name of its own: `GPT of 64 M`.
 SIZED = re.compile(r"^(\w+) of (\d+) ([MB])$")
@@ -39,6 +43,54 @@ def published(folio: Folio) -> tuple[Markup, list[Shown]]:
     folio.text.unmarked = "simulated"
     rows = list(_rows(shown, folio))
     return _scores(shown, folio), rows
+
+
+def choices(folio: Folio) -> Markup:
+    """Published searches for a layout: what won, what the law of time prefers, and its cost."""
+    shown, page = folio.book.traces[EXPERIMENT].published, folio.book.plan
+    assert shown is not None
+    assert page is not None
+    assert page.published is not None
+    words = folio.ui["published"]["choice"]
+    columns = [Column(words["case"], False), *(Column(words[key], False) for key in SIDES)]
+    notes = page.published.notes
+    rows = (_choice(one, notes.get(one.id), words, folio) for one in shown.choices)
+    return table([*columns, Column(words["slower"]), Column(words["pairs"])], rows)
+
+
+def _choice(one: PublishedChoice, note: str | None, words: Mapping[str, str], folio: Folio) -> Row:
+    run, measures = choice_run(one), f"{EXPERIMENT}.{choice_run(one)}.ranks[0].measures"
+    folio.run(f"{EXPERIMENT}.{run}")
+    about = Markup('<span id="run-{}-{}" class="pb-label">{}</span><br>{}').format(
+        EXPERIMENT,
+        run,
+        words["about"].format(**one.settings),
+        Markup(
+            '<small class="pb-regime"><a class="pb-cited" href="{}" rel="noreferrer">{}</a></small>'
+        ).format(
+            f"https://github.com/{one.repository}/blob/{one.commit}/{one.path}", words["table"]
+        ),
+    )
+    layouts = [
+        Markup('<span class="pb-label">{}</span>').format(words["layout"].format(*axes))
+        for axes in (one.won, one.preferred)
+    ]
+    if note is not None:
+        layouts[1] += Markup("<br><small>{}</small>").format(folio.line(note))
+    slower = folio.value(f"{measures}.slower_share")
+    assert slower is not None
+    is_other = one.won != one.preferred
+    return [
+        about,
+        *layouts,
+        Marked(
+            folio.text.shown_alike(slower.shown(way="percent"), "choice-slower", SLOWER_SAYS),
+            "pb-does-not-hold" if is_other else "",
+        ),
+        Markup("{} {} {}").format(
+            folio.cell(f"{measures}.num_right"), words["of"], folio.cell(f"{measures}.num_pairs")
+        ),
+    ]
 
 
 def _scores(plans: PublishedPlans, folio: Folio) -> Markup:
@@ -121,13 +173,14 @@ def _off(row: PublishedPlan, kind: str, simulated: str, folio: Folio) -> Value |
 
 
 def _mesh(row: PublishedPlan, folio: Folio) -> str:
-    """How many ways each axis divides the work, and what data parallelism shards."""
+    """What data parallelism shards, how many ways each axis divides the work, and the device."""
     words = folio.ui["published"]
     axes = [
         f"{words['axes'][axis]} {row.settings[axis]}" for axis in AXES if row.settings[axis] != 1
     ]
     sharding = words["sharding"][str(row.settings["sharding"])]
-    return " × ".join([sharding, *axes])
+    device = re.split(r"[ ,]", str(row.settings["device"]))[0]
+    return f"{' × '.join([sharding, *axes])} {words['on']} {device}"
 
 
 def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Row:

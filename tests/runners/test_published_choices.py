@@ -1,0 +1,25 @@
+"""Published searches for a layout: whole, and by the law of time what their tables imply."""
+
+from __future__ import annotations
+
+import pytest
+
+from runners.planning.published import PATH
+from runners.planning.published_choices import choices, law, listed
+from runners.traces.files import read_published
+
+FILE = listed()
+
+
+@pytest.mark.parametrize("case", FILE.cases, ids=lambda case: case.id)
+def test_the_law_counts_the_operations_of_the_published_mfu(case):
+    """So the batch, the vocabulary and the widths, which no table states, are those that ran."""
+    won, seconds = case.runs[0][:3], case.runs[0][3]
+    assert seconds == min(run[3] for run in case.runs)
+    whole, _ = law(FILE, case, (1, 1, 1))
+    assert whole.computing == pytest.approx(case.mfu * seconds, rel=0.01)
+    assert law(FILE, case, won)[0].at_least < seconds
+
+
+def test_committed_choices_are_those_of_today():
+    assert read_published(PATH).choices == choices()
