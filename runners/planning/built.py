@@ -123,7 +123,7 @@ def _default_type(question: Question) -> Iterator[None]:
     """Parameters and a batch in bf16, unless FSDP casts them."""
     training, before = question.training, torch.get_default_dtype()
     shards = question.strategy.sharding.startswith("fsdp")
-    is_low = training.precision == "bf16-mixed" and not shards
+    is_low = training.precision == "bf16" or (training.precision == "bf16-mixed" and not shards)
     torch.set_default_dtype(torch.bfloat16 if is_low else torch.float32)
     try:
         yield
@@ -157,7 +157,7 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
         return (torch.zeros(size, dtype=torch.long),)
 
     def hidden() -> tuple[Tensor]:
-        low = training.precision == "bf16-mixed"
+        low = training.precision.startswith("bf16")
         length = training.sequence // (axis.size if axis.has_sequence_parallel else 1)
         dtype = torch.bfloat16 if low else torch.float32
         whole = (training.microbatch, length, shape.hidden_size)

@@ -11,13 +11,22 @@ import json
 from functools import partial
 from math import inf, prod
 from pathlib import Path
+from typing import get_args
 
 from runners.planning import grid, program, published, published_steps
 from runners.planning.answer import Answer
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers
-from runners.planning.question import Model, PlanError, Question, Training, strategy_of, usual
+from runners.planning.question import (
+    Model,
+    PlanError,
+    Precision,
+    Question,
+    Training,
+    strategy_of,
+    usual,
+)
 from runners.planning.recommendation import compared, layouts, search, strategies, told
 from runners.planning.table import GIB, document, lines
 from runners.plans.model_presets import model_presets
@@ -53,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
-    add("--precision", choices=("fp32", "autocast", "bf16-mixed"), default="bf16-mixed")
+    add("--precision", choices=get_args(Precision), default="bf16-mixed")
+    add("--loss-chunks", type=_positive, default=1, metavar="N", help="of the logits, in turn")
     add("--optimizer", choices=("sgd", "momentum", "adam", "adam8bit"), default="adam")
     add("--checkpointing", choices=("none", "selective", "all"), default="none")
     add("--backend", choices=("nccl", "gloo"), default="nccl", help="of the process groups")
@@ -189,6 +199,7 @@ def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
         microbatch=asked.microbatch,
         global_batch=asked.global_batch or asked.microbatch * prod(asked.devices),
         precision=asked.precision,
+        loss_chunks=asked.loss_chunks,
         optimizer=asked.optimizer,
         checkpointing=asked.checkpointing,
     )

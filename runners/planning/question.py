@@ -15,7 +15,7 @@ from runners.plans.settings import Count, FactorOrZero
 from runners.system.errors import FixableError
 from runners.traces.schema import Record
 
-Precision = Literal["fp32", "autocast", "bf16-mixed"]
+Precision = Literal["fp32", "autocast", "bf16-mixed", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
@@ -96,11 +96,13 @@ class Training(Record):
         microbatch: samples of one forward pass on one data-parallel rank.
         global_batch: samples of one update over all ranks.
         precision: `autocast` keeps fp32 parameters and computes in bf16; `bf16-mixed` has bf16
-            parameters and gradients, and the optimizer an fp32 copy (under FSDP: shards are fp32).
+            parameters and gradients, and the optimizer an fp32 copy (under FSDP: shards are fp32);
+            `bf16` has no fp32 copy, and keeps the optimizer's state in bf16, too.
         has_wide_gradients: gradients are summed up in fp32 whatever the parameters are.
         is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
             CUDA); else its update is one kernel.
         has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
+        has_loss_of_torch: torch's `loss_parallel` computes the loss of logits that ranks divide.
         loss_chunks: parts of the sequence whose losses are computed one after another, where the
             logits do not become their softmax in place.
         has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
@@ -127,6 +129,7 @@ class Training(Record):
     last_unit_stays: bool = True
     ends_are_units: bool = False
     loss_chunks: Count = 1
+    has_loss_of_torch: bool = False
     copies_on_reduce_stream: bool = False
     has_fused_attention: bool = True
     has_fused_norm: bool = True

@@ -44,7 +44,7 @@ class Layout:
     @property
     def key(self) -> tuple[float, float, float]:
         """Layouts in order: bounds that differ by less than a hundredth count as equal."""
-        at_least, at_most = (float(f"{x:.2g}") for x in (self.bounds.at_least, self.bounds.at_most))
+        at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
         return at_least, at_most, self.needed_bytes
 
     def document(self) -> dict[str, Any]:
@@ -105,7 +105,10 @@ def _state_bytes(question: Question) -> float:
         return 0.0
     parameters = shape.num_parameters / (strategy.tensor * strategy.pipeline)
     whole = 2 if strategy.sharding in ("none", "zero1") else 0
-    return parameters * (whole + (_STATE[question.training.optimizer] + 2) / strategy.shards)
+    state = _STATE[question.training.optimizer]
+    if question.training.precision == "bf16":  # no fp32 copy, and the rest half as wide
+        state = (state - 4) // 2
+    return parameters * (whole + (state + 2) / strategy.shards)
 
 
 def _possible(questions: Iterator[Question], memory_bytes: float) -> list[Question]:

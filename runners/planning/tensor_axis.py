@@ -224,3 +224,33 @@ class DividedCrossEntropy(Function):
         softmax.scatter_(-1, targets.unsqueeze(-1), 0.0)  # of the right size; values play no role
         softmax.mul_(grad)
         return softmax.to(context.dtype), None, None, None
+
+
+class TorchCrossEntropy(Function):
+    """The same loss as torch's `loss_parallel` computes it, from fp32 logits and with copies.
+
+    Kept for backward are the logarithms of the softmax. Source: `_log_softmax` and
+    `_nll_loss_and_log_softmax_backward` of torch/distributed/tensor/parallel/loss.py.
+    """
+
+    @staticmethod
+    def forward(context: Any, logits: Tensor, targets: Tensor, axis: TensorAxis) -> Tensor:
+        """The mean over tokens."""
+        largest = logits.amax(-1, keepdim=True)
+        axis.sum(largest, dist.ReduceOp.MAX)
+        shifted = logits - largest
+        total = shifted.exp().sum(-1, keepdim=True)
+        axis.sum(total)
+        result = shifted - total.log()
+        own = result.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        axis.sum(own)
+        context.save_for_backward(result, targets)
+        return -own.mean()
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient of the logits."""
+        result, targets = context.saved_tensors
+        of_input = torch.zeros_like(result)
+        of_input.scatter_(-1, targets.unsqueeze(-1), -1.0)
+        return (of_input + result.exp()) * (grad / len(targets)), None, None

@@ -22,7 +22,7 @@ from runners.planning.context_axis import ring_attention
 from runners.planning.expert_axis import from_experts, to_experts
 from runners.planning.fused_kernels import rms_norm
 from runners.planning.question import Training
-from runners.planning.tensor_axis import DividedCrossEntropy, TensorAxis
+from runners.planning.tensor_axis import DividedCrossEntropy, TensorAxis, TorchCrossEntropy
 from runners.plans.architecture import Architecture
 
 
@@ -295,6 +295,7 @@ class Transformer(nn.Module):
         self._dropout, self._is_tied = training.dropout, shape.has_tied_embeddings
         self._has_loss_in_place = training.has_loss_in_place or self._axis.size > 1
         self._has_compiled_loss = training.has_compiled_loss
+        self._has_loss_of_torch = training.has_loss_of_torch
         self._loss_chunks = training.loss_chunks
         if self.is_first or (self.is_last and self._is_tied):
             self.embedding = nn.Embedding(rows, shape.hidden_size)
@@ -347,8 +348,13 @@ class Transformer(nn.Module):
             logits: (batch, sequence, vocabulary / tensor-parallel ranks).
             targets: (batch, sequence).
         """
+        rows, wanted = logits.flatten(0, 1), targets.flatten()
+        if self._has_loss_of_torch:
+            copied: Tensor = TorchCrossEntropy.apply(  # type: ignore[no-untyped-call]
+                rows.float(), wanted, self._axis
+            )
+            return copied
         if self._has_loss_in_place:
-            rows, wanted = logits.flatten(0, 1), targets.flatten()
             loss: Tensor = DividedCrossEntropy.apply(  # type: ignore[no-untyped-call]
                 rows, wanted, self._axis, self._has_compiled_loss
             )

@@ -87,7 +87,7 @@ class Update:
         for parameter in self._parameters:
             target = self._own(local(parameter).detach())
             leaf = nn.Parameter(target)
-            if target.dtype is not torch.float32:
+            if target.dtype is not torch.float32 and training.precision != "bf16":
                 leaf = nn.Parameter(target.float())
                 self.masters.append(leaf)
             self._leaves.append(leaf)

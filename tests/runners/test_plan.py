@@ -65,6 +65,7 @@ def payload(plan, operation, axis):
     [
         ({"precision": "fp32"}, 16),  # 4 + 4, and two moments of 4
         ({"precision": "bf16-mixed"}, 16),  # 2 + 2, a copy of 4, and two moments of 4
+        ({"precision": "bf16"}, 8),
         ({"precision": "fp32", "optimizer": "sgd"}, 8),
         ({"precision": "fp32", "optimizer": "adam8bit"}, 10 + 2 * 4 / 256),
     ],

@@ -17,7 +17,10 @@ def test_the_law_counts_the_operations_of_the_published_mfu(case):
     won, seconds = case.runs[0][:3], case.runs[0][3]
     assert seconds == min(run[3] for run in case.runs)
     whole, _ = law(FILE, case, (1, 1, 1))
-    assert whole.computing == pytest.approx(case.mfu * seconds, rel=0.01)
+    # The published MFU counts the embedding like the logits; looking a token up is no product.
+    embedding = 6 * case.batch * case.sequence * FILE.models[case.model].hidden * FILE.vocabulary
+    looked_up = embedding / (case.devices * FILE.cluster.flops)
+    assert whole.computing + looked_up == pytest.approx(case.mfu * seconds, rel=0.005)
     assert law(FILE, case, won)[0].at_least < seconds
 
 

@@ -45,7 +45,7 @@ def errors(committed, *kinds):
 
 
 def test_medians_are_as_small_as_the_plan_promises(committed):
-    for kinds, most in ((("allocated", "active"), 0.05), (("reserved",), 0.10)):
+    for kinds, most in ((("allocated", "active"), 0.015), (("reserved",), 0.04)):
         assert median(map(abs, errors(committed, *kinds).values())) <= most
 
 
