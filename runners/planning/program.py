@@ -66,11 +66,14 @@ def check(question: Question) -> None:
     Raises:
         PlanError: says what, and what to plan instead.
     """
-    strategy, training = question.strategy, question.training
+    strategy, training, shape = question.strategy, question.training, question.model.architecture
     is_plain = strategy.sharding == "none" and strategy.data > 1
     for is_refused, why in (
-        (question.model.architecture is None, "a program is written for a preset or --hf alone"),
+        (shape is None, "a program is written for a preset or --hf alone"),
         (training.optimizer == "adam8bit", "torch has no 8-bit Adam; plan --optimizer adam"),
+        (training.precision == "bf16", "plan --precision bf16-mixed"),
+        (training.loss_chunks > 1, "leave out --loss-chunks"),
+        (bool(shape and shape.head_dim), "heads have to make up the hidden size"),
         (training.checkpointing == "selective", "plan --checkpointing all or none"),
         (is_plain and strategy.data < strategy.num_devices, "name zero1 in place of ddp"),
         (strategy.expert > 1, "torch has no expert parallelism of its own; leave out ep"),

@@ -96,8 +96,8 @@ class PublishedChoice(Record):
     commit: str
     path: str
     settings: dict[str, Setting]
-    won: tuple[int, int, int]
-    preferred: tuple[int, int, int]
+    won: list[int]
+    preferred: list[int]
     slower_share: float
     num_layouts: int
     num_out_of_memory: int
