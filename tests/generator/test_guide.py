@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from generator.checks.layout_checks import Recommended
 from generator.content.errors import ContentErrors
 from generator.pages import rendering
+from runners.planning.dominance import Weighed
 
 FILE = "guide.yml"
 
@@ -34,6 +36,13 @@ FILE = "guide.yml"
 def test_mistakes_are_told_with_their_place(copy, old, new, error):
     copy.edit(FILE, old, new)
     assert [one for one in copy.errors() if one.startswith(f"content/{FILE}:{error}")]
+
+
+@pytest.mark.parametrize(("fits", "better"), [(False, ["less"]), (True, [])])
+def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
+    costs = Weighed(50, 30, 0, 2, 3)
+    others = {"less": costs._replace(needed=40)}
+    assert Recommended((), "run", costs, others, fits).better == better
 
 
 def test_a_section_that_its_lesson_does_not_have_is_refused_when_pages_are_printed(copy):
