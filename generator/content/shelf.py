@@ -320,8 +320,11 @@ class Shelf:
 
 
 def _reference(row: PublishedPlan, peak: PublishedPeak) -> Reference:
-    is_request = row.path.startswith("pull request ")
-    place = f"pull/{row.path.split()[-1]}" if is_request else f"blob/{row.commit}/{row.path}"
+    place = f"blob/{row.commit}/{row.path}"
+    if row.path.startswith("pull request "):
+        place = f"pull/{row.path.split()[-1]}"
+    elif row.path.startswith("the message "):
+        place = f"commit/{row.commit}"
     return Reference(
         id=reference_of(row.id, peak.kind),
         title=row.case,

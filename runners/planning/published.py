@@ -56,8 +56,9 @@ _COMPILED_LOSS = Term(
     {"has_compiled_loss": True},
 )
 _LOSS_OF_TORCH = Term(
-    "loss_parallel: torch computes the loss of divided logits with several fp32 copies of them "
-    "(torch/distributed/tensor/parallel/loss.py), and Megatron in place.",
+    "loss_parallel: torch computes the loss of logits that ranks divide with several fp32 copies "
+    "of a rank's part (torch/distributed/tensor/parallel/loss.py). The plan computes it in place, "
+    "as Megatron-LM does.",
     {"has_loss_of_torch": True},
 )
 TERMS = {

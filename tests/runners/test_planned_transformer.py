@@ -68,13 +68,16 @@ def test_a_tiny_one_trains_with_values(change):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_the_loss_of_chunks_is_that_of_all_logits():
-    shape = Architecture(**TINY)
+@pytest.mark.parametrize("how", [{"loss_chunks": 4}, {"has_loss_of_torch": True}])
+def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(how):
     with torch.device("meta"):
-        model = Transformer(shape, training=Training(sequence=16, loss_chunks=4))
-    logits, tokens = torch.randn(3, 16, 61), torch.randint(0, 61, (3, 16))
+        model = Transformer(Architecture(**TINY), training=Training(sequence=16, **how))
+    logits, tokens = torch.randn(3, 16, 61, requires_grad=True), torch.randint(0, 61, (3, 16))
     whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
-    torch.testing.assert_close(model.loss(logits, tokens), whole)
+    loss = model.loss(logits, tokens)
+    torch.testing.assert_close(loss, whole)
+    first, second = (torch.autograd.grad(one, logits)[0] for one in (loss, whole))
+    torch.testing.assert_close(first, second)
 
 
 def test_stages_share_the_parameters_out():

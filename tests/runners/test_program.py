@@ -163,6 +163,7 @@ def test_rotary_positions_leave_products_that_depend_on_distance_alone(tmp_path)
         ("1f1b.2+ddp.2", 4, {}, "name zero1"),
         ("fsdp.2+cp.2", 4, {}, "kernels of CUDA"),
         ("fsdp", 4, {"optimizer": "adam8bit"}, "8-bit Adam"),
+        ("fsdp", 4, {"precision": "bf16"}, "bf16-mixed"),
     ],
 )
 def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, changes, why):

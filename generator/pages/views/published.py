@@ -109,8 +109,8 @@ def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[Shown]:
     assert folio.book.plan is not None
     assert folio.book.plan.published is not None
     variants, notes = folio.book.plan.published.variants, folio.book.plan.published.notes
+    noted: Markup | None = None
     for row in plans.rows:
-        noted: Markup | None = None
         for position, peak in enumerate(row.peaks):
             off = _off(row, peak.kind, _simulated(row.id, peak.kind), folio)
             misses = off is None or abs(numeric(off)) > plans.most_error
