@@ -7,22 +7,24 @@ kept as they come, so that an interrupted grid continues where it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from runners.planning.answer import Answer
+from runners.planning.committed import question_of
 from runners.planning.processes import answers, answers_anew
-from runners.planning.question import Model, PlanError, Question, Training, strategy_of
+from runners.planning.question import Model, PlanError, Question, strategy_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.digest import ROOT
-from runners.traces.files import read_grid, write_rows
+from runners.traces.files import TraceError, read_grid, write_rows
+from runners.traces.machine import num_cores
 from runners.traces.plan_grid import (
     FOLDER,
     Confirmed,
     Grid,
     GridRank,
     GridRow,
-    LeftOut,
     State,
     as_trace,
     code_digest,
@@ -36,59 +38,79 @@ from runners.traces.records import Run
 PLANS = ROOT / "content" / FOLDER
 STRATEGIES = {
     1: ("single",),
-    8: ("single", "ddp", "zero1", "fsdp", "fsdp-keep", "tp-sp", "gpipe", "1f1b",
-        "fsdp.4+tp-sp.2", "1f1b.4+zero1.2"),
-    64: ("ddp", "zero1", "fsdp", "fsdp-keep", "fsdp.8+tp-sp.8", "1f1b.8+zero1.8",
+    8: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "tp-sp", "1f1b", "fsdp.4+tp-sp.2",
+        "1f1b.4+zero1.2"),
+    16: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "fsdp.8+tp-sp.2", "fsdp.2+tp-sp.8",
+         "1f1b.2+zero1.8", "1f1b.2+tp-sp.8"),
+    64: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "fsdp.8+tp-sp.8", "1f1b.8+zero1.8",
          "1f1b.8+tp-sp.8"),
-    512: ("fsdp", "fsdp-keep", "fsdp.64+tp-sp.8", "1f1b.8+zero1.8+tp-sp.8"),
 }  # fmt: skip
-NAMED = {"llama-70b": ("gpipe.8+tp-sp.8", "interleaved.8+tp-sp.8")}  # in the usual state
+CHECKPOINTING = ("none", "all")
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
 class Plan(NamedTuple):
-    """What is simulated of a preset: states, the usual one first, each as its fields."""
+    """What is simulated of a preset.
+
+    Attributes:
+        microbatch: samples; a strategy with tensor ranks takes as many times more of them.
+        sequence: tokens of a sample.
+        states: devices, and where they are not usual the optimizer and the sequence. Each has all
+            `STRATEGIES`, with and without checkpointing; the pages show the first one first.
+        named: strategies with fields of their states, which lessons name. They have the microbatch
+            of the preset.
+    """
 
     microbatch: int
     sequence: int
-    devices: int
-    others: tuple[dict[str, object], ...]
-
-    @property
-    def states(self) -> list[State]:
-        """All of them, whole."""
-        usual = State(devices=self.devices, sequence=self.sequence)
-        return [usual, *(usual.model_copy(update=other) for other in self.others)]
+    states: tuple[dict[str, object], ...]
+    named: tuple[tuple[str, dict[str, object]], ...] = ()
 
 
+_EIGHT: dict[str, object] = {"devices": 8}
+_SIXTEEN: dict[str, object] = {"devices": 16}
+_ALL: dict[str, object] = {"devices": 64}
+_INT8: dict[str, object] = {"optimizer": "adam8bit"}
 _CHECKPOINTED: dict[str, object] = {"checkpointing": "all"}
 GRIDS = {
-    "gpt2-124m": Plan(8, 1024, 8, (
-        _CHECKPOINTED, {"precision": "fp32"}, {"precision": "autocast"}, {"optimizer": "sgd"},
-        {"optimizer": "adam8bit"}, {"sequence": 512}, {"devices": 1},
+    "gpt2-124m": Plan(8, 1024, (_EIGHT, _EIGHT | _INT8, {"devices": 1})),
+    "gpt2-1.5b": Plan(4, 1024, (_EIGHT, _EIGHT | _INT8, _SIXTEEN)),
+    "llama-1b": Plan(1, 4096, (_EIGHT, _EIGHT | _INT8)),
+    "llama-8b": Plan(1, 4096, (
+        _EIGHT, _EIGHT | _INT8, _EIGHT | {"sequence": 8192}, _SIXTEEN, _SIXTEEN | _INT8, _ALL,
+    ), (
+        *((name, _EIGHT) for name in ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2")),
+        *((name, _EIGHT | _CHECKPOINTED) for name in ("single", "ddp", "tp-sp")),
+        ("fsdp.8+tp-sp.8", _ALL),
     )),
-    "gpt2-1.5b": Plan(4, 1024, 8, (_CHECKPOINTED,)),
-    "llama-1b": Plan(1, 4096, 8, (_CHECKPOINTED,)),
-    "llama-8b": Plan(1, 4096, 8, (
-        _CHECKPOINTED, {"precision": "fp32"}, {"devices": 64}, {"devices": 64, **_CHECKPOINTED},
-        {"optimizer": "sgd"}, {"sequence": 8192, **_CHECKPOINTED},
-    )),
-    "mixtral-8x7b": Plan(1, 4096, 64, ()),
-    "llama-70b": Plan(1, 4096, 64, (_CHECKPOINTED,)),
+    "mixtral-8x7b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8)),
+    "llama-70b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8)),
 }  # fmt: skip
 
 
 def questions(preset: ModelPreset) -> Iterator[tuple[State, Question]]:
-    """Everything that the grid of a preset asks, possible or not."""
-    microbatch = GRIDS[preset.id].microbatch
+    """What the grid of a preset asks; not what the model or the mesh does not allow."""
+    plan = GRIDS[preset.id]
     model = Model(name=preset.id, architecture=preset.architecture)
-    for state in GRIDS[preset.id].states:
-        fields = state.model_dump(exclude={"devices"}) | {"microbatch": microbatch}
-        training = Training.model_validate({**fields, "global_batch": microbatch * state.devices})
-        named = NAMED.get(preset.id, ()) if state == GRIDS[preset.id].states[0] else ()
-        for name in (*STRATEGIES[state.devices], *named):
-            strategy = strategy_of(name, state.devices)
-            yield state, Question(model=model, training=training, strategy=strategy)
+    for name, state in _rows(plan):
+        question = question_of(model, name, state, plan.microbatch * state.devices)
+        try:
+            question.check()
+        except PlanError:
+            continue
+        yield state, question
+
+
+def _rows(plan: Plan) -> Iterator[tuple[str, State]]:
+    """Every strategy of every state, then what lessons name."""
+    usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
+    for fields, checkpointing in product(plan.states, CHECKPOINTING):
+        state = State.model_validate({**usual, **fields, "checkpointing": checkpointing})
+        for name in STRATEGIES[state.devices]:
+            tensor = strategy_of(name, state.devices).tensor
+            yield name, state.model_copy(update={"microbatch": plan.microbatch * tensor})
+    for name, fields in plan.named:
+        yield name, State.model_validate({**usual, **fields})
 
 
 def make(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | None = None) -> Grid:
@@ -97,34 +119,40 @@ def make(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | None
     Args:
         preset: the model's.
         num_workers: processes that simulate side by side.
-        folder: where the file stands.
+        folder: where the file stands; its rows are kept where they are of today's code.
         cache: where answers are kept, until all are there.
 
     Raises:
-        PlanError: there is no grid of this preset, every row was left out, or one failed.
+        PlanError: there is no grid of this preset, or a row failed.
         OSError: the disk refused; the former file stays.
     """
-    possible, left_out = [], []
-    for state, question in questions(_preset(preset)):
-        try:
-            question.check()
-            possible.append((state, question))
-        except PlanError as error:
-            left_out.append(_left_out(state, question, str(error)))
-    found = answers([question for _, question in possible], num_workers, cache)
-    rows = []
-    for (state, question), answer in zip(possible, found, strict=True):
-        if answer.has_failed:
+    asked = list(questions(_preset(preset)))
+    known = _known(folder / f"{preset}.json", preset)
+    new = [one for one in asked if _key(*one) not in known]
+    for (state, question), answer in zip(
+        new, answers([one for _, one in new], num_workers, cache), strict=True
+    ):
+        if answer.reason is not None:
             raise PlanError(f"{preset}: {question.strategy.name}: {answer.reason}")
-        if answer.reason is None:
-            rows.append(_row(state, answer))
-        else:
-            left_out.append(_left_out(state, question, answer.reason))
-    if not rows:
-        raise PlanError(f"{preset}: {left_out[0].reason}")
-    grid = _grid(_preset(preset), rows, left_out)
+        known[_key(state, question)] = _row(state, answer)
+    grid = _grid(_preset(preset), [known[_key(*one)] for one in asked])
     write_rows(folder / f"{preset}.json", grid)
     return grid
+
+
+def _key(state: State, question: Question) -> tuple[State, str]:
+    return state, question.strategy.name
+
+
+def _known(path: Path, preset: str) -> dict[tuple[State, str], GridRow]:
+    """The rows of a file, if today's code made or confirmed them."""
+    try:
+        grid = read_grid(path)
+    except TraceError:
+        return {}  # of an older form, or there is none
+    if grid.code != code_digest(preset):
+        return {}
+    return {(one.state, one.strategy): one for one in grid.rows}
 
 
 def confirm(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | None = None) -> Grid:
@@ -136,7 +164,7 @@ def confirm(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | N
         PlanError: a row came out otherwise, or what is asked has changed.
         TraceError: the file is no grid.
     """
-    by_row = {(state, asked.strategy.name): asked for state, asked in questions(_preset(preset))}
+    by_row = {_key(*one): one[1] for one in questions(_preset(preset))}
     grid = read_grid(folder / f"{preset}.json")
     if any((one.state, one.strategy) not in by_row for one in grid.rows):
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
@@ -161,8 +189,9 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
         PlanError: the grid asks for no such row any more, or it cannot be simulated now.
     """
     preset = _preset(next(name for name in GRIDS if experiment_of(name) == experiment))
+    plan = GRIDS[preset.id]
     known = {
-        run_name(question.strategy.name, state, GRIDS[preset.id].sequence): (state, question)
+        run_name(question.strategy.name, state, plan.sequence, plan.microbatch): (state, question)
         for state, question in questions(preset)
     }
     gone = [name for name in names if name not in known]
@@ -173,7 +202,7 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     if failed:
         raise PlanError(f"{failed[0].question.strategy.name}: {failed[0].reason}")
     rows = [_row(known[name][0], one) for name, one in zip(names, found, strict=True)]
-    return as_trace(_grid(preset, rows, [])).runs
+    return as_trace(_grid(preset, rows)).runs
 
 
 def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
@@ -183,8 +212,8 @@ def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
         PlanError: it cannot be done, in one line.
     """
     for name in [preset] if preset else list(GRIDS):
-        grid = (confirm if confirms else make)(name, 1)
-        yield f"{name}: {len(grid.rows)} rows, {len(grid.left_out)} left out, code {grid.code}"
+        grid = (confirm if confirms else make)(name, num_cores())
+        yield f"{name}: {len(grid.rows)} rows, code {grid.code}"
 
 
 def _preset(name: str) -> ModelPreset:
@@ -193,7 +222,7 @@ def _preset(name: str) -> ModelPreset:
     return model_presets()[name]
 
 
-def _grid(preset: ModelPreset, rows: list[GridRow], left_out: Sequence[LeftOut]) -> Grid:
+def _grid(preset: ModelPreset, rows: list[GridRow]) -> Grid:
     plan = GRIDS[preset.id]
     return Grid(
         **made_here(rows, code_digest(preset.id)),
@@ -203,13 +232,7 @@ def _grid(preset: ModelPreset, rows: list[GridRow], left_out: Sequence[LeftOut])
         microbatch=plan.microbatch,
         num_parameters=preset.architecture.num_parameters,
         architecture=preset.architecture.model_dump(mode="json"),
-        left_out=list(left_out),
     )
-
-
-def _left_out(state: State, question: Question, reason: str) -> LeftOut:
-    name = question.strategy.name
-    return LeftOut(strategy=name, state=state, reason=reason.removeprefix(f"{name}: "))
 
 
 def _row(state: State, answer: Answer) -> GridRow:

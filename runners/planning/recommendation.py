@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from runners.planning.answer import Answer
 from runners.planning.law_of_time import Bounds, Cluster
@@ -190,7 +190,54 @@ def _best(known: dict[str, Answer], cluster: Cluster, memory_bytes: float) -> li
     return layouts(list(known.values()), cluster, memory_bytes)
 
 
-# --- what is said
+# --- what is recommended, and what is said of it
+
+
+class Turn(NamedTuple):
+    """Other links or devices with which another strategy is best.
+
+    Attributes:
+        best: the layout there; None where nothing that was simulated fits.
+        between: bytes that a node sends in a second, where the links differ.
+        memory_bytes: of a device, where that differs.
+    """
+
+    best: Layout | None
+    between: float = 0.0
+    memory_bytes: float = 0.0
+
+
+class Choice(NamedTuple):
+    """What is recommended, and why.
+
+    Attributes:
+        fitting: every layout that fits, best first.
+        runner_up: the best layout of another strategy.
+        turns: what would change the choice, of the links and devices that are tried.
+    """
+
+    fitting: list[Layout]
+    runner_up: Layout | None
+    turns: list[Turn]
+
+    @property
+    def best(self) -> Layout:
+        """The recommendation."""
+        return self.fitting[0]
+
+
+def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> Choice:
+    """The recommendation, its runner-up, and what would turn it.
+
+    Raises:
+        PlanError: nothing fits.
+    """
+    found = layouts(answers, cluster, memory_bytes)
+    if not found:
+        raise PlanError(_nothing_fits(answers, memory_bytes))
+    best = found[0]
+    runner_up = next((one for one in found if _strategy(one) != _strategy(best)), None)
+    return Choice(found, runner_up, list(_turns(answers, best, cluster, memory_bytes)))
 
 
 def told(
@@ -201,18 +248,14 @@ def told(
     Raises:
         PlanError: nothing fits.
     """
-    found = layouts(answers, cluster, memory_bytes)
-    if not found:
-        raise PlanError(_nothing_fits(answers, memory_bytes))
-    best, *others = found
-    lines = [f"recommended: {best.name}", f"  {_reason(best, memory_bytes)}"]
-    runner_up = next((o for o in others if _strategy(o) != _strategy(best)), None)
-    if runner_up is not None:
-        lines.append(f"runner-up:   {runner_up.name}")
-        lines.append(f"  {_compared(runner_up, best)}")
-    lines += [f"it turns:    {one}" for one in _turns(answers, best, cluster, memory_bytes)]
+    made = choice(answers, cluster, memory_bytes)
+    lines = [f"recommended: {made.best.name}", f"  {_reason(made.best, memory_bytes)}"]
+    if made.runner_up is not None:
+        lines.append(f"runner-up:   {made.runner_up.name}")
+        lines.append(f"  {_compared(made.runner_up, made.best)}")
+    lines += [f"it turns:    {_turned(one)}" for one in made.turns]
     lines.append(
-        f"{len(answers)} layouts simulated, {len(found)} fit; "
+        f"{len(answers)} layouts simulated, {len(made.fitting)} fit; "
         + ("all that the search knows" if is_whole else "the time of the search was over")
     )
     return lines
@@ -243,22 +286,29 @@ def _reason(one: Layout, memory_bytes: float) -> str:
     )
 
 
+def longer_by(other: Layout, best: Layout) -> Literal["at least", "at most", "neither"]:
+    """The bound by which a layout comes after the best one."""
+    if other.key[0] > best.key[0]:
+        return "at least"
+    return "at most" if other.key[1] > best.key[1] else "neither"
+
+
 def _compared(other: Layout, best: Layout) -> str:
     mine, its = other.bounds, best.bounds
-    if other.key[0] > best.key[0]:
-        why = f"at least {mine.at_least:.3g} s instead of {its.at_least:.3g}, by {mine.decides}"
-    elif other.key[1] > best.key[1]:
-        why = (
-            f"as long at least, but {mine.at_most:.3g} s instead of {its.at_most:.3g} unless hidden"
-        )
-    else:
-        why = "as long by both bounds"
+    match longer_by(other, best):
+        case "at least":
+            why = f"at least {mine.at_least:.3g} s instead of {its.at_least:.3g}, by {mine.decides}"
+        case "at most":
+            why = f"as long at least, but {mine.at_most:.3g} s instead of {its.at_most:.3g}"
+            why += " unless hidden"
+        case _:
+            why = "as long by both bounds"
     return f"{why}; needs {other.needed_bytes / GIB:.1f} GiB"
 
 
 def _turns(
     answers: Sequence[Answer], best: Layout, cluster: Cluster, memory_bytes: float
-) -> Iterator[str]:
+) -> Iterator[Turn]:
     """Other devices and links, of those tried here, with which another strategy is best."""
     slower = [replace(cluster, between=cluster.between / n) for n in (2, 4, 8, 16)]
     faster = [replace(cluster, between=cluster.between * n) for n in (2, 4, 8)]
@@ -266,16 +316,24 @@ def _turns(
     for other in links:
         found = layouts(answers, other, memory_bytes)
         if found and _strategy(found[0]) != _strategy(best):
-            yield f"with {other.between / 1e9:.3g} GB/s between nodes: {found[0].name}"
+            yield Turn(found[0], between=other.between)
             break
     for gib in (192, 141, 80, 48, 40, 24, 16):
         if gib * GIB >= memory_bytes:
             continue
         found = layouts(answers, cluster, gib * GIB)
         if not found or _strategy(found[0]) != _strategy(best):
-            which = found[0].name if found else "nothing that was simulated fits"
-            yield f"with {gib} GiB: {which}"
+            yield Turn(found[0] if found else None, memory_bytes=gib * GIB)
             break
+
+
+def _turned(one: Turn) -> str:
+    with_what = (
+        f"{one.between / 1e9:.3g} GB/s between nodes"
+        if one.between
+        else f"{one.memory_bytes / GIB:.4g} GiB"
+    )
+    return f"with {with_what}: {one.best.name if one.best else 'nothing that was simulated fits'}"
 
 
 def _nothing_fits(answers: Sequence[Answer], memory_bytes: float) -> str:

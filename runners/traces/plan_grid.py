@@ -75,6 +75,7 @@ class State(Record):
     """What a grid varies beside the strategy."""
 
     devices: int
+    microbatch: int
     precision: str = "bf16-mixed"
     optimizer: str = "adam"
     sequence: int
@@ -90,14 +91,6 @@ class GridRow(Record):
     num_microbatches: int
     ranks: Annotated[list[GridRank], Field(min_length=1)]
     seconds: float  # that the simulation took
-
-
-class LeftOut(Record):
-    """A strategy that cannot be simulated in a state, or that the model does not allow there."""
-
-    strategy: str
-    state: State
-    reason: str
 
 
 class Confirmed(Record):
@@ -129,6 +122,7 @@ class Grid(Simulated):
 
     Attributes:
         base_sequence: the tokens of a sample that a run's name leaves out.
+        microbatch: the samples of a microbatch that a run's name leaves out.
     """
 
     preset: str
@@ -138,7 +132,6 @@ class Grid(Simulated):
     num_parameters: int
     architecture: dict[str, int | str | bool]
     confirmed: list[Confirmed] = []
-    left_out: list[LeftOut] = []
     rows: Annotated[list[GridRow], Field(min_length=1)]
 
     @property
@@ -170,10 +163,10 @@ def experiment_of(preset: str) -> str:
     return PREFIX + preset.replace("-", "_").replace(".", "_")
 
 
-def run_name(strategy: str, state: State, base_sequence: int) -> str:
+def run_name(strategy: str, state: State, sequence: int, microbatch: int) -> str:
     """The name of a row: its strategy, its devices, and where its state is not the usual one.
 
-    Usual are bf16 with fp32 masters, Adam, no checkpointing, and the grid's own sequence.
+    Usual are bf16 with fp32 masters, Adam, no checkpointing, and the given sequence and microbatch.
     """
     own = strategy.replace("-", "_").replace("+", "_").replace(".", "_")
     words = [
@@ -181,7 +174,8 @@ def run_name(strategy: str, state: State, base_sequence: int) -> str:
         f"on_{state.devices}",
         _SHORT.get(state.precision, state.precision.replace("-", "_")),
         _SHORT.get(state.optimizer, state.optimizer),
-        "" if state.sequence == base_sequence else f"sequence_{state.sequence}",
+        "" if state.sequence == sequence else f"sequence_{state.sequence}",
+        "" if state.microbatch == microbatch else f"microbatch_{state.microbatch}",
         _SHORT.get(state.checkpointing, state.checkpointing),
     ]
     return "_".join(filter(None, words))
@@ -195,9 +189,14 @@ def rows_digest(rows: Sequence[Record]) -> str:
 
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
-    named = {run_name(one.strategy, one.state, grid.base_sequence): one for one in grid.rows}
-    runs = {name: _run(one, grid) for name, one in named.items()}
+    runs = {name: _run(one, grid) for name, one in named_rows(grid).items()}
     return trace_of(grid.experiment, QUESTION, grid, runs)
+
+
+def named_rows(grid: Grid) -> dict[str, GridRow]:
+    """The rows of a grid by the names of their runs."""
+    usual = grid.base_sequence, grid.microbatch
+    return {run_name(one.strategy, one.state, *usual): one for one in grid.rows}
 
 
 def trace_of(experiment: str, question: str, made: Simulated, runs: dict[str, Run]) -> Trace:
@@ -246,7 +245,6 @@ def _run(row: GridRow, grid: Grid) -> Run:
         "strategy": row.strategy,
         "num_ranks": row.state.devices,
         **row.state.model_dump(exclude={"devices"}),
-        "microbatch": grid.microbatch,
         "global_batch": row.global_batch,
         "num_microbatches": row.num_microbatches,
         "num_parameters": grid.num_parameters,
