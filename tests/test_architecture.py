@@ -1,9 +1,9 @@
 """The directions that imports may take, and the names that files may have.
 
-generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.experiment`, the law of
-time and the committed plans of `runners.planning`, and `runners.system` for its commands; nothing
-under generator imports torch; only `generator/website/plugin.py` imports MkDocs; runners never
-import generator; only what handles tensors needs torch; rooms import in one direction only.
+generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.experiment`, what of
+`runners.planning` recommends a layout from committed plans, and `runners.system` for its commands;
+nothing under generator imports torch; only `generator/website/plugin.py` imports MkDocs; runners
+never import generator; only what handles tensors needs torch; rooms import in one direction only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ ALSO_FOR_THE_GENERATOR = {
     "runners.plans",
     "runners.plans.closed_forms",
     "runners.plans.experiment",
+    "runners.planning.answer",
+    "runners.planning.committed",
     "runners.planning.dominance",
     "runners.planning.law_of_time",
+    "runners.planning.question",
+    "runners.planning.recommendation",
+    "runners.planning.table",
 }
 NEED_TORCH = (
     *(

@@ -106,7 +106,7 @@ class Regions(Written):
     marks: Annotated[list[RegionMark], Field(max_length=4)] = []
 
 
-View = Literal["memory", "timeline", "payload", "loss", "schedule", "chunks", "plan", "regions"]
+View = Literal["memory", "timeline", "payload", "loss", "schedule", "chunks", "regions"]
 
 
 class Play(Written):
@@ -116,7 +116,6 @@ class Play(Written):
     `beside` names them; `reference` is a run that every state shows as well.
 
     memory: peak of each rank by class of tensors, under a budget that readers move.
-    plan: the same of simulated strategies, with what CUDA's allocator would reserve.
     timeline: who did what in the step; payload: what each rank passed to its collectives.
     loss: the loss of each step. schedule: the pipeline's schedule, computed from the settings.
     chunks: a ring all-reduce of `chunk`, an expression with {rank} and {chunk}, step by step.
@@ -128,18 +127,15 @@ class Play(Written):
     beside: PlayControl | None = None
     reference: RunPath | None = None
     shows: Annotated[list[View], Field(min_length=1)]
-    facts: Annotated[list[PlayFact], Field(max_length=6)] = []
+    facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
     chunk: str | None = None
     regions: Regions | None = None
 
     @model_validator(mode="after")
     def _has_something_to_change(self) -> Self:
-        is_plan = "plan" in self.shows
-        if (self.budget is not None) != (is_plan or "memory" in self.shows):
-            raise ValueError("budget: is where the line over shows: [memory] or [plan] starts")
-        if not self.facts and not is_plan:
-            raise ValueError("facts: has at least 1 column of the table")
+        if (self.budget is not None) != ("memory" in self.shows):
+            raise ValueError("budget: is where the line over shows: [memory] starts")
         if (self.chunk is not None) != ("chunks" in self.shows):
             raise ValueError("chunk: is what shows: [chunks] reduces")
         if (self.regions is not None) != ("regions" in self.shows):

@@ -18,12 +18,12 @@ class Device(Written):
 
 
 class Words(Written):
-    """What a setting of the plan, such as `fsdp-keep`, is called."""
+    """What a setting of the plan, such as `fsdp-keep`, is called; `checkpointed` a layout's own."""
 
     strategies: dict[str, Line]
     precision: dict[str, Line]
     optimizer: dict[str, Line]
-    checkpointing: dict[str, Line]
+    checkpointed: Line
 
 
 class PublishedPage(Written):
@@ -70,16 +70,15 @@ class PlanFile(Written):
         lede: what the pages answer.
         model_title: of the page of one model; `{model}` stands for its name.
         models: the experiments that hold the plans, in the order of the page.
-        opening: of each model's page: what it shows, and how its numbers are found.
-        figure_title, task, caption: of the figure that readers operate on each model's page.
-        task_of_one: of the figure of a model that was simulated with one choice of settings.
-        combinations: what the caption adds where there are several choices.
-        devices: whose memory is a line in the figure; `line` is where it starts.
-        words: what settings are called.
-        compute, compute_fp32: what a device computes in a second, for the lower bound of the time.
-        link: what it sends in a second, for the same bound.
+        opening: of each model's page: what it recommends, and at which rates.
+        task: what readers change there.
+        caption: of the bars.
+        devices: whose memory readers choose; the page begins with `line`.
+        words: what settings are called; of strategies, what each axis does.
+        compute: what a device computes in a second, for the bounds of the time.
+        link: what it sends in a second to others of its node, for the same bounds.
         per_node, between: devices of a node, and what they send to other nodes in a second.
-        reading: how the figure and the table are read.
+        reading: the rules by which a layout fits and comes first, and what the bounds leave out.
         experts: what is assumed of a model with experts.
         simulated: how a plan comes about, and what it leaves out.
         own: how to plan a model of one's own; `program` is an example that a test executes.
@@ -93,16 +92,12 @@ class PlanFile(Written):
     model_title: Line
     models: Annotated[list[Name], Field(min_length=1)]
     opening: Prose
-    figure_title: Line
     task: Line
-    task_of_one: Line
     caption: Line
-    combinations: Line
     devices: Annotated[list[Device], Field(min_length=1)]
     line: Expression
     words: Words
     compute: Expression
-    compute_fp32: Expression
     link: Expression
     per_node: int
     between: Expression

@@ -6,15 +6,12 @@ compares, and the rows that are better in something and worse in nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
-from runners.planning.answer import Answer, RankPlan
+from runners.planning.committed import answer_of
 from runners.planning.law_of_time import Cluster
-from runners.planning.question import Model, Question, Training, strategy_of
 from runners.planning.table import needs
-from runners.plans.architecture import Architecture
-from runners.traces.plan_grid import Grid, GridRow, run_name
+from runners.traces.plan_grid import Grid, GridRow, named_rows
 
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
 
@@ -42,22 +39,6 @@ class Weighed(NamedTuple):
         )
 
 
-def answer_of(row: GridRow, grid: Grid) -> Answer:
-    """The answer that a row was made of."""
-    fields = row.state.model_dump(exclude={"devices"})
-    fields |= {"microbatch": grid.microbatch, "global_batch": row.global_batch}
-    model = Model(name=grid.preset, architecture=Architecture.model_validate(grid.architecture))
-    return Answer(
-        question=Question(
-            model=model,
-            training=Training.model_validate(fields),
-            strategy=strategy_of(row.strategy, row.state.devices),
-        ),
-        ranks=[RankPlan(**one.model_dump()) for one in row.ranks],
-        seconds=row.seconds,
-    )
-
-
 def weighed(row: GridRow, grid: Grid, node: Cluster) -> Weighed:
     """A row, on as many devices as it has.
 
@@ -66,8 +47,8 @@ def weighed(row: GridRow, grid: Grid, node: Cluster) -> Weighed:
         grid: the committed plans of a model.
         node: a whole node of the cluster, with its links to others.
     """
-    answer, per_node = answer_of(row, grid), min(row.state.devices, node.per_node)
-    law = answer.bounds(replace(node, nodes=row.state.devices // per_node, per_node=per_node))
+    answer = answer_of(row, grid)
+    law = answer.bounds(node.of(row.state.devices))
     within, between = law.within * node.within, law.between * node.between
     return Weighed(needs(answer), within, between, law.at_least, law.at_most)
 
@@ -75,14 +56,14 @@ def weighed(row: GridRow, grid: Grid, node: Cluster) -> Weighed:
 def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
     """Rows by the names of their runs that do the same training on as many devices.
 
-    They differ in their strategy and in what they recompute.
+    They differ in their strategy, in what they recompute, and in the size of a microbatch.
     """
-    by_name = {run_name(one.strategy, one.state, grid.base_sequence): one for one in grid.rows}
+    by_name, free = named_rows(grid), {"checkpointing": "", "microbatch": 0}
     mine = by_name[name]
-    same = mine.state.model_copy(update={"checkpointing": ""})
+    same = mine.state.model_copy(update=free)
     return {
         other: one
         for other, one in by_name.items()
-        if one.state.model_copy(update={"checkpointing": ""}) == same
+        if one.state.model_copy(update=free) == same
         and one.global_batch == mine.global_batch
     }

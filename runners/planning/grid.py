@@ -40,10 +40,10 @@ STRATEGIES = {
     1: ("single",),
     8: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "tp-sp", "1f1b", "fsdp.4+tp-sp.2",
         "1f1b.4+zero1.2"),
-    16: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "fsdp.8+tp-sp.2", "fsdp.2+tp-sp.8",
-         "1f1b.2+zero1.8", "1f1b.2+tp-sp.8"),
-    64: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "fsdp.8+tp-sp.8", "1f1b.8+zero1.8",
-         "1f1b.8+tp-sp.8"),
+    16: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "hsdp.2.8", "fsdp.8+tp-sp.2",
+         "fsdp.2+tp-sp.8", "1f1b.2+zero1.8", "1f1b.2+tp-sp.8"),
+    64: ("ddp-view", "zero1", "fsdp", "fsdp-keep", "hsdp.8.8", "fsdp.8+tp-sp.8",
+         "1f1b.8+zero1.8", "1f1b.8+tp-sp.8"),
 }  # fmt: skip
 CHECKPOINTING = ("none", "all")
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
@@ -84,7 +84,9 @@ GRIDS = {
         ("fsdp.8+tp-sp.8", _ALL),
     )),
     "mixtral-8x7b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8)),
-    "llama-70b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8)),
+    "llama-70b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8), (
+        ("gpipe.8+tp-sp.8", _ALL), ("1f1b.8+tp-sp.8", _ALL), ("interleaved.8+tp-sp.8", _ALL),
+    )),
 }  # fmt: skip
 
 

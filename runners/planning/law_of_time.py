@@ -13,7 +13,7 @@ and between nodes once for all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal, NamedTuple
 
@@ -48,6 +48,11 @@ class Cluster:
     def num_devices(self) -> int:
         """Of all nodes."""
         return self.nodes * self.per_node
+
+    def of(self, devices: int) -> Cluster:
+        """As many such nodes as these devices fill; a part of one where they are fewer."""
+        per_node = min(devices, self.per_node)
+        return replace(self, nodes=devices // per_node, per_node=per_node)
 
 
 class Bounds(NamedTuple):

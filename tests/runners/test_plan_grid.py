@@ -6,14 +6,18 @@ import pytest
 
 from runners.planning import grid
 from runners.planning import processes as questions
-from runners.planning.question import PlanError
+from runners.planning.answer import Answer
+from runners.planning.committed import answers_of
+from runners.planning.law_of_time import Cluster
+from runners.planning.question import Model, PlanError, Training
+from runners.planning.recommendation import search, told
 from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
 from runners.simulate import processes
 from runners.traces import plan_grid
 from runners.traces.digest import ROOT, covered_files
 from runners.traces.files import read_grid
-from runners.traces.plan_grid import as_trace, run_name
+from runners.traces.plan_grid import as_trace
 
 TINY = Architecture(
     num_layers=2, hidden_size=32, num_heads=4, num_kv_heads=2, ffn_size=64, vocabulary=64,
@@ -27,7 +31,7 @@ def tiny(monkeypatch, tmp_path):
     """A grid of a tiny model, made into a folder of its own; returns how to make it."""
     preset = model_presets()["llama-1b"].model_copy(update={"id": "tiny", "architecture": TINY})
     monkeypatch.setattr(grid, "model_presets", lambda: {"tiny": preset})
-    monkeypatch.setattr(grid, "GRIDS", {"tiny": grid.Plan(1, 16, 4, ({"checkpointing": "all"},))})
+    monkeypatch.setattr(grid, "GRIDS", {"tiny": grid.Plan(1, 16, ({"devices": 4},))})
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "tp-sp")})
 
     simulated = []
@@ -48,22 +52,30 @@ def tiny(monkeypatch, tmp_path):
     return made
 
 
-def test_a_file_holds_every_row_of_every_state_and_what_cannot_be_is_left_out_with_its_reason(tiny):
+def test_a_file_holds_every_row_that_the_model_allows(tiny):
     found, simulated, path = tiny()
     assert read_grid(path) == found
     assert [(row.strategy, row.state.checkpointing) for row in found.rows] == [
         ("single", "none"), ("fsdp", "none"), ("single", "all"), ("fsdp", "all"),
     ]  # fmt: skip
     assert len(simulated) == 4
-    assert {one.reason for one in found.left_out} == {
-        "4 tensor-parallel ranks do not divide 2 heads of keys and values"
-    }
     plain, checkpointed = (
         next(r for r in found.rows if (r.strategy, r.state.checkpointing) == ("single", which))
         for which in ("none", "all")
     )
     assert checkpointed.ranks[0].peak_bytes < plain.ranks[0].peak_bytes
     assert checkpointed.ranks[0].flops > plain.ranks[0].flops
+
+
+def test_what_a_file_of_todays_code_holds_is_kept_and_what_it_lacks_is_simulated(
+    tiny, monkeypatch, tmp_path
+):
+    first, _, _ = tiny()
+    monkeypatch.setattr(grid, "STRATEGIES", {4: ("fsdp", "zero1")})
+    again, simulated, _ = tiny(cache=tmp_path / "empty")
+    assert [row.strategy for row in again.rows] == ["fsdp", "zero1"] * 2
+    assert len(simulated) == 2
+    assert [again.rows[0], again.rows[2]] == [first.rows[1], first.rows[3]]
 
 
 def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refused(
@@ -120,10 +132,46 @@ def test_a_file_is_fresh_and_has_every_row_that_is_asked_for(committed):
     asked = {
         (q.strategy.name, state) for state, q in grid.questions(model_presets()[committed.preset])
     }
-    left_out = {(one.strategy, one.state) for one in committed.left_out}
-    assert set(rows_by(committed)) | left_out == asked
-    names = [run_name(r.strategy, r.state, committed.base_sequence) for r in committed.rows]
-    assert len(set(names)) == len(names)
+    assert set(rows_by(committed)) == asked
+    assert len(plan_grid.named_rows(committed)) == len(committed.rows)
+
+
+@pytest.mark.parametrize("gib", [22.5, 79.6])
+def test_the_search_of_the_command_ends_in_what_all_rows_of_a_state_recommend(committed, gib):
+    """What the search asks and no row answers is left out; the pages show what all rows say."""
+    usual = committed.rows[0].state
+    cluster = Cluster(1, 8, 989e12, 450e9, 400e9).of(usual.devices)
+    known = {one.question.model_dump_json(): one for one in answers_of(committed).values()}
+
+    def look_up(asked):
+        lacks = [Answer(question=one, reason="not in the grid", seconds=0.0) for one in asked]
+        return [known.get(one.question.model_dump_json(), one) for one in lacks]
+
+    model = Model(
+        name=committed.preset, architecture=model_presets()[committed.preset].architecture
+    )
+    training = Training(
+        sequence=usual.sequence,
+        microbatch=committed.microbatch,
+        global_batch=committed.microbatch * usual.devices,
+    )
+    found, _ = search(model, training, cluster, gib * 2**30, look_up, 1e9)
+    of_state = [
+        one
+        for one, row in zip(known.values(), committed.rows, strict=True)
+        if (row.state.devices, row.state.sequence, row.state.optimizer)
+        == (usual.devices, usual.sequence, "adam")
+    ]
+    said = [_said(answers, cluster, gib) for answers in (found, of_state)]
+    assert said[0] == said[1]
+
+
+def _said(answers, cluster, gib):
+    """The recommended layout and its reason; that nothing fits, where that is so."""
+    try:
+        return told(answers, cluster, gib * 2**30, is_whole=True)[:2]
+    except PlanError:
+        return ["nothing fits"]
 
 
 def test_the_operations_of_a_token_are_six_for_each_parameter_and_those_of_attention(committed):
@@ -150,7 +198,7 @@ def test_ddp_sums_every_gradient_once_and_reserves_at_least_what_it_allocates(co
         for rank in row.ranks:
             assert rank.peak_bytes <= rank.allocated_bytes <= rank.reserved_bytes
             assert sum(rank.at_peak.model_dump().values()) == rank.peak_bytes
-        if row.strategy == "ddp":
+        if row.strategy in ("ddp", "ddp-view"):
             width = 2 if row.state.precision == "bf16-mixed" else 4
             # Beside it DDP broadcasts buffers: the angles of rotary positions.
             (call,) = (one for one in row.ranks[0].calls if one.operation == "all_reduce")
@@ -160,6 +208,6 @@ def test_ddp_sums_every_gradient_once_and_reserves_at_least_what_it_allocates(co
 
 def test_a_committed_row_comes_out_the_same_today():
     found = read_grid(grid.PLANS / "gpt2-124m.json")
-    name = run_name("single", found.rows[0].state, found.base_sequence)
+    name = next(iter(plan_grid.named_rows(found)))
     again = grid.again("plan_gpt2_124m", [name])
     assert again[name].ranks == as_trace(found).runs[name].ranks

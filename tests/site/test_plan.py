@@ -1,9 +1,23 @@
-"""The time of a pipeline on a Plan page, against its schedule worked through event by event."""
+"""The Plan pages: each choice against the command's recommendation, and by hand in a browser."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
+
+import pytest
+import yaml
+
+from runners.planning.committed import answers_of
+from runners.planning.law_of_time import Cluster
+from runners.planning.recommendation import layouts
+from runners.traces.files import read_grid
+from runners.traces.plan_grid import named_rows
+from tests.conftest import ROOT
+
+LEADS_TO = re.compile(r'href="[^"]*#(\w+)"')
 
 
 def _scheduled(work, microbatches):
@@ -41,5 +55,73 @@ def test_a_pipeline_takes_no_longer_than_its_schedule_and_hardly_less(built_site
     assert row["state"]["devices"] == len(stages)
     scheduled = 1000 * _scheduled(stages, row["num_microbatches"]) / 989.5e12
     html = (built_site / "plan" / "gpt2_124m.html").read_text()
-    shown = re.search(r'id="pp_1f1b_on_8".*?>([\d,.]+)\sms<', html, re.DOTALL)
+    shown = re.search(r">1F1B</span></th>.*?>([\d,.]+)\sms<", html, re.DOTALL)
     assert 0.95 * scheduled < float(shown[1]) < 1.003 * scheduled
+
+
+def _states(site, name):
+    """What each choice of a page leads to: its options in words, and its HTML."""
+    html = (site / "plan" / f"{name}.html").read_text()
+    groups = [
+        re.findall(r'<span class="pb-label">(.*?)</span>', one)
+        for one in re.findall(r"<fieldset>(.*?)</fieldset>", html)
+    ]
+    script = (site / "assets" / "figures" / f"plan-{name}-plan.js").read_text()
+    letters = re.search(r'"plan","(.*)"', script)[1]
+    states = json.loads(zlib.decompress(base64.b64decode(letters), -15))
+    return [(["".join(g[n]) for g, n in zip(groups, at, strict=True)], text) for at, text in states]
+
+
+@pytest.mark.parametrize("name", ["gpt2_124m", "llama_8b"])
+def test_every_choice_shows_what_the_command_recommends_of_the_same_answers(built_site, name):
+    """First the best layout of all that fit, then the best one of each strategy in that order."""
+    grid = read_grid(ROOT / "content" / "planner" / "plans" / f"{name.replace('_', '-')}.json")
+    cited = yaml.safe_load((ROOT / "content" / "references.yml").read_text())["references"]
+    memory = {one["id"]: one.get("value") for one in cited}
+    optimizers = yaml.safe_load((ROOT / "content" / "planner" / "plan.yml").read_text())["words"]
+    answers, rows = answers_of(grid), named_rows(grid)
+    seen = set()
+    for words, html in _states(built_site, name):
+        mesh, device = words[0].split(" × "), words[1].split()[0].lower()
+        said = [*words[2:], f"{grid.base_sequence:,}", "Adam"]
+        sequence = next(int(one.replace(",", "")) for one in said if one[0].isdigit())
+        wanted = next(one for one in said if not one[0].isdigit())
+        optimizer = next(key for key, one in optimizers["optimizer"].items() if one == wanted)
+        devices = int(mesh[0]) * int(mesh[1])
+        cluster = Cluster(int(mesh[0]), int(mesh[1]), 989.5e12, 450e9, 400e9)
+        of_state = {
+            key: one
+            for key, one in answers.items()
+            if (rows[key].state.devices, rows[key].state.sequence, rows[key].state.optimizer)
+            == (devices, sequence, optimizer)
+        }
+        names = {id(one): key for key, one in of_state.items()}
+        best = {}
+        for one in layouts(list(of_state.values()), cluster, memory[f"{device}-memory"]):
+            best.setdefault(one.answer.question.strategy.name, names[id(one.answer)])
+        table = html.partition("<tbody>")[2].partition("</tbody>")[0]
+        listed = [LEADS_TO.search(row)[1] for row in table.split("</tr>")[:-1]]
+        assert listed == list(best.values())[:8]
+        assert LEADS_TO.search(html)[1] in (listed[:1] or of_state)
+        seen.add((devices, device, sequence, optimizer))
+    assert len(seen) == len(_states(built_site, name))
+
+
+@pytest.mark.browser
+def test_keys_choose_devices_and_the_page_says_what_is_recommended_then(built_site, open_page):
+    page = open_page(built_site / "plan" / "llama_8b.html", viewport={"width": 390, "height": 900})
+    root, said = page.locator("#figure-plan"), page.locator("#figure-plan [role=status]")
+    first = root.locator(".pb-advice dd").first.text_content()
+    page.wait_for_function("() => document.querySelector(`script[src*='-plan.js']`)")
+    root.locator("fieldset").nth(1).locator("input:checked").focus()
+    page.keyboard.press("ArrowLeft")
+    said.filter(has_text="Memory of a device: A100").wait_for(state="attached")
+    second = root.locator(".pb-advice dd").first.text_content()
+    assert second != first
+    assert f"Recommended: {second}" in said.text_content()
+    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    page.goto((built_site / "index.html").as_uri())
+    page.go_back()
+    root.locator(".pb-advice dd").first.filter(has_text=second).wait_for()
+    page.goto((built_site / "plan" / "llama_8b.html").as_uri() + "#fsdp_on_8")
+    page.locator("#fsdp_on_8").filter(visible=True).wait_for()

@@ -12,7 +12,6 @@ BUDGET, SCHEDULE, RING, RESHARDING = (
     ("topics/ddp/deep.html", "ring"),
     ("topics/sharding/why.html", "resharding"),
 )
-PLAN = "plan/llama_8b.html"
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
 
@@ -122,21 +121,3 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated)
         places.append(_place(line))
     assert places == sorted(places)
     assert places[0] < places[-1]
-
-
-@pytest.mark.browser
-def test_a_device_moves_the_line_of_a_plan_and_is_still_chosen_on_the_way_back(
-    built_site, open_page
-):
-    page = open_page(built_site / PLAN, viewport={"width": 1280, "height": 900})
-    root, said = page.locator("#figure-plan"), page.locator("#figure-plan output")
-    page.wait_for_function("() => document.querySelector(`script[src*='-plan.js']`)")
-    bars = root.locator("svg.pb-wide [data-need]").all()
-    needs = [float(one.get_attribute("data-need")) for one in bars]
-    for name, gib in (("A10", 22.5), ("H100", 79.6), ("A100", 40)):
-        root.locator("[data-lines] label").filter(has_text=re.compile(rf"^{name}\s")).click()
-        fitting = sum(need <= gib for need in needs)
-        assert f"{gib} GiB: {fitting} of {len(bars)} bars fit" in said.text_content()
-    page.goto((built_site / "index.html").as_uri())
-    page.go_back()
-    said.filter(has_text="40 GiB").wait_for()

@@ -24,6 +24,7 @@ LOOKS = (
     ("series-b", "ground"),
     ("series-c hollow", ""),
     ("series-e hollow shard", ""),
+    ("soft hollow", ""),
 )
 THICK, ROW, APART, SWATCH = 18, 27, 9, 16
 BESIDE = 14  # from the end of the axis to the words
@@ -50,6 +51,7 @@ class Stack:
     Attributes:
         limits: where the line has to be for the bar to fit, and where it begins to be marginal; by
             default both are the sum of its parts.
+        is_over: whether the words say that it does not fit.
     """
 
     group: str
@@ -57,6 +59,7 @@ class Stack:
     parts: tuple[Part, ...]
     words: str
     limits: tuple[float, float] | None = None
+    is_over: bool = False
 
     @property
     def size(self) -> float:
@@ -151,7 +154,8 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     at = f'x="{number(place)}" y="{number(middle)}"{side}'
     need, least = row.limits or (row.size, row.size)
     limits = f'data-need="{need:.3f}" data-least="{least:.3f}"'
-    drawing.parts.append(f"<text {limits} {at}>{row.words}</text>")
+    over = ' class="pb-fails"' if row.is_over else ""
+    drawing.parts.append(f"<text {limits} {at}{over}>{row.words}</text>")
 
 
 def _said_width(row: Stack) -> float:

@@ -23,7 +23,6 @@ from generator.evidence.value import numeric
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table
 from generator.figures.play.memory_view import memory
-from generator.figures.play.plan_view import needed, plan
 from generator.figures.play.regions_view import regions
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
@@ -31,7 +30,7 @@ from generator.figures.play.step_views import loss, payload, schedule, timeline
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "memory": memory, "timeline": timeline, "payload": payload, "loss": loss,
-    "schedule": schedule, "chunks": chunks, "plan": plan, "regions": regions,
+    "schedule": schedule, "chunks": chunks, "regions": regions,
 }  # fmt: skip
 FOLDER = "assets/figures"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget
@@ -46,8 +45,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
     if not found or not all(len(one) == len(found) for one in seen.values()):
         return Picture(Table([]))
     drawn = [_drawn(figure, n, state, seen, folio) for n, state in enumerate(found)]
-    name = f"{FOLDER}/{folio.path.removesuffix('.md').replace('/', '-')}-{figure.id}.js"
-    folio.assets[name] = _packed(figure.id, found, drawn)
+    name = packed(figure.id, [one.at for one in found], drawn, folio)
     words, head, rows = _table(figure, controls, found, seen, folio)
     played = SimpleNamespace(
         task=folio.line(figure.play.task),
@@ -59,7 +57,6 @@ def play(figure: Figure, folio: Folio) -> Picture:
         rows=rows,
         drawn=drawn[0],
         budget=_budget(figure, found, folio),
-        lines=_lines(figure, folio),
     )
     return Picture(Table([]), play=played)
 
@@ -94,13 +91,27 @@ def _drawn(
     return Markup("").join(parts)
 
 
-def _packed(name: str, found: Sequence[State], drawn: Sequence[Markup]) -> bytes:
-    """The drawings of all states as a script that a page under its policy may load."""
-    states_of = [[state.at, str(markup)] for state, markup in zip(found, drawn, strict=True)]
+def packed(
+    name: str, places: Sequence[tuple[int, ...]], drawn: Sequence[Markup], folio: Folio
+) -> str:
+    """Put what all states show into a script that a page under its policy may load.
+
+    Args:
+        name: the figure's id.
+        places: of each state, the option of each control.
+        drawn: what it shows.
+        folio: the page, whose assets the script joins.
+
+    Returns:
+        The path of the script under the site's root.
+    """
+    states_of = [[at, str(markup)] for at, markup in zip(places, drawn, strict=True)]
     text = json.dumps(states_of, ensure_ascii=True, separators=(",", ":"))
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    packed = base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode()
-    return f'proofbook.play("{name}","{packed}");\n'.encode()
+    letters = base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode()
+    path = f"{FOLDER}/{folio.path.removesuffix('.md').replace('/', '-')}-{name}.js"
+    folio.assets[path] = f'proofbook.play("{name}","{letters}");\n'.encode()
+    return path
 
 
 def _table(
@@ -163,25 +174,6 @@ def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:
     return ABSENT if found is None else folio.show(found)
 
 
-def _lines(figure: Figure, folio: Folio) -> list[SimpleNamespace]:
-    """Where else readers may put the line: at the memory of each device that plans name."""
-    assert figure.play is not None
-    if "plan" not in figure.play.shows or folio.book.plan is None:
-        return []
-    found = ((one, folio.value(one.memory)) for one in folio.book.plan.devices)
-    return [
-        SimpleNamespace(
-            name=Markup("{} {}").format(folio.line(one.name), str(memory)),
-            device=folio.line(one.name),
-            size=numeric(memory),  # in bytes
-            shown=folio.show(memory),
-            is_first=one.memory == figure.play.budget,
-        )
-        for one, memory in found
-        if memory is not None
-    ]
-
-
 def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> SimpleNamespace | None:
     """Where the line starts, and how far readers may move it, in the unit of the axis."""
     assert figure.play is not None
@@ -189,7 +181,7 @@ def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> SimpleNames
     if written is None:
         return None
     sizes = [
-        needed([rank]) if "plan" in figure.play.shows else rank.memory.peak_bytes or 0
+        rank.memory.peak_bytes or 0
         for state in found for one in state.runs for rank in one.run.ranks if rank.memory
     ]  # fmt: skip
     unit, size = byte_unit(max(sizes))

@@ -1,182 +1,378 @@
-"""The pages of plans: the models that there are, and one model's strategies in every state.
+"""The pages of plans: which layout to take for a model on some devices, and what speaks for it.
 
-In: the committed plans of the book and what planner/plan.yml says. Out: a row for each model, and
-the figure that readers operate, over all runs of a grid.
+In: the committed plans of the book, what planner/plan.yml says, and the recommendation that the
+command `plan` makes of the same answers. Out: a row for each model; and for each choice of devices,
+memory, tokens and optimizer the recommendation, bars, and a table of what fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.exhibit import Figure, Play, PlayControl
 from generator.content.plan_page import PlanFile
-from generator.content.shelf import TraceOnPage
-from generator.evidence.folio import Folio
-from generator.evidence.value import numeric
-from generator.figures import figures
-from generator.figures.figures import FigureOnPage
-from generator.figures.play.plan_view import needed
+from generator.content.typesetting import plain
+from generator.evidence import units
+from generator.evidence.folio import Folio, breakable
+from generator.evidence.play_states import Control
+from generator.evidence.value import Value, computed, numeric
+from generator.figures.drawing import NARROW, WIDE
+from generator.figures.play.frame import packed
+from generator.figures.play.plan_view import Bar, bars, fullest
+from generator.pages.shown import Shown
 from generator.pages.table import Column, Row, counted, table
-from runners.traces.plan_grid import Grid, GridRow
-from runners.traces.records import Run
+from runners.planning.answer import Answer
+from runners.planning.committed import answers_of
+from runners.planning.law_of_time import Cluster
+from runners.planning.question import PlanError
+from runners.planning.recommendation import Choice, Layout, Turn, choice, longer_by
+from runners.planning.table import GIB, needs, verdict
+from runners.traces.plan_grid import named_rows
 
-SETTINGS = ("num_ranks", "precision", "optimizer", "sequence", "checkpointing")
-
-
-def models(folio: Folio, line: Markup) -> Markup:
-    """Each model whose plans the book has, in the order that the author gives them.
-
-    Args:
-        folio: the page.
-        line: the memory of a device, where the line of each model's figure starts.
-    """
-    words, found = folio.ui["plan"], folio.book.traces
-    columns = [
-        Column(words["model"], False), Column(words["parameters"]), Column(words["devices"], False),
-        Column(Markup("{} {}").format(words["fitting"], line), False),
-    ]  # fmt: skip
-    return table(columns, (
-        _row(name, found[name], grid, folio)
-        for name in _plan(folio).models
-        if name in found and (grid := found[name].grid) is not None
-    ))  # fmt: skip
+ID = "plan"
+MOST = 8  # layouts that fit, of which bars and the table show the best
 
 
-def _plan(folio: Folio) -> PlanFile:
-    assert folio.book.plan is not None
-    return folio.book.plan
+class Setting(NamedTuple):
+    """What readers choose beside the memory of a device."""
+
+    devices: int
+    sequence: int
+    optimizer: str
 
 
-def _row(name: str, shown: TraceOnPage, grid: Grid, folio: Folio) -> Row:
-    """A model, the devices it was simulated on, and how many strategies fit its first state."""
-    words, runs = folio.ui["plan"], shown.trace.runs
-    first = next(iter(runs))
-    usual = [run for run in runs.values() if _state(run) == _state(runs[first])]
-    line = folio.value(_plan(folio).line)
-    memory = numeric(line) if line is not None else 0
-    devices = grid.rows[0].state.devices
-    label = Markup('<span class="pb-label">{}</span>')
-    return [
-        Markup('<a class="pb-label" href="{}">{}</a>').format(shown.page, grid.title),
-        folio.cell(f"{name}.{first}.settings.num_parameters"),
-        label.format(", ".join(map(str, sorted({one.state.devices for one in grid.rows})))),
-        Markup('{} {} {}<small class="pb-regime">{} {} {}, {}</small>').format(
-            counted(sum(needed(run.ranks) <= memory for run in usual)),
-            folio.ui["evidence"]["of"],
-            counted(len(usual)),
-            words["fitting_on"],
-            label.format(devices),
-            words["device"] if devices == 1 else words["devices"].lower(),
-            _in_words(f"{name}.{first}", grid.rows[0], folio),
-        ),
-    ]
+class Asked(NamedTuple):
+    """A choice of all controls, and the answers that compete in it."""
+
+    setting: Setting
+    cluster: Cluster
+    device: str  # its name
+    memory: Value
+    answers: list[Answer]
+
+    @property
+    def choice(self) -> Choice | None:
+        """The recommendation, as the command makes it; None where nothing fits."""
+        try:
+            return choice(self.answers, self.cluster, numeric(self.memory))
+        except PlanError:
+            return None
 
 
-def _state(run: Run) -> tuple[object, ...]:
-    return tuple(run.settings[name] for name in SETTINGS)
+class Plans:
+    """The committed plans of one model on one page."""
 
+    def __init__(self, name: str, folio: Folio) -> None:
+        """Take up a model.
 
-def _in_words(path: str, row: GridRow, folio: Folio) -> Markup:
-    """The state of a run as one line."""
-    words, state = _plan(folio).words, row.state
-    checkpointing = words.checkpointing.get(state.checkpointing, state.checkpointing)
-    parts = [
-        folio.line(words.precision.get(state.precision, state.precision)),
-        folio.line(words.optimizer.get(state.optimizer, state.optimizer)),
-        *(
-            Markup("{}: {}").format(folio.ui["plan"]["controls"][name].lower(), said)
-            for name, said in (
-                ("sequence", folio.cell(f"{path}.settings.sequence")),
-                ("checkpointing", folio.line(checkpointing)),
+        Args:
+            name: of its plans, as expressions call them.
+            folio: the page.
+        """
+        shown = folio.book.traces[name]
+        assert shown.grid is not None
+        self.name, self.grid, self.runs = name, shown.grid, shown.trace.runs
+        self.folio, self.words = folio, folio.ui["plan"]
+        self.answers = answers_of(self.grid)
+        self.settings = {
+            name: Setting(row.state.devices, row.state.sequence, row.state.optimizer)
+            for name, row in named_rows(self.grid).items()
+        }
+
+    @property
+    def plan(self) -> PlanFile:
+        """What the author says."""
+        assert self.folio.book.plan is not None
+        return self.folio.book.plan
+
+    @cached_property
+    def asked(self) -> list[Asked]:
+        """Every choice; the page begins with the first one."""
+        rates = (self.plan.compute, self.plan.link, self.plan.between)
+        whole = Cluster(1, self.plan.per_node, *(numeric(self.known(one)) for one in rates))
+        devices = sorted(self.plan.devices, key=lambda one: one.memory != self.plan.line)
+        return [
+            Asked(
+                setting,
+                whole.of(setting.devices),
+                device.name,
+                self.known(device.memory),
+                [one for name, one in self.answers.items() if self.settings[name] == setting],
             )
-        ),
+            for setting, device in product(dict.fromkeys(self.settings.values()), devices)
+        ]
+
+    def known(self, expression: str) -> Value:
+        """A value that every book with plans has."""
+        value = self.folio.value(expression)
+        assert value is not None, expression
+        return value
+
+    def run_of(self, answer: Answer) -> str:
+        """The name of an answer's run."""
+        return next(name for name, one in self.answers.items() if one is answer)
+
+    def label(self, answer: Answer) -> str:
+        """A layout in words: what each axis does, over how many ranks where there are several."""
+        words, parts, said = self.plan.words, answer.question.strategy.name.split("+"), []
+        for part in parts:
+            axis, *sizes = part.split(".")
+            word = words.strategies.get(axis, axis)
+            has_sizes = sizes and len(parts) + len(sizes) > 2
+            said.append(f"{word} ({' × '.join(sizes)})" if has_sizes else word)
+        is_checkpointed = answer.question.training.checkpointing != "none"
+        return " × ".join(said) + (f", {words.checkpointed}" if is_checkpointed else "")
+
+    def needs(self, answer: Answer) -> Markup:
+        """What the rank with the highest demand needs of its device."""
+        name = self.run_of(answer)
+        at = self.runs[name].ranks.index(fullest(self.runs[name]))
+        return self.folio.cell(f"{self.name}.{name}.ranks[{at}].measures.needed_bytes")
+
+    def seconds(self, layout: Layout, bound: str, cluster: Cluster) -> Markup:
+        """A bound of a layout's step, and what the law of time makes it of."""
+        name, ranks = self.run_of(layout.answer), layout.answer.ranks
+        computing = max(range(len(ranks)), key=lambda at: ranks[at].flops)
+        sending = max(range(len(ranks)), key=lambda at: ranks[at].sent_bytes)
+        path = f"{self.name}.{name}"
+        read = [
+            f"{path}.ranks[{computing}].measures.flops",
+            *(
+                f"{path}.ranks[{sending}].collectives['{one.operation}'].bytes"
+                for one in self.runs[name].ranks[sending].collectives
+            ),
+            self.plan.compute,
+            self.plan.link,
+            *([self.plan.between] if cluster.nodes > 1 else []),
+        ]
+        of = f"law_of_time({path}, {_mesh(cluster)}).{bound}"
+        inputs = tuple(map(self.known, read))
+        return self.folio.show(computed(getattr(layout.bounds, bound), units.SECONDS, of, inputs))
+
+
+def models(folio: Folio) -> Markup:
+    """Each model whose plans the book has, with the layout that its page recommends first."""
+    words = folio.ui["plan"]
+    columns = [
+        Column(words["model"], False), Column(words["parameters"]),
+        Column(words["first"], False), Column(words["recommended"], False),
+    ]  # fmt: skip
+    assert folio.book.plan is not None
+    names = (name for name in folio.book.plan.models if name in folio.book.traces)
+    return table(columns, (_model(Plans(name, folio)) for name in names))
+
+
+def _model(plans: Plans) -> Row:
+    first, folio = plans.asked[0], plans.folio
+    made = first.choice
+    options = " · ".join(map(str, _options(plans, first).values()))
+    best = plans.label(made.best.answer) if made else plans.words["nothing_fits"]
+    page = folio.book.traces[plans.name].page
+    return [
+        Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
+        folio.cell(f"{plans.name}.{next(iter(plans.runs))}.settings.num_parameters"),
+        _label(options),
+        _label(best),
     ]
-    return Markup(", ").join(parts)
 
 
 def title(name: str | None, folio: Folio) -> Markup:
     """The title of a model's page, in which its name may hold a number."""
-    grid = folio.book.traces[name or ""].grid
-    assert grid is not None
-    model = Markup('<span class="pb-label">{}</span>').format(grid.title)
-    return Markup(escape(_plan(folio).model_title)).replace("{model}", model)
+    plans = Plans(name or "", folio)
+    return Markup(escape(plans.plan.model_title)).replace("{model}", _label(plans.grid.title))
 
 
-def planned(name: str, folio: Folio) -> tuple[FigureOnPage, list[tuple[str, Markup]]]:
-    """The figure over all runs of a model, and what is the same in each of them, with its name.
+def planned(name: str, folio: Folio) -> Shown:
+    """All that the page of a model shows: what readers choose, and what each choice leads to.
 
     Args:
         name: of its plans, as expressions call them.
         folio: the page.
     """
-    shown = folio.book.traces[name]
     folio.text.unmarked = "simulated"  # the page says it once, of all its numbers
-    fixed = [
-        (
-            folio.ui["plan"][setting],
-            folio.cell(f"{name}.{next(iter(shown.trace.runs))}.settings.{of}"),
-        )
-        for setting, of in (("parameters", "num_parameters"), ("microbatch", "microbatch"))
-    ]
-    fixed += _fixed(shown, folio)
-    return figures.draw(_figure(shown, folio), folio), fixed
-
-
-def left_out(grid: Grid, folio: Folio) -> list[tuple[Markup, int, str]]:
-    """The strategies that a grid does not have, on how many devices, and why."""
-    words = _plan(folio).words.strategies
-    rows = {(one.strategy, one.state.devices, one.reason) for one in grid.left_out}
-    return [(folio.line(words.get(name, name)), num, why) for name, num, why in sorted(rows)]
-
-
-def _varies(setting: str, shown: TraceOnPage) -> bool:
-    return len({run.settings[setting] for run in shown.trace.runs.values()}) > 1
-
-
-def _fixed(shown: TraceOnPage, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """The settings that no run varies, as the page says them above its figure."""
-    words, first = _plan(folio).words.model_dump(), next(iter(shown.trace.runs))
-    for setting in SETTINGS:
-        if not _varies(setting, shown):
-            value = shown.trace.runs[first].settings[setting]
-            said = words.get(setting, {}).get(value)
-            path = f"{shown.trace.experiment}.{first}.settings.{setting}"
-            yield (
-                folio.ui["plan"]["controls"][setting],
-                folio.line(said) if said else folio.cell(path),
-            )
-
-
-def _figure(shown: TraceOnPage, folio: Folio) -> Figure:
-    """The figure over all runs of a grid; what no run varies is no choice."""
-    plan, name = _plan(folio), shown.trace.experiment
-    words = plan.words.model_dump()
-    varied = [setting for setting in SETTINGS if _varies(setting, shown)]
-    caption = f"{plan.caption} {plan.combinations}" if varied else plan.caption
-    return Figure(
-        id="plan",
-        kind="play",
-        title=plan.figure_title,
-        caption=caption,
-        runs=[f"{name}.{run}" for run in shown.trace.runs],
-        play=Play(
-            task=plan.task if varied else plan.task_of_one,
-            controls=[
-                PlayControl(
-                    label=folio.ui["plan"]["controls"][setting],
-                    reads=f"run.settings.{setting}",
-                    words=words.get(setting, {}),
-                )
-                for setting in varied
-            ],
-            beside=PlayControl(
-                label=folio.ui["plan"]["strategy"],
-                reads="run.settings.strategy",
-                words=plan.words.strategies,
-            ),
-            shows=["plan"],
-            budget=plan.line,
-        ),
+    plans = Plans(name, folio)
+    options = [_options(plans, one) for one in plans.asked]
+    by_size = sorted(plans.asked, key=lambda one: (one.setting[:2], numeric(one.memory)))
+    ordered = [_options(plans, one) for one in by_size]
+    found = {key: list(dict.fromkeys(one[key] for one in ordered)) for key in options[0]}
+    varied = {key: known for key, known in found.items() if len(known) > 1}
+    places = [tuple(known.index(one[key]) for key, known in varied.items()) for one in options]
+    drawn = [_answer(plans, one) for one in plans.asked]
+    path = f"{name}.{next(iter(plans.runs))}.settings"
+    words = folio.ui["plan"]["controls"]
+    fixed = [(words[key], folio.cell(f"{path}.{key}")) for key in ("num_parameters", "microbatch")]
+    precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
+    fixed.append((words["precision"], folio.line(precision)))
+    fixed += [(words[key], _label(said)) for key, said in options[0].items() if key not in varied]
+    return Shown(
+        fixed=fixed,
+        controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
+        first=Shown(at=places[0]),
+        drawn=drawn[0],
+        script=packed(ID, places, drawn, folio),
+        named=list(_named(plans)),
     )
+
+
+def _options(plans: Plans, asked: Asked) -> dict[str, str]:
+    """What a choice is of each control, as readers see it."""
+    optimizer = asked.setting.optimizer
+    path = next(name for name, one in plans.settings.items() if one == asked.setting)
+    return {
+        "mesh": _mesh(asked.cluster),
+        "memory": f"{asked.device} {asked.memory}",
+        "sequence": str(plans.known(f"{plans.name}.{path}.settings.sequence")),
+        "optimizer": plain(plans.folio.line(plans.plan.words.optimizer.get(optimizer, optimizer))),
+    }
+
+
+def _named(plans: Plans) -> Iterator[Shown]:
+    """Every row of the grid: where links to its run lead."""
+    for name, answer in plans.answers.items():
+        first = next(one for one in plans.asked if one.setting == plans.settings[name])
+        options = {key: said for key, said in _options(plans, first).items() if key != "memory"}
+        yield Shown(
+            run=name,
+            path=breakable(f"{plans.name}.{name}"),
+            says=" · ".join([plans.label(answer), *options.values()]),
+            needs=plans.needs(answer),
+        )
+
+
+# --- what a choice leads to
+
+
+def _answer(plans: Plans, asked: Asked) -> Markup:
+    """The recommendation first, then bars, then the table."""
+    made = asked.choice
+    best = _of_each_strategy(made.fitting)[:MOST] if made else []
+    said = _recommended(plans, asked, made) if made else _refused(plans, asked)
+    listed = _compared(plans, asked, best) if best else ""
+    return Markup("{}\n{}\n{}\n{}").format(
+        said, _drawn(plans, asked, best), listed, _counts(plans, asked, made)
+    )
+
+
+def _of_each_strategy(found: Sequence[Layout]) -> list[Layout]:
+    """The best layout of each strategy, in their order."""
+    best: dict[str, Layout] = {}
+    for one in found:
+        best.setdefault(one.answer.question.strategy.name, one)
+    return list(best.values())
+
+
+def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
+    """The layout, its reason, the runner-up, and what would turn the choice."""
+    words = plans.words
+
+    def numbers(layout: Layout) -> dict[str, object]:
+        return {
+            "layout": _label(plans.label(layout.answer)),
+            "needs": plans.needs(layout.answer),
+            "memory": plans.folio.show(asked.memory),
+            "at_least": plans.seconds(layout, "at_least", asked.cluster),
+            "at_most": plans.seconds(layout, "at_most", asked.cluster),
+            "part": words["parts"][layout.bounds.decides],
+        }
+
+    lines = [(words["recommended"], words["reason"], numbers(made.best))]
+    if made.runner_up is not None:
+        why = words["later"][longer_by(made.runner_up, made.best)]
+        lines.append((words["runner_up"], why, numbers(made.runner_up)))
+    if made.turns:
+        turns = "; ".join(_turned(plans, one) for one in made.turns)
+        lines.append((words["turns"], "{turns}.", {"turns": _label(turns)}))
+    return Markup('<dl class="pb-advice">{}</dl>').format(
+        Markup("").join(
+            Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(head, Markup(text).format(**values))
+            for head, text, values in lines
+        )
+    )
+
+
+def _turned(plans: Plans, one: Turn) -> str:
+    words = plans.words
+    what = words["turn_links"] if one.between else words["turn_memory"]
+    layout = plans.label(one.best.answer) if one.best else words["nothing_fits"]
+    size = f"{one.between / 1e9:.3g}" if one.between else f"{one.memory_bytes / GIB:.4g}"
+    return str(what.format(size=size, layout=layout))
+
+
+def _refused(plans: Plans, asked: Asked) -> Markup:
+    """That nothing fits, and the least that would."""
+    least = plans.needs(min(asked.answers, key=needs))
+    return Markup('<dl class="pb-advice"><div><dt>{}</dt><dd>{}</dd></div></dl>').format(
+        plans.words["nothing_fits"], Markup(plans.words["least"]).format(needs=least)
+    )
+
+
+def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
+    """Bars of the best layouts, and of strategies of one axis that do not fit."""
+    memory = numeric(asked.memory)
+    fitting = {one.answer.question.strategy.name for one in best}
+    others: dict[str, Answer] = {}
+    for one in sorted(asked.answers, key=needs):
+        name, is_over = one.question.strategy.name, verdict(one, memory) != "fits"
+        if is_over and "+" not in name and name not in fitting:
+            others.setdefault(name, one)
+    shown = [*(one.answer for one in best), *others.values()]
+    found = bars(
+        [Bar(plans.label(a), plans.runs[plans.run_of(a)], verdict(a, memory)) for a in shown],
+        memory,
+        plans.folio,
+    )
+    drawings = (
+        drawing.svg(f"{ID}-{layout.name}", plans.words["bars"], found.says, f"pb-{layout.name}")
+        for drawing, layout in zip(found.drawings, (WIDE, NARROW), strict=True)
+    )
+    return Markup('<p class="pb-view">{}</p>{}').format(
+        plans.words["bars"], Markup("").join(drawings)
+    )
+
+
+def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
+    """The table of what one compares, in the order of the command's."""
+    words = plans.words
+    columns = [
+        Column(words["layout"], False), Column(words["needs"]), Column(words["at_least"]),
+        Column(words["at_most"]), Column(words["decided_by"], False),
+    ]  # fmt: skip
+    rows = (
+        (
+            _label(plans.label(one.answer)),
+            plans.needs(one.answer),
+            plans.seconds(one, "at_least", asked.cluster),
+            plans.seconds(one, "at_most", asked.cluster),
+            words["parts"][one.bounds.decides],
+        )
+        for one in best
+    )
+    return table(columns, rows, is_found=False)
+
+
+def _counts(plans: Plans, asked: Asked, made: Choice | None) -> Markup:
+    """How many layouts competed, and the command that searches more of them."""
+    grid, setting = plans.grid, asked.setting
+    command = (
+        f".venv/bin/python -m runners plan {grid.preset} --devices {_mesh(asked.cluster, 'x')}"
+        f" --memory {numeric(asked.memory) / GIB:.4g} --sequence {setting.sequence}"
+        f" --microbatch {grid.microbatch} --optimizer {setting.optimizer}"
+    )
+    return Markup('<p class="pb-aside">{} <code>{}</code></p>').format(
+        Markup(plans.words["counts"]).format(
+            n=counted(len(asked.answers)), m=counted(len(made.fitting) if made else 0)
+        ),
+        command,
+    )
+
+
+def _label(text: str) -> Markup:
+    return Markup('<span class="pb-label">{}</span>').format(text)
+
+
+def _mesh(cluster: Cluster, sign: str = " × ") -> str:
+    return f"{cluster.nodes}{sign}{cluster.per_node}"

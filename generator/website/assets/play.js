@@ -24,29 +24,22 @@
     this.states = null;
     this.at = 0;
     this.rows = all(root, "[data-state]");
-    this.groups = all(root, "fieldset:not([data-lines])");
-    this.lines = root.querySelector("[data-lines]");
+    this.groups = all(root, "fieldset");
     this.budget = root.querySelector("input[type=range]");
-    this.memory = null; // of the chosen device, which the slider rounds
     this.status = root.querySelector("[role=status]");
     this.button = root.querySelector("[data-all]");
     this.form = root.querySelector("form");
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("change", (event) => {
-      const group = event.target.closest("fieldset");
-      if (group && group === this.lines) return this.move(Number(event.target.value));
-      this.last = this.groups.indexOf(group);
+      this.last = this.groups.indexOf(event.target.closest("fieldset"));
       if (event.target !== this.budget) this.chosen();
     });
-    this.button.addEventListener("click", () => {
-      this.button.setAttribute("aria-pressed", String(!this.isWhole()));
-      this.list();
-    });
-    if (this.budget)
-      this.budget.addEventListener("input", () => {
-        this.memory = null;
-        this.limit();
+    if (this.button)
+      this.button.addEventListener("click", () => {
+        this.button.setAttribute("aria-pressed", String(!this.isWhole()));
+        this.list();
       });
+    if (this.budget) this.budget.addEventListener("input", () => this.limit());
     this.stack();
     this.list();
     this.limit();
@@ -54,6 +47,7 @@
 
   // A phone stacks the cells of a row, each with its head.
   Figure.prototype.stack = function () {
+    if (!this.button) return; // a plan, whose states come with tables of their own
     const heads = all(this.root, "thead th").map((cell) => cell.textContent);
     this.root.querySelector("table").classList.add("pb-stack", "pb-rows");
     this.rows.forEach((row) =>
@@ -64,7 +58,7 @@
   };
 
   Figure.prototype.isWhole = function () {
-    return this.button.getAttribute("aria-pressed") === "true";
+    return this.button?.getAttribute("aria-pressed") === "true";
   };
 
   Figure.prototype.filled = function (states) {
@@ -118,9 +112,11 @@
   // A setting in words, as "Optimizer: SGD".
   const setting = (group) => all(group, "legend, :checked + span").map((one) => one.textContent).join(": ");
 
-  // The state in words: its options, and the first number of each of its rows.
+  // The state in words: its options, and what it recommends or the first number of each of its rows.
   Figure.prototype.said = function () {
     const names = this.groups.map(setting);
+    const advice = all(this.root, ".pb-advice > :first-child > *").map((one) => one.textContent);
+    if (advice.length) return names.concat(advice.join(": ")).join("; ");
     const facts = this.rows.filter((row) => !row.matches(".pb-other")).map((row) =>
       all(row, "th:not(.pb-choice)").concat(row.querySelector(".pb-number")).map((one) => one.textContent).join(" ")
     );
@@ -134,21 +130,13 @@
     this.rows.forEach((row) => {
       row.classList.toggle("pb-other", row.dataset.state !== String(this.at));
     });
-    book.stop(this.root.querySelector("table")); // whose links are others now
-  };
-
-  // Put the line where a device's memory ends, which the slider rounds; values are in bytes.
-  const SIZES = { GiB: 2 ** 30, MiB: 2 ** 20, KiB: 2 ** 10, B: 1 };
-  Figure.prototype.move = function (bytes) {
-    this.memory = bytes / SIZES[this.budget.dataset.unit];
-    this.budget.value = this.memory;
-    this.limit();
+    all(this.root, "table").forEach(book.stop); // whose links are others now
   };
 
   // Move the line to the budget, and say beside each bar whether it fits.
   Figure.prototype.limit = function () {
     if (!this.budget) return;
-    const budget = this.memory || Number(this.budget.value);
+    const budget = Number(this.budget.value);
     let fitting = 0;
     let marginal = 0;
     let bars = 0;
@@ -177,20 +165,12 @@
     this.form.querySelector("output").textContent = said;
     const nearest = Number(this.budget.defaultValue);
     all(this.root, "[data-line]").forEach((one) => {
-      const line = Number(one.dataset.line) / SIZES[unit] || nearest;
-      one.hidden = budget !== line;
+      one.hidden = budget !== nearest;
     });
   };
 
   // A browser that comes back to the page has chosen before this script could hear it.
   Figure.prototype.resume = function () {
-    const device = this.lines && this.lines.querySelector("input:checked");
-    const budget = this.budget && this.budget.value;
-    if (device) this.move(Number(device.value));
-    if (device && this.budget.value !== budget) {
-      this.budget.value = budget; // it was moved on from there
-      this.memory = null;
-    }
     this.limit();
     if (this.groups.some((group) => !group.querySelector("input:checked").defaultChecked)) this.chosen();
   };
