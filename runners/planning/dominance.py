@@ -64,6 +64,5 @@ def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
     return {
         other: one
         for other, one in by_name.items()
-        if one.state.model_copy(update=free) == same
-        and one.global_batch == mine.global_batch
+        if one.state.model_copy(update=free) == same and one.global_batch == mine.global_batch
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import product
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -91,20 +90,33 @@ class Plans:
 
     @cached_property
     def asked(self) -> list[Asked]:
-        """Every choice; the page begins with the first one."""
-        rates = (self.plan.compute, self.plan.link, self.plan.between)
-        whole = Cluster(1, self.plan.per_node, *(numeric(self.known(one)) for one in rates))
+        """Every choice among several layouts; the page begins with the first one."""
+        found: dict[Setting, list[Answer]] = {}
+        for name, answer in self.answers.items():
+            found.setdefault(self.settings[name], []).append(answer)
         devices = sorted(self.plan.devices, key=lambda one: one.memory != self.plan.line)
         return [
-            Asked(
-                setting,
-                whole.of(setting.devices),
-                device.name,
-                self.known(device.memory),
-                [one for name, one in self.answers.items() if self.settings[name] == setting],
-            )
-            for setting, device in product(dict.fromkeys(self.settings.values()), devices)
+            Asked(setting, self.cluster(setting), device.name, self.known(device.memory), answers)
+            for setting, answers in found.items()
+            if len(answers) > 1
+            for device in devices
         ]
+
+    def cluster(self, setting: Setting) -> Cluster:
+        """The nodes that a setting's devices fill, at the rates of the page."""
+        rates = (self.plan.compute, self.plan.link, self.plan.between)
+        node = Cluster(1, self.plan.per_node, *(numeric(self.known(one)) for one in rates))
+        return node.of(setting.devices)
+
+    def words_of(self, setting: Setting) -> dict[str, str]:
+        """A setting as readers see it, by control."""
+        path = next(name for name, one in self.settings.items() if one == setting)
+        optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
+        return {
+            "mesh": _mesh(self.cluster(setting)),
+            "sequence": str(self.known(f"{self.name}.{path}.settings.sequence")),
+            "optimizer": plain(self.folio.line(optimizer)),
+        }
 
     def known(self, expression: str) -> Value:
         """A value that every book with plans has."""
@@ -220,25 +232,17 @@ def planned(name: str, folio: Folio) -> Shown:
 
 def _options(plans: Plans, asked: Asked) -> dict[str, str]:
     """What a choice is of each control, as readers see it."""
-    optimizer = asked.setting.optimizer
-    path = next(name for name, one in plans.settings.items() if one == asked.setting)
-    return {
-        "mesh": _mesh(asked.cluster),
-        "memory": f"{asked.device} {asked.memory}",
-        "sequence": str(plans.known(f"{plans.name}.{path}.settings.sequence")),
-        "optimizer": plain(plans.folio.line(plans.plan.words.optimizer.get(optimizer, optimizer))),
-    }
+    mesh, *others = plans.words_of(asked.setting).items()
+    return dict([mesh, ("memory", f"{asked.device} {asked.memory}"), *others])
 
 
 def _named(plans: Plans) -> Iterator[Shown]:
     """Every row of the grid: where links to its run lead."""
     for name, answer in plans.answers.items():
-        first = next(one for one in plans.asked if one.setting == plans.settings[name])
-        options = {key: said for key, said in _options(plans, first).items() if key != "memory"}
         yield Shown(
             run=name,
             path=breakable(f"{plans.name}.{name}"),
-            says=" · ".join([plans.label(answer), *options.values()]),
+            says=" · ".join([plans.label(answer), *plans.words_of(plans.settings[name]).values()]),
             needs=plans.needs(answer),
         )
 
