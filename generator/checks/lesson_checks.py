@@ -214,8 +214,8 @@ def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
     problem = law_sides.not_a_number(claim, evidence)
     if problem:
         yield (*at, "law"), problem
-    elif not (row.formula or law_formula.shown(claim) or evidence.outcome(claim.id).error):
-        yield (*at, "law"), f"{row.law} prints no formula; give it formula: where it is written"
+    elif not (law_formula.shown(claim) or evidence.outcome(claim.id).error):
+        yield (*at, "law"), f"{row.law} prints no formula; give the claim formula:"
 
 
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {

@@ -29,20 +29,10 @@ class CostRow(Written):
     Attributes:
         what: what costs so much.
         law: the claim's id, `mg-large-peak@large_batch.split_four`.
-        formula: shown instead of the one that the claim prints.
-        because: why this row shows another formula than its claim.
     """
 
     what: Line
     law: ClaimId
-    formula: Line | None = None
-    because: Line | None = None
-
-    @model_validator(mode="after")
-    def _formula_with_its_reason(self) -> Self:
-        if (self.formula is None) != (self.because is None):
-            raise ValueError("give formula and because together: why the law's own is not shown")
-        return self
 
 
 class CostTable(Naming):

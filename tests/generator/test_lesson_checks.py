@@ -34,8 +34,6 @@ CHALLENGE, DEEP = "topics/asking/challenge.yml", "topics/sharding/deep.yml"
          "'how-many-bytes' stands above already"),
         (COST, "law: whole-peak", "law: replicas-drift", "replicas-drift",
          "replicas-drift compares no numbers: predicted is tiny_training.drifting"),
-        (COST, "law: part-received", "law: part-peak", "part-peak\ngrowth",
-         "part-peak prints no formula; give it formula: where it is written"),
         (COST, "    figure: peaks\n", "", "title: With the model",
          "each section of growth shows a figure of kind growth"),
         (COST, "measured: run.ranks[0].memory.peak_bytes",
@@ -94,6 +92,13 @@ def test_a_pitfall_asks_for_the_line_of_its_own_programs_and_shows_them_once(cop
     assert page.count("What every rank applies") == 1
     assert page.count("The corrected program") == 1
     assert page.index('id="item-which-line"') < page.index("Numbers are not layers.")
+
+
+def test_a_law_without_a_formula_stands_in_no_table_of_costs(copy):
+    copy.edit("claims/tiny_memory.yml", '    formula: "`2 · bytes of its layers`"\n', "")
+    assert [one for one in copy.errors() if one.startswith(f"content/{COST}:")] == [
+        f"content/{COST}:11:14: part-peak prints no formula; give the claim formula:"
+    ]
 
 
 def test_a_decision_whose_claim_does_not_hold_backs_nothing(copy):

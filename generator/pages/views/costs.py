@@ -42,7 +42,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         if is_bound:
             predicted = Markup("{}{}").format(folio.ui["relations"][claim.relation], predicted)
         verdict = folio.ui["verdicts"][found.verdict]
-        formula = one.formula or shown(claim) or ""
+        formula = shown(claim) or ""
         explained = _FORMULA.match(formula)
         if formula in explained_before and explained:
             formula = explained[0]
