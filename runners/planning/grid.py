@@ -15,6 +15,7 @@ from runners.planning.answer import Answer
 from runners.planning.committed import question_of
 from runners.planning.processes import answers, answers_anew
 from runners.planning.question import Model, PlanError, Question, strategy_of
+from runners.planning.recommendation import microbatch_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.digest import ROOT
 from runners.traces.files import TraceError, read_grid, write_rows
@@ -49,7 +50,7 @@ CHECKPOINTING = ("none", "all")
 # Beside these, with the microbatch of the preset: what lessons name and compare.
 NAMED = {
     8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"),
-    64: ("ddp", "fsdp.8+tp-sp.8", "1f1b.8+tp-sp.8"),
+    64: ("ddp", "fsdp.8+tp-sp.8"),
 }
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
@@ -58,7 +59,7 @@ class Plan(NamedTuple):
     """What is simulated of a preset.
 
     Attributes:
-        microbatch: samples; a strategy with tensor ranks takes as many times more of them.
+        microbatch: samples, of which a strategy takes more as the search does.
         sequence: tokens of a sample.
         states: devices, and where they are not usual the optimizer and the sequence. Each has all
             `STRATEGIES`, with and without checkpointing; the pages show the first one first.
@@ -108,8 +109,8 @@ def _rows(plan: Plan) -> Iterator[tuple[str, State]]:
     for fields, checkpointing in product(plan.states, CHECKPOINTING):
         state = State.model_validate({**usual, **fields, "checkpointing": checkpointing})
         for name in STRATEGIES[state.devices]:
-            tensor = strategy_of(name, state.devices).tensor
-            yield name, state.model_copy(update={"microbatch": plan.microbatch * tensor})
+            samples = microbatch_of(strategy_of(name, state.devices), plan.microbatch)
+            yield name, state.model_copy(update={"microbatch": samples})
         for name in NAMED.get(state.devices, ()) if len(fields) == 1 else ():
             yield name, state
     for name, fields in plan.named:

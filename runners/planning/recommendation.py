@@ -98,6 +98,14 @@ def strategies(cluster: Cluster, num_experts: int = 1) -> list[Strategy]:
     return [strategy_of(name, devices) for name in dict.fromkeys(names)]
 
 
+def microbatch_of(strategy: Strategy, samples: int) -> int:
+    """The microbatch with which a strategy is tried first.
+
+    As many samples for each rank, but in a pipeline, which idles less with more microbatches.
+    """
+    return samples if strategy.pipeline > 1 else samples * strategy.tensor
+
+
 def _state_bytes(question: Question) -> float:
     """Of parameters, gradients and optimizer, by closed form: what a layout needs at the least."""
     strategy, shape = question.strategy, question.model.architecture
@@ -136,7 +144,8 @@ def search(
     """Simulate layouts until all are known or the time is over.
 
     Each strategy comes first with as many tokens on each rank, those that send little before the
-    others; then those that do not fit with checkpointing, and the best with larger microbatches.
+    others; then those that do not fit with smaller microbatches and with checkpointing, and the
+    best with larger microbatches.
 
     Returns:
         The answers, and whether nothing was left out.
@@ -145,7 +154,7 @@ def search(
     known: dict[str, Answer] = {}
 
     def asked(strategy: Strategy, times: int = 1, **changes: object) -> Question:
-        microbatch = training.microbatch * strategy.tensor * times
+        microbatch = microbatch_of(strategy, training.microbatch) * times
         settings = training.model_copy(update={"microbatch": microbatch, **changes})
         return Question(model=model, training=settings, strategy=strategy)
 
@@ -167,6 +176,7 @@ def search(
     fitting = {one.answer.question.strategy.name for one in _best(known, cluster, memory_bytes)}
     if training.checkpointing == "none":
         others = [one for one in tried if one.name not in fitting]
+        is_whole &= answered(asked(one, microbatch=training.microbatch) for one in others)
         is_whole &= answered(asked(one, checkpointing="all") for one in others)
     for doubling in range(1, 4):
         best = _best(known, cluster, memory_bytes)[:4]
