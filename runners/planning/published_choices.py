@@ -6,163 +6,80 @@ In: planner/published_choices.yml, whose layouts fitted in memory where they wer
 
 from __future__ import annotations
 
-import json
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any
 
 import yaml
 
-from runners.planning.law_of_time import Bounds, Cluster, bounds
-from runners.planning.question import Strategy
-from runners.plans.closed_forms import layers_of_stages, pipelined_work
+from runners.planning.published_steps import law, order, published_seconds
 from runners.traces.digest import ROOT
-from runners.traces.plan_grid import GridCall, GridRank
 from runners.traces.published_plans import CHOICES, PublishedChoice
-from runners.traces.schema import Record
-
-APART = 1.05  # measured steps that differ by less are no order
-BF16 = 2  # bytes
+from runners.traces.published_steps import PublishedStep
 
 
-class Shape(Record):
-    """Of a dense decoder with gated feed-forward networks and attention of full width."""
-
-    layers: int
-    hidden: int
-    ffn: int
-
-    @property
-    def layer_weights(self) -> int:
-        """Of the products of a layer."""
-        return 4 * self.hidden**2 + 3 * self.hidden * self.ffn
+def listed() -> dict[str, Any]:
+    """The file; its head says what the fields are."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / "content" / CHOICES).read_text(encoding="utf-8"))
+    return found
 
 
-class Search(Record):
-    """One published table; the head of its file says what its fields are."""
-
-    id: str
-    path: str
-    model: str
-    sequence: int
-    devices: int
-    batch: int
-    mfu: float
-    num_out_of_memory: int
-    runs: list[tuple[int, int, int, float]]
-
-
-class Links(Record):
-    """As `Cluster` has them, without the number of nodes."""
-
-    per_node: int
-    flops: float
-    within: float
-    between: float
-
-
-class ChoicesFile(Record):
-    """content/planner/published_choices.yml."""
-
-    repository: str
-    commit: str
-    vocabulary: int
-    cluster: Links
-    models: dict[str, Shape]
-    cases: list[Search]
-
-
-class Layout(NamedTuple):
-    """A measured layout by the law: less of `key` is better."""
-
-    axes: tuple[int, int, int]
-    seconds: float
-    key: tuple[float, float, int, int]
-
-
-def listed() -> ChoicesFile:
-    """The searches, in the order of the file.
-
-    Raises:
-        ValueError: the file is not what it should be.
-    """
-    text = (ROOT / "content" / CHOICES).read_text(encoding="utf-8")
-    return ChoicesFile.model_validate_json(json.dumps(yaml.safe_load(text)))
-
-
-def law(file: ChoicesFile, case: Search, axes: tuple[int, int, int]) -> tuple[Bounds, int]:
-    """The bounds of a step, and the parameters of the device that holds most.
-
-    Formula: for each token 6 operations for each weight of a layer, 12 × hidden × sequence for its
-    attention, and 6 × hidden × vocabulary for the logits, of which the last stage computes all.
-    Source: Narayanan et al., “Efficient Large-Scale Language Model Training on GPU Clusters”, 3.
-    """
-    tensor, pipeline, micro = axes
-    shape, links = file.models[case.model], file.cluster
-    data = case.devices // (tensor * pipeline)
-    passes = case.batch // (data * micro)
-    tokens = passes * micro * case.sequence
-    layer = tokens * (6 * shape.layer_weights + 12 * shape.hidden * case.sequence) / tensor
-    ends = shape.hidden * file.vocabulary
-    layers = layers_of_stages(shape.layers, pipeline)
-    stages = [num * layer for num in layers]
-    stages[-1] += 6 * tokens * ends / tensor
-    held = (layers[0] * shape.layer_weights + (2 if pipeline == 1 else 1) * ends) // tensor
-    activation = micro * case.sequence * shape.hidden * BF16
-    calls = [
-        _call("reduce_scatter", "data", data, 1, held * BF16),
-        _call("all_gather", "data", data, 1, held * BF16),
-        _call("all_reduce", "tensor", tensor, 4 * passes * layers[0], activation),
-        _call("send", "pipeline", pipeline, 2 * passes, activation // tensor),
-    ]
-    found = bounds(
-        [GridRank.model_construct(flops=max(stages), calls=[c for c in calls if c.num_ranks > 1])],
-        Strategy(name=case.id, data=data, tensor=tensor, pipeline=pipeline),
-        Cluster(case.devices // links.per_node, **links.model_dump()),
-        float(pipelined_work([sum(stages[:-1]), stages[-1]], 1, passes)),
+def step(file: dict[str, Any], case: dict[str, Any], run: list[float]) -> PublishedStep:
+    """A measured layout, as the law of time takes it: tensor, pipeline, microbatch, seconds."""
+    *axes, seconds = run
+    about = {key: case[key] for key in ("model", "sequence", "devices", "batch")}
+    about |= zip(("tensor", "pipeline", "micro"), map(int, axes), strict=True)
+    return PublishedStep(
+        **file["cluster"],
+        **file["models"][case["model"]],
+        **about,
+        table=case["id"],
+        rate=case["batch"] * case["sequence"] / case["devices"] / seconds,
+        unit="tokens/s",
+        sharding="none",  # ZeRO-1 sends as many bytes
+        is_interleaved=False,
+        recomputed=0.0,
+        title=case["id"],
+        where=file["repository"],
+        url=case["path"],
     )
-    return found, held
-
-
-def _call(operation: str, axis: str, num_ranks: int, count: int, num_bytes: int) -> GridCall:
-    total = count * num_bytes
-    return GridCall(operation=operation, axis=axis, num_ranks=num_ranks, count=count, bytes=total)
 
 
 def choices() -> list[PublishedChoice]:
     """What won in each search, and what the law prefers."""
     file = listed()
-    return [_choice(file, case) for case in file.cases]
+    return [_choice(file, case) for case in file["cases"]]
 
 
-def _choice(file: ChoicesFile, case: Search) -> PublishedChoice:
-    found = [_layout(file, case, (tp, pp, mb), seconds) for tp, pp, mb, seconds in case.runs]
-    won, preferred = min(found, key=lambda one: one.seconds), min(found, key=lambda one: one.key)
-    pairs = [
-        sorted(pair, key=lambda one: one.seconds)
-        for pair in combinations(found, 2)
-        if max(one.seconds for one in pair) >= APART * min(one.seconds for one in pair)
-    ]
+def _choice(file: dict[str, Any], case: dict[str, Any]) -> PublishedChoice:
+    found = [step(file, case, run) for run in case["runs"]]
+    won, preferred = min(found, key=published_seconds), min(found, key=_key)
+    orders = [order(one, other, 1.0) for one, other in combinations(found, 2)]
     return PublishedChoice(
-        id=case.id,
-        repository=file.repository,
-        commit=file.commit,
-        path=case.path,
-        settings=case.model_dump(include={"model", "sequence", "devices", "batch"}),
-        won=list(won.axes),
-        preferred=list(preferred.axes),
-        slower_share=preferred.seconds / won.seconds - 1,
+        id=case["id"],
+        repository=file["repository"],
+        commit=file["commit"],
+        path=case["path"],
+        settings={key: case[key] for key in ("model", "sequence", "devices", "batch")},
+        won=_axes(won),
+        preferred=_axes(preferred),
+        slower_share=published_seconds(preferred) / published_seconds(won) - 1,
         num_layouts=len(found),
-        num_out_of_memory=case.num_out_of_memory,
-        num_pairs=len(pairs),
-        num_right=sum(fast.key[:1] < slow.key[:1] for fast, slow in pairs),
+        num_out_of_memory=case["num_out_of_memory"],
+        num_pairs=sum(one is not None for one in orders),
+        num_right=orders.count("right"),
+        num_wrong=orders.count("wrong"),
     )
 
 
-def _layout(file: ChoicesFile, case: Search, axes: tuple[int, int, int], seconds: float) -> Layout:
+def _axes(row: PublishedStep) -> list[int]:
+    return [row.tensor, row.pipeline, row.micro]
+
+
+def _key(row: PublishedStep) -> tuple[float, float, int, int]:
     """Bounds that differ by less than a hundredth count as equal; then less memory is better."""
-    found, held = law(file, case, axes)
+    found = law(row)
     at_least, at_most = (float(f"{x:.3g}") for x in (found.at_least, found.at_most))
-    return Layout(axes, seconds, (at_least, at_most, held, axes[2]))
+    return at_least, at_most, -row.tensor * row.pipeline, row.micro
 
 
 def lines(found: list[PublishedChoice]) -> list[str]:
@@ -170,7 +87,7 @@ def lines(found: list[PublishedChoice]) -> list[str]:
     head = f"{'search':<26}{'won':<12}{'by the law':<12}{'slower by':>10}  pairs in order"
     rows = [
         f"{one.id:<26}{'×'.join(map(str, one.won)):<12}{'×'.join(map(str, one.preferred)):<12}"
-        f"{one.slower_share:10.1%}  {one.num_right} of {one.num_pairs}"
+        f"{one.slower_share:10.1%}  {one.num_right} right, {one.num_wrong} wrong of {one.num_pairs}"
         for one in found
     ]
     return [head, *rows]

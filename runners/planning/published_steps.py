@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from runners.planning.law_of_time import Bounds, Cluster, bounds
 from runners.planning.question import Strategy
+from runners.plans.closed_forms import layers_of_stages, pipelined_work
 from runners.traces import published_steps as listed
 from runners.traces.plan_grid import GridCall, GridRank, Simulated, made_here, run_of, trace_of
 from runners.traces.published_steps import PublishedStep
@@ -61,9 +62,21 @@ def law(row: PublishedStep, efficiency: float = 1.0, *, is_flat: bool = False) -
     cluster = Cluster(nodes, PER_NODE, row.flops * efficiency, row.within, between)
     strategy = Strategy(name=row.table, data=data(row), tensor=row.tensor, pipeline=row.pipeline)
     # Interleaved as far as possible: each layer of a stage is a chunk.
-    idle = (row.pipeline - 1) * row.pipeline / row.layers / _microbatches(row)
-    rank = GridRank.model_construct(flops=flops(row), calls=_calls(row))
-    return bounds([rank], strategy, cluster, flops(row) * (1 + idle))
+    stages, chunks = [flops(row)] * row.pipeline, row.layers / row.pipeline
+    if not row.is_interleaved:
+        stages, chunks = _stages(row), 1
+    *before, last = stages
+    pipelined = pipelined_work([sum(before), last], 1, chunks * _microbatches(row))
+    rank = GridRank.model_construct(flops=max(stages), calls=_calls(row))
+    return bounds([rank], strategy, cluster, float(pipelined))
+
+
+def _stages(row: PublishedStep) -> list[float]:
+    """Operations of a device of each stage; the last one computes the logits."""
+    head = 6 * row.hidden * row.vocabulary * _tokens(row) * row.pipeline
+    layer = (flops(row) * row.pipeline - head) / row.layers
+    found = [layer * num for num in layers_of_stages(row.layers, row.pipeline)]
+    return [*found[:-1], found[-1] + head]
 
 
 def _weights(row: PublishedStep) -> int:

@@ -35,6 +35,7 @@ class PublishedStep(Record):
         layers, hidden, vocabulary: of a dense decoder.
         layer_weights: of a layer's products, if they are not 12 × hidden².
         sharding: of data parallelism.
+        is_interleaved: a rank of a pipeline has as many stages as layers.
         recomputed: the share of the layers' products that backward computes again.
         reduced_bytes: of a gradient, as FSDP reduces it.
         flops: of a device in a second, at its highest rate.
@@ -57,6 +58,7 @@ class PublishedStep(Record):
     vocabulary: int
     layer_weights: int = 0
     sharding: Literal["none", "fsdp"]
+    is_interleaved: bool = True
     recomputed: float
     reduced_bytes: int = 2
     flops: float

@@ -5,23 +5,25 @@ from __future__ import annotations
 import pytest
 
 from runners.planning.published import PATH
-from runners.planning.published_choices import choices, law, listed
+from runners.planning.published_choices import choices, listed, step
+from runners.planning.published_steps import law
 from runners.traces.files import read_published
 
 FILE = listed()
 
 
-@pytest.mark.parametrize("case", FILE.cases, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", FILE["cases"], ids=lambda case: case["id"])
 def test_the_law_counts_the_operations_of_the_published_mfu(case):
     """So the batch, the vocabulary and the widths, which no table states, are those that ran."""
-    won, seconds = case.runs[0][:3], case.runs[0][3]
-    assert seconds == min(run[3] for run in case.runs)
-    whole, _ = law(FILE, case, (1, 1, 1))
+    won = case["runs"][0]
+    seconds = won[-1]
+    assert seconds == min(run[-1] for run in case["runs"])
+    whole = step(FILE, case, [1, 1, 1, seconds])
     # The published MFU counts the embedding like the logits; looking a token up is no product.
-    embedding = 6 * case.batch * case.sequence * FILE.models[case.model].hidden * FILE.vocabulary
-    looked_up = embedding / (case.devices * FILE.cluster.flops)
-    assert whole.computing + looked_up == pytest.approx(case.mfu * seconds, rel=0.005)
-    assert law(FILE, case, won)[0].at_least < seconds
+    embedding = 6 * case["batch"] * case["sequence"] * whole.hidden * whole.vocabulary
+    looked_up = embedding / (case["devices"] * whole.flops)
+    assert law(whole).computing + looked_up == pytest.approx(case["mfu"] * seconds, rel=0.005)
+    assert law(step(FILE, case, won)).at_least < seconds
 
 
 def test_committed_choices_are_those_of_today():

@@ -87,8 +87,12 @@ def _choice(one: PublishedChoice, note: str | None, words: Mapping[str, str], fo
             folio.text.shown_alike(slower.shown(way="percent"), "choice-slower", SLOWER_SAYS),
             "pb-does-not-hold" if is_other else "",
         ),
-        Markup("{} {} {}").format(
-            folio.cell(f"{measures}.num_right"), words["of"], folio.cell(f"{measures}.num_pairs")
+        Markup("{} {} {} {} {}").format(
+            folio.cell(f"{measures}.num_right"),
+            words["right"],
+            folio.cell(f"{measures}.num_wrong"),
+            words["wrong"],
+            folio.cell(f"{measures}.num_pairs"),
         ),
     ]
 
