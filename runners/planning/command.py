@@ -28,7 +28,7 @@ from runners.planning.question import (
     usual,
 )
 from runners.planning.recommendation import compared, layouts, search, strategies, told
-from runners.planning.table import GIB, document, lines, needs
+from runners.planning.table import GIB, document, lines
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
 from runners.traces.device_memory import H100_BYTES
@@ -86,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seconds", type=_size, default=45.0, help="for the search of a layout")
     add("--published", action="store_true", help="published measurements and their simulations")
     add("--published-steps", action="store_true", help="published rates, and the law of time")
+    add("--outcomes", action="store_true", help="run the plan on this accelerator, and compare")
     add("--grid", action="store_true", help="make the committed plans of a preset, or of all")
     add("--confirm", action="store_true", help="with --grid: that today's code gives the same rows")
     add("--json", action="store_true", help="every value, as JSON")
@@ -132,6 +133,8 @@ def main(asked: argparse.Namespace) -> int:
     Raises:
         PlanError, TraceError: it cannot be done.
     """
+    if asked.outcomes:
+        return _outcomes(asked)
     if asked.published:
         return _published(asked)
     if asked.published_steps:
@@ -142,6 +145,29 @@ def main(asked: argparse.Namespace) -> int:
         return _plan(asked) if asked.strategies or asked.model else _recommend(asked)
     for line in grid.main(asked.preset, confirms=asked.confirm):
         print(line, flush=True)
+    return 0
+
+
+def _outcomes(asked: argparse.Namespace) -> int:
+    """The plan of one device, and what that device then needs."""
+    import torch
+
+    from runners.planning import outcomes
+
+    model, training = _asked(asked)
+    asked.strategies = asked.strategies or "single"
+    (question, *others), _ = _questions(model, training, asked)
+    if others:
+        raise PlanError("outcomes are of one strategy")
+    limit = asked.memory * GIB
+    question = question.model_copy(update={"limit_bytes": round(limit)})
+    outcomes.check(question)
+    (answer,) = answers([question], 1)
+    if answer.busiest is None:
+        raise PlanError(answer.reason or "there is nothing to compare")
+    measured = outcomes.outcome(question, limit, torch.device("cuda", 0))
+    found = outcomes.lines(answer.busiest, measured, limit)
+    print("\n".join([_title(model, training, asked), *found]))
     return 0
 
 
@@ -238,13 +264,8 @@ def _check_program(asked: argparse.Namespace) -> None:
 def _write_program(answer: Answer, asked: argparse.Namespace) -> None:
     """Write the program of a layout, and say how to try it."""
     cluster = _cluster(asked)
-    text = program.program_of(
-        answer.question,
-        cluster,
-        asked.program,
-        program.plan_of(answer, cluster),
-        needs(answer),
-    )
+    plan = program.plan_of(answer, cluster)
+    text = program.program_of(answer.question, cluster, asked.program, plan)
     asked.program.write_text(text, encoding="utf-8")
     print(f"program:     {asked.program}, which says how to start it")
 

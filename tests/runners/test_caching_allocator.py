@@ -7,13 +7,9 @@ torch's test_cuda.py, which asserts what a real allocator reserves.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +26,6 @@ from runners.simulate.memory_blocks import (
     AllocatorSettings,
     rounded,
 )
-from tests.conftest import ROOT
 
 EXPANDABLE = AllocatorSettings(expandable_segments=True)
 
@@ -236,32 +231,3 @@ def test_freeing_everything_leaves_one_free_block_in_each_segment_and_then_nothi
     allocator.empty_cache()
     assert allocator.segments() == []
     assert allocator.reserved.now == 0
-
-
-ALLOCATES = """
-import json, random, torch
-from runners.simulate.allocation_replay import Allocate, Free, replay
-
-chance, events, held = random.Random(0), [], {}
-for key in range(2000):
-    if held and (len(held) == 40 or chance.random() < 0.45):
-        events.append(Free(chance.choice(list(held))))
-        del held[events[-1].key]
-    else:
-        most = chance.choice([700, 40_000, *(mib << 20 for mib in (1, 2, 9, 12, 33, 70))])
-        events.append(Allocate(key, chance.randint(most // 2, most)))
-        held[key] = torch.empty(events[-1].num_bytes, dtype=torch.uint8, device="cuda")
-counted, modelled = torch.cuda.memory_stats(), replay(events)
-kinds = ("allocated", "reserved")
-print(json.dumps([[counted[f"{kind}_bytes.all.peak"] for kind in kinds],
-                  [modelled.peak_allocated_bytes, modelled.peak_reserved_bytes]]))
-"""
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
-def test_the_replay_reserves_what_this_machines_allocator_reserves():
-    """In a process of its own, whose allocator has served nothing before."""
-    printed = subprocess.check_output([sys.executable, "-c", ALLOCATES], cwd=ROOT)
-    device, model = json.loads(printed)
-    assert model == device

@@ -1,0 +1,93 @@
+"""A plan beside an accelerator: the simulated steps with real tensors, and what is said of both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from runners.__main__ import main
+from runners.planning.one_rank import simulate_rank
+from runners.planning.outcomes import Outcome, lines, outcome
+from runners.planning.question import Model, Question, Training, strategy_of
+from runners.planning.table import GIB
+from tests.conftest import ROOT
+from tests.runners.test_plan import LLAMA
+
+QUESTION = Question(
+    model=Model(name="tiny", architecture=LLAMA),
+    training=Training(sequence=32, microbatch=2, global_batch=2, precision="fp32"),
+    strategy=strategy_of("single", 1),
+    limit_bytes=GIB,
+)
+
+
+def test_without_an_accelerator_there_are_no_outcomes(capsys, monkeypatch):
+    monkeypatch.setenv("PROOFBOOK_DEVICE", "cpu")
+    assert main(["plan", "gpt2-124m", "--outcomes"]) == 2
+    assert "need an accelerator" in capsys.readouterr().err
+
+
+def test_the_steps_of_an_outcome_hold_what_is_simulated():
+    """With real tensors on this CPU; what an accelerator's allocator counts stays 0."""
+    found = outcome(QUESTION, GIB, torch.device("cpu"))
+    assert found.phase is None
+    assert found.step_seconds is not None
+    assert found.peak_bytes == pytest.approx(simulate_rank(QUESTION, 0).peak_bytes, rel=0.02)
+
+
+def test_numbers_and_the_verdict_stand_beside_the_simulation():
+    simulated = simulate_rank(QUESTION, 0)
+    measured = Outcome(
+        phase=None,
+        peak_bytes=simulated.peak_bytes,
+        allocated_bytes=round(simulated.allocated_bytes / 1.25),
+        reserved_bytes=simulated.reserved_bytes,
+        step_seconds=0.5,
+    )
+    peak, allocated, reserved, verdict, _ = lines(simulated, measured, GIB)
+    assert peak.endswith("+0.00%")
+    assert allocated.endswith("+25.00%")
+    assert reserved.endswith("+0.00%")
+    assert verdict == "within 1 GiB: simulated to complete, completed"
+
+
+def test_a_configuration_that_ran_out_of_memory_has_a_verdict_alone():
+    measured = Outcome(
+        phase="backward", peak_bytes=1, allocated_bytes=1, reserved_bytes=1, step_seconds=None
+    )
+    small = QUESTION.model_copy(update={"limit_bytes": 1})
+    (verdict,) = lines(simulate_rank(small, 0), measured, 1)
+    assert verdict.endswith("simulated to run out of memory, ran out of memory in backward")
+
+
+ALLOCATES = """
+import json, random, torch
+from runners.simulate.allocation_replay import Allocate, Free, replay
+
+chance, events, held = random.Random(0), [], {}
+for key in range(2000):
+    if held and (len(held) == 40 or chance.random() < 0.45):
+        events.append(Free(chance.choice(list(held))))
+        del held[events[-1].key]
+    else:
+        most = chance.choice([700, 40_000, *(mib << 20 for mib in (1, 2, 9, 12, 33, 70))])
+        events.append(Allocate(key, chance.randint(most // 2, most)))
+        held[key] = torch.empty(events[-1].num_bytes, dtype=torch.uint8, device="cuda")
+counted, modelled = torch.cuda.memory_stats(), replay(events)
+kinds = ("allocated", "reserved")
+print(json.dumps([[counted[f"{kind}_bytes.all.peak"] for kind in kinds],
+                  [modelled.peak_allocated_bytes, modelled.peak_reserved_bytes]]))
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
+def test_the_replay_reserves_what_this_machines_allocator_reserves():
+    """In a process of its own, whose allocator has served nothing before."""
+    printed = subprocess.check_output([sys.executable, "-c", ALLOCATES], cwd=ROOT)
+    device, model = json.loads(printed)
+    assert model == device
