@@ -28,7 +28,7 @@ from runners.planning.question import (
     usual,
 )
 from runners.planning.recommendation import compared, layouts, search, strategies, told
-from runners.planning.table import GIB, document, lines
+from runners.planning.table import GIB, document, lines, needs
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
 from runners.traces.device_memory import H100_BYTES
@@ -264,8 +264,13 @@ def _check_program(asked: argparse.Namespace) -> None:
 def _write_program(answer: Answer, asked: argparse.Namespace) -> None:
     """Write the program of a layout, and say how to try it."""
     cluster = _cluster(asked)
-    plan = program.plan_of(answer, cluster)
-    text = program.program_of(answer.question, cluster, asked.program, plan)
+    text = program.program_of(
+        answer.question,
+        cluster,
+        asked.program,
+        program.plan_of(answer, cluster),
+        needs(answer),
+    )
     asked.program.write_text(text, encoding="utf-8")
     print(f"program:     {asked.program}, which says how to start it")
 

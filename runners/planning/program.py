@@ -21,7 +21,9 @@ from runners.planning.table import GIB, needs
 TEMPLATE = Path(__file__).with_name("program_template.py")
 
 
-def program_of(question: Question, cluster: Cluster, path: Path, plan: str) -> str:
+def program_of(
+    question: Question, cluster: Cluster, path: Path, plan: str, planned_bytes: int = 0
+) -> str:
     """The program of a layout.
 
     Args:
@@ -29,6 +31,7 @@ def program_of(question: Question, cluster: Cluster, path: Path, plan: str) -> s
         cluster: nodes and devices, for the line that starts it.
         path: where the program will be.
         plan: what it needs and how long it takes, for its first lines.
+        planned_bytes: that a rank needs.
 
     Raises:
         PlanError: no program is written for such a plan.
@@ -36,6 +39,7 @@ def program_of(question: Question, cluster: Cluster, path: Path, plan: str) -> s
     check(question)
     source = specialised(TEMPLATE.read_text(encoding="utf-8"), _kinds(question))
     source = _assigned(source, "PLAN", f"Plan({_sizes(question, source)})")
+    source = _assigned(source, "PLANNED_GIB", f"{planned_bytes / GIB:.1f}")
     docstring = ast.get_docstring(ast.parse(source), clean=False) or ""
     words = {**_words(question, cluster, path.name), "plan": plan}
     return source.replace(docstring, docstring.format_map(words), 1)
@@ -198,24 +202,13 @@ def _replaced(source: str, one: ast.If, last: ast.stmt, taken: list[ast.stmt]) -
     lines = source.splitlines()
     kept: list[str] = []
     if taken:
-        end = taken[-1].end_lineno
-        start = one.body[0].lineno if taken is one.body else _after_else(lines, one)
-        while taken is one.body and lines[start - 2].lstrip().startswith("#"):
-            start -= 1  # a comment above the first statement
-        kept = [line[4:] for line in lines[start - 1 : end]]
-        if lines[start - 1].lstrip().startswith("elif "):
-            kept = [line.replace("elif ", "if ", 1) for line in lines[start - 1 : start]]
-            kept += lines[start:end]
+        # From the first line of the branch, so that a comment above its first statement stays.
+        start = one.test.end_lineno or 0
+        if taken is one.orelse:
+            start = lines.index(f"{' ' * one.col_offset}else:", one.body[-1].end_lineno or 0) + 1
+        kept = [line[4:] for line in lines[start : taken[-1].end_lineno]]
     lines[one.lineno - 1 : last.end_lineno] = kept
     return "\n".join(lines) + "\n"
-
-
-def _after_else(lines: list[str], one: ast.If) -> int:
-    """The line, from 1, at which the other branch begins: with `elif`, or below `else:`."""
-    line = one.body[-1].end_lineno or 0
-    while not lines[line].lstrip().startswith(("elif ", "else:")):
-        line += 1
-    return line + (1 if lines[line].lstrip().startswith("elif ") else 2)
 
 
 def _pruned(source: str) -> str:
@@ -259,7 +252,8 @@ def _without(source: str, one: ast.stmt, head: str = "", names: list[str] | None
         if len(kept[0]) > 100:
             kept = [f"{head}(", *(f"    {name}," for name in names), ")"]
     end = one.end_lineno or 0
-    while not kept and not lines[first - 1]:
+    is_alone = not kept and not lines[end]
+    while is_alone and not lines[first - 1]:
         first -= 1  # blank lines above; those below stay
     lines[first:end] = kept
     return "\n".join(lines) + "\n"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -74,7 +74,9 @@ WEIGHT_DECAY = 0.1
 MAX_NORM = 1.0  # of the gradient of the whole model
 ROTARY_BASE = 10_000.0  # `rope_theta` of a published model's configuration
 SEED = 0
+Outcome = tuple[float, float]  # of a step: its mean loss, and the norm of its gradient
 EMBEDDING = "embedding.weight"
+PLANNED_GIB = 0.0  # on the rank that needs most
 
 
 @dataclass(frozen=True)
@@ -285,9 +287,11 @@ class Transformer(nn.Module):
         the logits its part of the vocabulary.
         """
         if self.is_first:
-            tokens, x = x, self.embedding(x)
             if POSITIONS == "learned":
-                x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+                places = torch.arange(x.shape[1], device=x.device)
+                x = self.embedding(x) + self.positions(places)
+            else:
+                x = self.embedding(x)
         for layer in self.layers.values():
             call: Callable[[Tensor], Tensor] = layer
             if CHECKPOINTING == "all":
@@ -492,37 +496,25 @@ def clip(models: Sequence[nn.Module], mesh: DeviceMesh) -> Tensor:
     return total.sqrt()
 
 
-class Outcome(NamedTuple):
-    """Of a step, before its update: the mean loss, and the norm of the gradient before clipping."""
-
-    loss: float
-    norm: float
-
-
-class Batches:
-    """The samples of a step, which are the same in any layout.
+def batch(plan: Plan, path: Path | None, step: int, index: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (samples, sequence) of a data-parallel rank, in any layout the same.
 
     Args:
         plan: sizes of a step.
         path: a file of token ids, int32; None for sequences that count up from a random token.
+        step: number of the step.
+        index: of the rank.
     """
-
-    def __init__(self, plan: Plan, path: str | None) -> None:
-        self.plan = plan
-        self.tokens = None
-        if path is not None:
-            size = Path(path).stat().st_size // 4
-            self.tokens = torch.from_file(path, shared=False, size=size, dtype=torch.int32)
-
-    def of(self, step: int, index: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets (samples, sequence) of one data-parallel rank."""
-        plan = self.plan
-        generator = torch.Generator().manual_seed(SEED + step)
-        last = plan.vocabulary if self.tokens is None else len(self.tokens) - plan.sequence
-        starts = torch.randint(last, (plan.global_batch,), generator=generator)
-        places = starts.chunk(plan.data)[index][:, None] + torch.arange(plan.sequence + 1)
-        whole = places % plan.vocabulary if self.tokens is None else self.tokens[places].long()
-        return whole[:, :-1], whole[:, 1:]
+    tokens, num_starts = None, plan.vocabulary
+    if path is not None:
+        size = path.stat().st_size // 4
+        tokens = torch.from_file(str(path), shared=False, size=size, dtype=torch.int32)
+        num_starts = size - plan.sequence
+    generator = torch.Generator().manual_seed(SEED + step)
+    starts = torch.randint(num_starts, (plan.global_batch,), generator=generator)
+    places = starts.chunk(plan.data)[index][:, None] + torch.arange(plan.sequence + 1)
+    whole = places % plan.vocabulary if tokens is None else tokens[places].long()
+    return whole[:, :-1], whole[:, 1:]
 
 
 class Step:
@@ -614,20 +606,19 @@ class Step:
         total = torch.zeros((), device=self.device)
         microbatches = zip(tokens.chunk(count), targets.chunk(count), strict=True)
         for index, (inputs, wanted) in enumerate(microbatches):
-            is_last = index == count - 1
             if SHARDING == "zero1":
                 # The model stays gathered until the last microbatch sums its gradients.
                 assert isinstance(model, FSDPModule)
-                model.set_requires_gradient_sync(is_last)
-                model.set_reshard_after_backward(is_last)
+                model.set_requires_gradient_sync(index == count - 1)
+                model.set_reshard_after_backward(index == count - 1)
             if IS_HSDP:
                 # Each microbatch is reduced within its replica, and the sum between replicas.
                 assert isinstance(model, FSDPModule)
-                model.set_requires_all_reduce(is_last)
+                model.set_requires_all_reduce(index == count - 1)
             if IS_DDP:
                 # Gradients are summed with the last microbatch.
                 assert isinstance(model, DistributedDataParallel)
-                model.require_backward_grad_sync = is_last
+                model.require_backward_grad_sync = index == count - 1
             loss = cross_entropy(model(inputs), wanted, self.mesh) / count
             loss.backward()
             total += loss.detach()
@@ -648,7 +639,7 @@ class Step:
         return torch.stack(losses).mean() if is_last else torch.zeros((), device=self.device)
 
 
-def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) -> list[Outcome]:
+def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -> list[Outcome]:
     """Train; the losses of all ranks but a pipeline's last one are 0."""
     sizes = (plan.pipeline, plan.data, plan.tensor)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("pipeline", "data", "tensor"))
@@ -664,11 +655,10 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) ->
         optimizer: Update | torch.optim.Optimizer = Update(parameters)
     else:
         optimizer = optimizer_of(parameters)
-    batches, step = Batches(plan, path), Step(plan, models, mesh, device)
-    outcomes: list[Outcome] = []
+    step, outcomes = Step(plan, models, mesh, device), []
     for index in range(num_steps):
         start = time.perf_counter()
-        samples = batches.of(index, mesh.get_local_rank("data"))
+        samples = batch(plan, path, index, mesh.get_local_rank("data"))
         tokens, targets = (one.to(device) for one in samples)
         if HAS_TENSOR:
             with loss_parallel():
@@ -680,14 +670,17 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: str | None) ->
         for model in models:
             model.zero_grad()
         dist.all_reduce(loss, group=mesh.get_group("data"))
-        outcomes.append(Outcome(loss.item() / plan.data, norm.item()))
+        outcomes.append((loss.item() / plan.data, norm.item()))
         if dist.get_rank() == dist.get_world_size() - 1:
             seconds = time.perf_counter() - start
             said = "loss {:.4f}, norm of the gradient {:.3f}".format(*outcomes[-1])
             print(f"step {index + 1}: {said}, {seconds:.3g} s", flush=True)
     if device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated() / 2**30
-        print(f"rank {dist.get_rank()}: at most {peak:.1f} GiB allocated", flush=True)
+        allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        print(
+            f"rank {dist.get_rank()}: {reserved / 2**30:.1f} GiB reserved, {PLANNED_GIB} planned; "
+            f"{allocated / 2**30:.1f} allocated"
+        )
     return outcomes
 
 
@@ -696,8 +689,10 @@ def main(words: Sequence[str] | None = None) -> list[Outcome]:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a small model on these ranks")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--tokens", metavar="FILE", help="token ids, int32")
+    parser.add_argument("--tokens", metavar="FILE", type=Path, help="token ids, int32")
     asked = parser.parse_args(words)
+    if asked.tokens and (asked.small or not asked.tokens.is_file()):
+        parser.error("--small makes up its tokens" if asked.small else f"no file {asked.tokens}")
     if "RANK" not in os.environ:
         parser.error("torchrun starts this program; its first lines say how")
     num_ranks, num_local = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])

@@ -91,7 +91,7 @@ def _trained_alone(program):
     )
     found = []
     for step in range(NUM_STEPS):
-        tokens, targets = program.Batches(plan, None).of(step, 0)
+        tokens, targets = program.batch(plan, None, step, 0)
         optimizer.zero_grad()
         loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
         loss.backward()
@@ -122,6 +122,17 @@ def test_a_program_has_the_planned_model_and_layout(tmp_path):
         text = (tmp_path / f"{preset}.py").read_text(encoding="utf-8")
         assert "fully_shard" in text
         assert not any(word in text for word in ("parallelize_module", "PipelineStage", "zero1"))
+
+
+def test_programs_are_formatted_and_name_nothing_that_they_do_not_use(tmp_path):
+    for ranks, layout, devices, preset, changes in LAYOUTS:
+        written(
+            tmp_path / f"{ranks}_{layout.replace('.', '_')}.py", layout, devices, preset, **changes
+        )
+    ours = ["--isolated", "--line-length", "100", str(tmp_path)]
+    for words in (["check", "--select", "F,E,W,I,UP"], ["format", "--check"]):
+        done = subprocess.run([sys.executable, "-m", "ruff", *words, *ours], capture_output=True)
+        assert done.returncode == 0, done.stdout.decode()
 
 
 def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):
