@@ -61,7 +61,8 @@ def choices(folio: Folio) -> Markup:
 def _choice(one: PublishedChoice, note: str | None, words: Mapping[str, str], folio: Folio) -> Row:
     run, measures = choice_run(one), f"{EXPERIMENT}.{choice_run(one)}.ranks[0].measures"
     folio.run(f"{EXPERIMENT}.{run}")
-    about = Markup('<span id="run-{}-{}" class="pb-label">{}</span><br>{}').format(
+    about = Markup('<span id="{}"><span id="run-{}-{}" class="pb-label">{}</span></span><br>{}').format(
+        run,
         EXPERIMENT,
         run,
         words["about"].format(**one.settings),
