@@ -29,10 +29,13 @@ def test_a_device_fits_is_marginal_or_does_not_fit(gib, said):
     assert verdict(gib * GIB, needed_bytes(42 * GIB, 1), least_bytes(40 * GIB)) == said
 
 
-def test_fits_understate_one_published_peak_alone_by_more_than_three_per_cent():
+UNDERSTATED = {("qwen3-32b-fsdp8-b1", "reserved"), ("megatron-gb200-tp2-fsdp2", "allocated")}
+
+
+def test_fits_understate_two_published_peaks_alone_by_more_than_three_per_cent():
     """The memory that the rule adds for the simulation's error makes up for what is left out.
 
-    What Qwen3 32B reserved there is unexplained, and the page shows it as a miss.
+    Why these two are larger is not known, and the page shows them as misses.
     """
     checked, understated = [], []
     for row in read_published(PATH).rows:
@@ -42,5 +45,5 @@ def test_fits_understate_one_published_peak_alone_by_more_than_three_per_cent():
             checked.append(row.id)
             if (1 + device_memory.ERROR) * simulated < 0.97 * peak.measured_bytes:
                 understated.append((row.id, peak.kind))
-    assert understated == [("qwen3-32b-fsdp8-b1", "reserved")]
+    assert set(understated) == UNDERSTATED
     assert {"megatron-small-pp4-vp3-ddp", "megatron-small-tp2-sp-cp2-ddp"} <= {*checked}
