@@ -61,7 +61,8 @@ def choices(folio: Folio) -> Markup:
 def _choice(one: PublishedChoice, note: str | None, words: Mapping[str, str], folio: Folio) -> Row:
     run, measures = choice_run(one), f"{EXPERIMENT}.{choice_run(one)}.ranks[0].measures"
     folio.run(f"{EXPERIMENT}.{run}")
-    about = Markup('<span id="{}"><span id="run-{}-{}" class="pb-label">{}</span></span><br>{}').format(
+    label = '<span id="{}"><span id="run-{}-{}" class="pb-label">{}</span></span><br>{}'
+    about = Markup(label).format(
         run,
         EXPERIMENT,
         run,
