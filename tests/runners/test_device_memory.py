@@ -23,27 +23,20 @@ def test_every_term_is_cited_with_the_same_value():
         assert cited[f"{name}-memory"] == getattr(device_memory, f"{name.upper()}_BYTES")
 
 
-@pytest.mark.parametrize(("gib", "said"), [(45, "fits"), (42, "marginal"), (40.9, "no")])
+@pytest.mark.parametrize(("gib", "said"), [(45.5, "fits"), (42, "marginal"), (40.9, "no")])
 def test_a_device_fits_is_marginal_or_does_not_fit(gib, said):
-    # 1.03 × 42 GiB, and 451 + 534 + 64 MiB and one communicator of 688 MiB: 44.96 GiB.
+    # 1.04 × 42 GiB, and 451 + 534 + 64 MiB and one communicator of 688 MiB: 45.38 GiB.
     assert verdict(gib * GIB, needed_bytes(42 * GIB, 1), least_bytes(40 * GIB)) == said
 
 
-UNDERSTATED = {("qwen3-32b-fsdp8-b1", "reserved"), ("megatron-gb200-tp2-fsdp2", "allocated")}
-
-
-def test_fits_understate_two_published_peaks_alone_by_more_than_three_per_cent():
-    """The memory that the rule adds for the simulation's error makes up for what is left out.
-
-    Why these two are larger is not known, and the page shows them as misses.
-    """
-    checked, understated = [], []
+def test_no_fit_understates_a_published_peak_by_more_than_three_per_cent():
+    """The memory that the rule adds for the simulation's error makes up for what is left out."""
+    checked = []
     for row in read_published(PATH).rows:
         for peak in row.peaks:
             simulated = peak.with_term_bytes or peak.simulated_bytes
             assert simulated is not None, row.id
+            promised = (1 + device_memory.ERROR) * simulated
+            assert promised >= 0.97 * peak.measured_bytes, (row.id, peak.kind)
             checked.append(row.id)
-            if (1 + device_memory.ERROR) * simulated < 0.97 * peak.measured_bytes:
-                understated.append((row.id, peak.kind))
-    assert set(understated) == UNDERSTATED
     assert {"megatron-small-pp4-vp3-ddp", "megatron-small-tp2-sp-cp2-ddp"} <= {*checked}
