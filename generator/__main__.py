@@ -105,8 +105,12 @@ def _build(options: argparse.Namespace) -> int:
     from generator.pages.press import Press  # as below: what prints takes long to load
     from generator.website import publish
 
+    out, content = options.out.resolve(), options.content.resolve()
+    if out in content.parents or content in (out, *out.parents):
+        print(f"{options.out}: sources are there; give pages their own folder", file=sys.stderr)
+        return 2
     book, press = load(options.content, options.machine), Press()
-    files = publish.site_files(book, options.content.resolve(), press)
+    files = publish.site_files(book, content, press)
     change = publish.bring_to(options.out, files)
     print(
         f"{options.out}: {change.num_written} files written, {change.num_deleted} deleted, "

@@ -42,6 +42,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
         if page not in lessons:
             message = f"no lesson {page!r}{nearest(page, lessons)}"
             yield document.error((*place, "lesson", "page"), message)
+    yield from _rings(document)
 
 
 def headings(
@@ -59,6 +60,20 @@ def headings(
             message = f"{edge.lesson.page} has no section {edge.lesson.section!r}"
             near = nearest(edge.lesson.section, known)
             yield document.error((*at, "lesson", "section"), f"{message}{near}")
+
+
+def _rings(document: Document[GuideFile]) -> Iterator[ContentError]:
+    """Ways that lead from a symptom back to it."""
+    guide = document.model
+    names = {at: one.id for at, one in guide.symptoms}
+    ways = [(place, names[place[:4]], one.continue_at) for place, one in guide.edges]
+    for place, start, end in ways:
+        reached, new = {end}, {end}
+        while new := {after for _, at, after in ways if at in new} - reached - {None}:
+            reached |= new
+        if start in reached:
+            message = f"this way leads back to {start!r}, so a reader would never arrive"
+            yield document.error((*place, "continue_at"), message)
 
 
 def _repeated(

@@ -23,6 +23,9 @@ from generator.evidence.sources import FORMULAS, Sources
 from generator.evidence.value import Kind, Value
 
 _SIDE = re.compile(r"\b(?:predicted|observed)\(['\"]([^'\"]+)['\"]\)")
+# The word behind a number whose unit the author wrote, and a plural behind a single thing.
+_UNIT = re.compile(r'( <small class="pb-nature">[^<]*</small>)</a>\s(s|T?FLOPs?)\b')
+_SINGLE = re.compile(r"(>1</a>\s(?:core|device|layer|node|rank|sample|step))s\b")
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
 LONG = 24  # letters that fit any line; what has more may break
 
@@ -54,11 +57,11 @@ class PageText:
 
     def line(self, text: str, evidence: Evidence | None = None) -> Markup:
         """Inline HTML of a Line; over another machine's evidence where that is given."""
-        return Markup(prose.render(text, self._fill(text, evidence), inline=True))
+        return _read(prose.render(text, self._fill(text, evidence), inline=True))
 
     def prose(self, text: str) -> Markup:
         """Paragraphs of a Prose."""
-        return Markup(prose.render(text, self._fill(text), inline=False))
+        return _read(prose.render(text, self._fill(text), inline=False))
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
@@ -112,6 +115,11 @@ class PageText:
             self.shown_claims.add(thing.claim)
             return self.line(by.sentence(thing.claim), by)
         return escape(thing.text)
+
+
+def _read(html: str) -> Markup:
+    """Texts as they are read: `0.3 s simulated`, and `1 rank` where an author wrote `ranks`."""
+    return Markup(_SINGLE.sub(r"\1", _UNIT.sub(r"</a> \2\1", html)))
 
 
 def _mark(value: Value) -> str:

@@ -18,6 +18,11 @@ FILE = "guide.yml"
         ("[halves-complete]", "[halves-compleat]", "13:22: no claim"),
         ("use: split", "use: splitt", "15:18: no technique 'splitt'; did you mean 'split'?"),
         ("continue_at: copies-differ", "continue_at: copies", "20:26: no symptom 'copies'"),
+        (
+            "use: average",
+            "continue_at: copies-differ",
+            "36:30: this way leads back to 'copies-differ'",
+        ),
         ("why, section: What came", "wyh, section: What came", "19:28: no lesson"),
         ("            use: split\n", "", "11:13: edges: an edge leads on by use, edges or"),
         (

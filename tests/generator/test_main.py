@@ -47,6 +47,16 @@ def test_build_writes_pages_assets_and_raw_traces(run, out, copy):
     assert trace.read_bytes() == copy.trace("tiny_memory").read_bytes()
 
 
+@pytest.mark.parametrize("out", [".", "traces", ".."])
+def test_pages_are_not_written_among_sources(run, copy, out):
+    before = stamps(copy.content)
+    code, _, error = run("build", "--out", str(copy.content / out))
+    assert code == 2
+    assert [line for line in error.splitlines() if "sources are there" in line] == [error.strip()]
+    assert stamps(copy.content) == before
+    assert not (copy.content.parent / "index.md").exists()
+
+
 def test_a_second_build_touches_nothing(run, out):
     run("build", "--out", str(out))
     before = stamps(out)

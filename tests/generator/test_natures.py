@@ -33,6 +33,20 @@ def test_a_number_says_its_runs_nature_and_opens_to_what_that_means(copy, nature
     assert NATURES[nature].startswith(f"{nature}:")
 
 
+def test_a_unit_that_the_author_wrote_stands_between_number_and_nature(copy):
+    copy.change_run("tiny_memory.whole", nature="simulated")
+    line = PageText(Evidence(copy.load()), 0).line
+    shown = str(line("It takes {{ tiny_memory.whole.ranks[0].memory.peak_bytes / 1 }} s."))
+    assert re.search(r'</a> s <small class="pb-nature">simulated</small>\.$', shown), shown
+
+
+def test_one_rank_is_no_plural(copy):
+    assert copy.load().run("tiny_memory.whole").world_size == 1
+    line = PageText(Evidence(copy.load()), 0).line
+    shown = str(line("over {{ tiny_memory.whole.world_size }} ranks"))
+    assert shown.endswith(">1</a> rank")
+
+
 def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy):
     before = rendering.render(copy.load())["topics/sharding/experiment.md"]
     assert "pb-nature" not in before
