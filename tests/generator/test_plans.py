@@ -11,6 +11,8 @@ from generator.content.shelf import is_stale
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.pages.press import Press
+from generator.pages.views.plans import decided_by
+from runners.planning.law_of_time import Bounds
 from tests.generator.falsified import refuted
 
 HELD = "plan_tiny.fsdp_on_4.ranks[0].memory.phases['held']"
@@ -78,6 +80,20 @@ def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
     book = copy.load()
     lines = verdicts.problems(book, Evidence(book))
     assert sum("law plan-shares" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "part"),
+    [
+        (Bounds(computing=3, waiting=0, within=2, between=1), "computing"),
+        (Bounds(computing=3, waiting=2, within=2, between=1), "computing and waiting"),
+        (Bounds(computing=2, waiting=3, within=3, between=1), "computing and waiting"),
+        (Bounds(computing=3, waiting=1, within=5, between=1), "links within a node"),
+        (Bounds(computing=3, waiting=1, within=2, between=5), "links between nodes"),
+    ],
+)
+def test_a_lower_bound_that_contains_waiting_says_so(bounds, part):
+    assert decided_by(bounds) == part
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from generator.pages.shown import Shown
 from generator.pages.table import Column, Row, counted, table
 from runners.planning.answer import Answer
 from runners.planning.committed import answers_of
-from runners.planning.law_of_time import Cluster
+from runners.planning.law_of_time import Bounds, Cluster
 from runners.planning.question import PlanError
 from runners.planning.recommendation import Choice, Layout, Turn, choice, longer_by
 from runners.planning.table import GIB, needs, verdict
@@ -280,7 +280,7 @@ def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
             "memory": plans.folio.show(asked.memory),
             "at_least": plans.seconds(layout, "at_least", asked.cluster),
             "at_most": plans.seconds(layout, "at_most", asked.cluster),
-            "part": words["parts"][layout.bounds.decides],
+            "part": words["parts"][decided_by(layout.bounds)],
         }
 
     lines = [(words["recommended"], words["reason"], numbers(made.best))]
@@ -296,6 +296,12 @@ def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
             for head, text, values in lines
         )
     )
+
+
+def decided_by(bounds: Bounds) -> str:
+    """The part of a step that its lower bound is, as `ui.yml` calls it."""
+    has_to_wait = bounds.waiting and bounds.at_least == bounds.computing + bounds.waiting
+    return "computing and waiting" if has_to_wait else bounds.decides
 
 
 def _turned(plans: Plans, one: Turn) -> str:
@@ -351,7 +357,7 @@ def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
             plans.needs(one.answer),
             plans.seconds(one, "at_least", asked.cluster),
             plans.seconds(one, "at_most", asked.cluster),
-            words["parts"][one.bounds.decides],
+            words["parts"][decided_by(one.bounds)],
         )
         for one in best
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -19,6 +20,7 @@ from generator.pages.table import Column, Marked, Row, counted, table
 from runners.traces.published_plans import (
     EXPERIMENT,
     PublishedChoice,
+    PublishedPeak,
     PublishedPlan,
     PublishedPlans,
     choice_run,
@@ -27,6 +29,7 @@ from runners.traces.published_plans import (
 )
 
 ALLOCATED, RESERVED = ("allocated", "active"), ("reserved",)
+TITAN = "pytorch/torchtitan"
 OFF, OFF_SAYS = "published-error", "(simulated − published) / published"
 SIDES = ("won", "preferred")
 SLOWER_SAYS = "measured step of the preferred layout / that of the winner − 1"
@@ -34,6 +37,14 @@ SAYS = "the median of |simulated − published| / published"
 # How the list of measurements calls a model that has no name of its own: `GPT of 64 M`.
 SIZED = re.compile(r"^(\w+) of (\d+) ([MB])$")
 AXES = ("data", "tensor", "pipeline", "context")
+
+
+class Group(NamedTuple):
+    """Published numbers that the summary scores together."""
+
+    label: str
+    name: str
+    offs: list[Value]
 
 
 def published(folio: Folio) -> tuple[Markup, list[Shown]]:
@@ -107,8 +118,26 @@ def _scores(plans: PublishedPlans, folio: Folio) -> Markup:
     )
     kind = Column(folio.ui["sift"]["kind"], False)
     columns = [kind, *map(Column, (words["median"], words["numbers"]))]
-    rows = (_score(kinds, plans, folio) for kinds in (ALLOCATED, RESERVED))
+    rows = (_score(*one, plans, folio) for one in _groups(plans, folio) if one.offs)
     return table([*columns, Column(misses)], rows)
+
+
+def _groups(plans: PublishedPlans, folio: Folio) -> Iterator[Group]:
+    """Numbers by kind; of those the layouts that miss most, at first and with what explains it."""
+    words, found = folio.ui["published"], list(_offs(plans, folio))
+    for kinds in (ALLOCATED, RESERVED):
+        label = f" {words['together']} ".join(words[kind] for kind in kinds)
+        yield Group(label, kinds[0], [off for _, peak, off in found if peak.kind in kinds])
+    of_tensor = [
+        one for one in found if one[0].repository == TITAN and one[0].settings["tensor"] != 1
+    ]
+    yield Group(words["tensor"], "tensor", [off for *_, off in of_tensor])
+    again = (
+        _off(row, peak.kind, _simulated(row.id, f"with_term_{peak.kind}"), folio)
+        for row, peak, _ in of_tensor
+        if peak.with_term_bytes
+    )
+    yield Group(words["again"], "again", [off for off in again if off is not None])
 
 
 def _rows(plans: PublishedPlans, folio: Folio) -> Iterator[Shown]:
@@ -189,20 +218,25 @@ def _mesh(row: PublishedPlan, folio: Folio) -> str:
     return f"{' × '.join([sharding, *axes])} {words['on']} {device}"
 
 
-def _score(kinds: Sequence[str], plans: PublishedPlans, folio: Folio) -> Row:
-    offs = [
-        off
-        for row in plans.rows
-        for peak in row.peaks
-        if peak.kind in kinds
-        and (off := _off(row, peak.kind, _simulated(row.id, peak.kind), folio)) is not None
-    ]
+def _offs(
+    plans: PublishedPlans, folio: Folio
+) -> Iterator[tuple[PublishedPlan, PublishedPeak, Value]]:
+    """Each published number, and how far its simulation is off."""
+    for row in plans.rows:
+        for peak in row.peaks:
+            off = _off(row, peak.kind, _simulated(row.id, peak.kind), folio)
+            if off is not None:
+                yield row, peak, off
+
+
+def _score(
+    label: str, name: str, offs: Sequence[Value], plans: PublishedPlans, folio: Folio
+) -> Row:
     errors = [abs(numeric(off)) for off in offs]
     value = computed(median(errors), offs[0].unit, SAYS, tuple(offs)).shown(way="percent")
-    words = folio.ui["published"]
     return [
-        f" {words['together']} ".join(words[kind] for kind in kinds),
-        folio.text.shown_alike(value, f"median-{kinds[0]}", SAYS),
+        label,
+        folio.text.shown_alike(value, f"median-{name}", SAYS),
         counted(len(errors)),
         counted(sum(error > plans.most_error for error in errors)),
     ]

@@ -11,12 +11,13 @@ from markupsafe import Markup
 
 from generator.evidence.folio import Folio
 from generator.pages.table import Column, Marked, Row, table
+from runners.planning.published_steps import APART, WITHIN
 from runners.traces.published_steps import EXPERIMENT, PublishedStep, published_steps
 
 SCORES = (
     "efficiency_share", "num_within", "num_held_out", "num_right", "num_wrong", "num_pairs",
 )  # fmt: skip
-WITHIN = 0.2  # as runners.planning.published_steps scores it
+RATES = {"within": f"{WITHIN:.0%}", "apart": f"{APART - 1:.0%}"}
 
 
 def scores(folio: Folio) -> Markup:
@@ -27,7 +28,10 @@ def scores(folio: Folio) -> Markup:
     rows = (
         [_named(one, one.upper()), *(_cell(one, name, folio) for name in SCORES)] for one in devices
     )
-    return table([Column(words["device"], False), *(Column(words[n]) for n in SCORES)], rows)
+    heads = (
+        Markup('<span class="pb-label">{}</span>').format(words[n].format(**RATES)) for n in SCORES
+    )
+    return table([Column(words["device"], False), *map(Column, heads)], rows)
 
 
 def rows(folio: Folio) -> Markup:
