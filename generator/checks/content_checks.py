@@ -31,7 +31,7 @@ from generator.content.handwritten import HandWritten
 from generator.content.lesson import LessonFile
 from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
-from generator.content.topic import HomeFile
+from generator.content.topic import HomeFile, TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.evaluation import Evidence
@@ -152,16 +152,13 @@ def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentEr
 
 
 def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """The item that the home page asks, and the topic that has it."""
-    topics = {topic.id: topic for topic in evidence.book.topics}
+    """The lessons of the first hour, and the statements that come first."""
     home = document.model
-    if home.topic not in topics:
-        message = f"no topic {home.topic!r}{nearest(home.topic, topics)}"
-        yield document.error(("topic",), message)
-    elif home.commit not in topics[home.topic].items:
-        items = topics[home.topic].items
-        message = f"no item in {home.topic}/quiz.yml is {home.commit!r}"
-        yield document.error(("commit",), f"{message}{nearest(home.commit, items)}")
+    lessons = [f"{one.id}/{mode}" for one in evidence.book.topics for mode in one.lessons]
+    for position, step in enumerate(home.first_hour):
+        if step.page not in lessons:
+            message = f"no lesson is {step.page!r}{nearest(step.page, lessons)}"
+            yield document.error(("first_hour", position, "page"), message)
     known = evidence.book.retractions
     for position, name in enumerate(home.statements):
         if name not in known:
@@ -170,6 +167,17 @@ def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
         elif known[name].stakes is None:
             message = f"{name!r} does not say who reads it and what it costs; add stakes:"
             yield document.error(("statements", position), message)
+
+
+def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """The topics that one requires come before it, so that none leads in a circle."""
+    orders = {one.id: one.file.order for one in evidence.book.topics}
+    for position, name in enumerate(document.model.requires):
+        place = ("requires", position)
+        if name not in orders:
+            yield document.error(place, f"no topic {name!r}{nearest(name, orders)}")
+        elif orders[name] >= document.model.order:
+            yield document.error(place, f"{name!r} comes later; give it a smaller order")
 
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -234,6 +242,7 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (QuizFile, key_checks.mistakes),
     (RetractionFile, statement_checks.mistakes),
     (HomeFile, _home),
+    (TopicFile, _topic),
     (GlossaryFile, lambda _, document: glossary.mistakes(document)),
     (GuideFile, guide_checks.mistakes),
     (GuideFile, layout_checks.mistakes),

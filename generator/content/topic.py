@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from generator.content.cost import CostFile
-from generator.content.exhibit import Figure
 from generator.content.lesson import (
     ChallengeFile,
     DeepFile,
@@ -18,7 +17,7 @@ from generator.content.lesson import (
     WhyFile,
     WorkedFile,
 )
-from generator.content.words import ClaimId, Id, Line, Prose, Written
+from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
 
 Mode = Literal[
     "learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost", "worked"
@@ -32,6 +31,7 @@ class TopicFile(Written):
         title: the topic's.
         summary: what it is about.
         order: its place among the topics.
+        requires: the topics that explain what this one uses; each has a smaller order.
         modes: mode → the question that its page answers.
         key_laws: the claims that the topic's summary on one page shows, where it has one. Its
             other parts are Learn's figure and takeaway, and the takeaways of Why, Deep and Cost.
@@ -41,9 +41,49 @@ class TopicFile(Written):
     title: Line
     summary: Prose
     order: int
+    requires: list[Id] = []
     modes: dict[Mode, Line]
     key_laws: list[ClaimId] = []
     symbols: Prose | None = None
+
+
+class Survivor(Written):
+    """A way to train a model of the picture: its run without a limit, and under the budget."""
+
+    run: RunPath
+    budgeted: RunPath
+
+
+class PicturedModel(Written):
+    """One of the models that the home page's picture shows.
+
+    Attributes:
+        called: its name on the switch.
+        question: which of the ways train it.
+        budget: the memory of a device.
+        ways: to train it, a row each.
+        next: where the answer is explained, a link.
+    """
+
+    called: Line
+    question: Line
+    budget: Expression
+    ways: list[Survivor]
+    next: Line
+
+
+class Fact(Written):
+    """A line of what a visitor wants to know of the book."""
+
+    lead: Line
+    says: Prose
+
+
+class HourStep(Written):
+    """A lesson of the first hour, as `topic/mode`, and what a reader learns there."""
+
+    page: str
+    says: Line
 
 
 class HomeFile(Written):
@@ -52,25 +92,23 @@ class HomeFile(Written):
     Attributes:
         title: the page's.
         about: what the book is: its first sentence, also for search engines and previews.
-        topic: the topic whose item the page asks first.
-        commit: that item; the figure stays closed until the reader has answered.
-        figure: the runs behind the answer.
-        seen: what the figure shows.
-        numbers: what the numbers of this book are.
-        how: how the book works.
-        statements: the retractions that their page shows first; ten, as the home page's link says.
-        repeat: what a reader needs to measure a number again; every popover leads here.
+        picture: the models whose runs the page asks about: bars of each rank under a budget.
+        facts: for whom the book is, why to trust it, on what it was measured.
+        licence: of the text and the code.
+        first_hour: the lessons that lead through the book first, in their order.
+        statements: the retractions that their page shows first.
+        how: how the book works; for the page of evidence.
+        repeat: what a reader needs to measure a number again; every popover leads there.
     """
 
     title: Line
     about: Line
-    topic: Id
-    commit: Id
-    figure: Figure
-    seen: Prose
-    numbers: Prose
-    how: Prose
+    picture: list[PicturedModel]
+    facts: list[Fact] = []
+    licence: Prose | None = None
+    first_hour: list[HourStep] = []
     statements: list[Id] = []
+    how: Prose
     repeat: Prose
 
 

@@ -45,7 +45,7 @@ def test_yaml_that_does_not_parse_says_what_to_do(text, place, hint):
 
 def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
     copy.edit(QUIZ, "        why: The losses agree.\n", "")
-    copy.edit("site.yml", "kind: memory_bars", "kind: memory_barz")
+    copy.edit("site.yml", "called: parts", "caled: parts")
     copy.edit("topics/sharding/topic.yml", "order: 1", "order: first")
     copy.edit("topics/sharding/experiment.yml", "cut in two.", "cut in 2.")
     files = [error.split(":")[0] for error in copy.errors()]

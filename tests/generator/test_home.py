@@ -1,4 +1,4 @@
-"""The home page: it asks first, and shows the runs of a machine that can answer."""
+"""The home page: a picture from the runs of one machine, the first hour, the map of topics."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from generator.pages import rendering
 from tests.popovers import popovers_of
 
-HOME = "index.md"
+HOME, PATH = "index.md", "topics/index.md"
 
 
 @pytest.fixture
@@ -17,43 +17,56 @@ def desk(copy):
     return copy
 
 
-def home(copy):
-    return rendering.render(copy.load())[HOME]
+def test_bars_are_the_peaks_of_the_machine_at_hand_on_one_axis(desk):
+    book = desk.load()
+    page = rendering.render(book)[HOME]
+    peaks = [
+        rank.memory.peak_bytes
+        for run in ("tiny_memory.whole", "tiny_memory.halves", "tiny_memory.halves")
+        for rank in book.run(run).ranks
+    ]
+    shares = [float(one) for one in re.findall(r'<div style="--need: ([\d.]+)"', page)]
+    assert [one / shares[0] for one in shares] == pytest.approx(
+        [peak / peaks[0] for peak in peaks], rel=1e-3
+    )
+    opened = popovers_of(page)
+    assert all(opened[int(n)].on != "reference-frozen" for n in re.findall(r'data-v="(\d+)"', page))
 
 
-def asked_and_shown(page):
-    """The question with the figure below it, without what follows, and the sources it opens."""
-    part = page[: page.index('class="pb-start"')]
-    opened = set(re.findall(r'data-(?:v|opens)="(\d+)"', part))
-    sources = popovers_of(page)
-    return part, [sources[int(number)] for number in opened]
+def test_where_a_run_is_not_measured_here_the_reference_machine_is_shown(copy):
+    copy.add_machine("desk", "tiny_training")
+    page = rendering.render(copy.load())[HOME]
+    assert "the reference machine" in page.split('class="pb-measured"')[1].split("</p>")[0]
+    assert "not measured here" not in page
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("was", "now", "said"),
     [
-        {"status": "skipped", "reason": "no budgets here"},
-        {"status": "completed", "error": None},
+        ("page: sharding/deep", "page: sharding/deeep", "did you mean 'sharding/deep'?"),
+        ("run: tiny_memory.whole,", "run: tiny_memory.hole,", "did you mean 'whole'?"),
     ],
 )
-def test_where_a_budgeted_run_is_skipped_or_surprises_the_reference_machine_decides(desk, changes):
-    desk.change_run("tiny_memory.whole_budget", machine="desk", **changes)
-    page = home(desk)
-    part, opened = asked_and_shown(page)
-    assert "the reference machine" in page.split('class="pb-measured"')[1].split("</p>")[0]
-    assert "not measured here" not in part
-    assert "data-open" not in re.search(r"<form[^>]*>", part)[0]
-    assert opened
-    if changes["status"] != "skipped":
-        assert all("desk" not in (one.on or "") for one in opened)
-
-
-def test_an_item_or_a_topic_that_is_not_there_is_refused_with_the_nearest(copy):
-    copy.edit("site.yml", "commit: who-fits", "commit: who-fit")
+def test_a_lesson_or_a_run_that_is_not_there_is_refused_with_the_nearest(copy, was, now, said):
+    copy.edit("site.yml", was, now)
     assert any(
-        error.startswith("content/site.yml:4:")
-        and "no item in sharding/quiz.yml is 'who-fit'; did you mean 'who-fits'?" in error
-        for error in copy.errors()
+        error.startswith("content/site.yml:") and said in error for error in copy.errors()
     ), copy.errors()
-    copy.edit("site.yml", "topic: sharding", "topic: shardin")
-    assert any("content/site.yml:3:" in error and "no topic" in error for error in copy.errors())
+
+
+def test_lessons_of_the_first_hour_lead_to_each_other(copy):
+    pages = rendering.render(copy.load())
+    first, last = pages["topics/sharding/deep.md"], pages["topics/averaging/learn.md"]
+    assert "topics/averaging/learn.html" in first.split("pb-in-hour")[1].split("</p>")[0]
+    assert "topics/index.html" in last.split("pb-in-hour")[1].split("</p>")[0]
+    assert "pb-in-hour" not in pages["topics/averaging/why.md"]
+    assert 'href="topics/sharding/deep.html"' in pages[HOME]
+
+
+def test_a_topic_stands_behind_those_that_it_requires_and_never_before_them(copy):
+    copy.edit("topics/averaging/topic.yml", "order: 2", "order: 2\nrequires: [sharding]")
+    columns = rendering.render(copy.load())[PATH].split('class="pb-map"')[1].split("<ul>")[1:]
+    assert ["averaging/" in one for one in columns] == [False, True]
+    assert "sharding/" in columns[0]
+    copy.edit("topics/sharding/topic.yml", "order: 1", "order: 1\nrequires: [averaging]")
+    assert any("'averaging' comes later" in error for error in copy.errors()), copy.errors()

@@ -106,29 +106,3 @@ def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(pag
     assert heard == says
     page.keyboard.press("Tab")
     assert page.locator("#figure-curve svg").first.locator(":focus").count() == 0
-
-
-def _home(frozen_site, open_page, **options):
-    page = open_page(frozen_site / "index.html", viewport={"width": 1280, "height": 900}, **options)
-    assert not page.locator("#figure-home-bars").is_visible()
-    return page
-
-
-def test_a_bar_of_the_home_page_opens_its_source_beside_itself(frozen_site, open_page):
-    page = _home(frozen_site, open_page)
-    page.locator(".pb-option input").first.check()
-    page.locator(".pb-check").click()
-    bar = page.locator("#figure-home-bars .pb-wide [data-opens]").first
-    bar.scroll_into_view_if_needed()
-    _move_to(page, bar)
-    bar.click()
-    source = page.locator(":popover-open")
-    assert source.get_attribute("role") == "dialog"
-    assert "runners reproduce" in source.inner_text()
-    gap = source.bounding_box()["y"] - bar.bounding_box()["y"]
-    assert abs(gap) < source.bounding_box()["height"] + 60
-    page.keyboard.press("Escape")
-    assert page.locator(":popover-open").count() == 0
-    bar.focus()
-    page.keyboard.press("Enter")
-    assert page.locator(":popover-open").count() == 1

@@ -28,6 +28,7 @@ SCRIPTS = {
     "figures": ('class="pb-figure',),
     "play": ("data-play=",),
     "calculator": ("data-calculator",),
+    "home": ("data-survive",),
 }
 APART = ("play",)  # a figure's own code, in a file of its own
 SIFT = "assets/sift.css"
@@ -36,7 +37,8 @@ STYLES = {
     "assets/calculator.css": ("data-calculator",),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"',),
-    "assets/indexes.css": ('class="pb-ways', 'class="pb-topics'),
+    "assets/home.css": ("data-survive",),
+    "assets/indexes.css": ('class="pb-ways', 'class="pb-map', 'class="pb-start'),
     "assets/play.css": ("pb-states",),
     "assets/runs.css": ("pb-of-run",),
     SIFT: ('class="pb-sift"',),
@@ -62,7 +64,7 @@ def minutes(body: str, num_items: int) -> int:
 def scripts(body: str, *, has_ways: bool) -> list[str]:
     """The scripts that a page loads: those whose markup it holds, in their order, as one file."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
-    keeps = has_ways or _KEPT in body or "quiz" in found or "recall" in found
+    keeps = has_ways or _KEPT in body or {"quiz", "recall", "queue"} & {*found}
     needed = ["proofbook", *found] if keeps else found
     shared = JOINT.join(name for name in needed if name not in APART)
     return [name for name in (shared, *(one for one in APART if one in needed)) if name]

@@ -1,24 +1,150 @@
-"""The home page: one question, and once it is answered the runs that answer it."""
+"""The home page's picture, the first hour, and the map of topics."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup
+
 from generator.content.book import Topic
+from generator.content.topic import Survivor
+from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.figures import figures
-from generator.figures.figures import FigureOnPage
+from generator.evidence.value import Value, numeric
 from generator.pages.shown import Shown
-from generator.pages.views.question import question
+from generator.pages.views.ways import asked_anywhere, marks, ways
+
+MARGIN = 1.35  # of the axis beyond the longest bar, for its number
+GAP = 8  # between the columns of the map, in per cent of its width
 
 
-def home(folio: Folio) -> tuple[Topic, Shown, FigureOnPage]:
-    """What the home page asks: the topic of its item, the question, the runs that answer it."""
-    written = folio.book.home
-    topic = next(one for one in folio.book.topics if one.id == written.topic)
-    asked = question(topic.items[written.commit], folio, "before")
-    return topic, asked, figures.draw(written.figure, folio)
+class Bar(NamedTuple):
+    """A rank: its peak as a share of the axis, and as a number."""
+
+    share: float
+    shown: Markup
 
 
-def start(folio: Folio) -> str:
+@dataclass(frozen=True)
+class Row:
+    """A way to train: a bar for each rank, and how its run ended under the budget."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    outcome: str
+    fits: bool
+
+    @property
+    def need(self) -> float:
+        """The share of the axis below which no line may lie for it to fit."""
+        return max(bar.share for bar in self.bars)
+
+
+def picture(folio: Folio) -> list[Shown]:
+    """The models that the machine has measured, all on one axis, with the budget of each."""
+    models = folio.book.home.picture
+    peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
+    top = max((numeric(one) for found in peaks.values() for one in found), default=0) * MARGIN
+    unit, scale = units.of_axis(units.BYTES, top, 10)
+    found = []
+    for model in models:
+        budget = folio.value(model.budget)
+        rows = [_row(way, peaks[way.run], top, folio) for way in model.ways if peaks[way.run]]
+        if budget is not None and rows:
+            found.append(Shown(
+                called=folio.line(model.called), question=folio.line(model.question),
+                budget=folio.show(budget), share=round(numeric(budget) / top, 4),
+                at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
+                rows=rows, next=folio.line(model.next),
+            ))  # fmt: skip
+    return found
+
+
+def _peaks(path: str, folio: Folio) -> list[Value]:
+    run = folio.run(path)
+    places = range(len(run.ranks)) if run else ()
+    found = [folio.value(f"{path}.ranks[{at}].memory.peak_bytes") for at in places]
+    return [one for one in found if one is not None]
+
+
+def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Row:
+    run, tried = folio.run(way.run), folio.run(way.budgeted)
+    assert run is not None
+    failures = [one.failure for one in tried.ranks if one.failure] if tried else []
+    phase = next((one.phase for one in failures if one.kind == "out_of_memory"), "")
+    ended = folio.ui["statuses"][tried.status] if tried else ""
+    fits = tried is not None and tried.status == "completed"
+    if fits:
+        ended = folio.ui["home"]["trains"]
+    elif phase:
+        ended += f" {folio.ui['home']['in']} {phase}"
+    bars = (Bar(round(numeric(peak) / top, 4), folio.show(peak)) for peak in peaks)
+    return Row(folio.strategy(run), tuple(bars), ended, fits)
+
+
+def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Shown]:
+    """The lessons of the first hour, each with its title and what leads to it."""
+    found = []
+    for step in folio.book.home.first_hour:
+        name, _, mode = step.page.partition("/")
+        topic = next(one for one in folio.book.topics if one.id == name)
+        way = next(one for one in ways(topic, None, folio, minutes) if one.mode == mode)
+        title = folio.line(topic.lessons[way.mode].model.title)
+        found.append(Shown(page=step.page, title=title, says=folio.line(step.says), way=way))
+    return found
+
+
+def in_hour(page: str, folio: Folio) -> Shown | None:
+    """Where a lesson stands in the first hour, and what follows it there."""
+    pages = [step.page for step in folio.book.home.first_hour]
+    if page not in pages:
+        return None
+    at = pages.index(page) + 1
+    return Shown(at=at, num=len(pages), next=hour(folio)[at] if at < len(pages) else None)
+
+
+def begin(folio: Folio) -> str:
     """The page to start with, from the site's root."""
-    first = folio.book.topics[0]
-    return f"topics/{first.id}/{next(iter(first.items_by_mode))}.html"
+    first, steps = folio.book.topics[0], folio.book.home.first_hour
+    return (
+        f"topics/{steps[0].page if steps else f'{first.id}/{next(iter(first.items_by_mode))}'}.html"
+    )
+
+
+def topic_map(folio: Folio, minutes: Mapping[str, int]) -> Shown:
+    """The topics in columns, each behind all that it requires, and the lines between them."""
+    columns: dict[str, int] = {}
+    for topic in folio.book.topics:  # in their order, so that what one requires comes before it
+        columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)
+    by_column = [
+        [one for one in folio.book.topics if columns[one.id] == column]
+        for column in range(max(columns.values()) + 1)
+    ]
+    width = (100 - GAP * (len(by_column) - 1)) / len(by_column)
+    places = {
+        one.id: (column * (width + GAP), 100 * (at + 0.5) / len(topics))
+        for column, topics in enumerate(by_column) for at, one in enumerate(topics)
+    }  # fmt: skip
+    edges = []
+    for one in folio.book.topics:
+        right, lower = places[one.id]
+        for left, upper in (places[name] for name in one.file.requires):
+            start, middle = left + width, (left + width + right) / 2
+            bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
+            edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
+    cards = [[_card(one, folio, minutes) for one in topics] for topics in by_column]
+    return Shown(columns=cards, edges=" ".join(edges))
+
+
+def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Shown:
+    titles = {one.id: folio.line(one.file.title) for one in folio.book.topics}
+    return Shown(
+        id=topic.id,
+        title=titles[topic.id],
+        asks=folio.line(next(iter(topic.file.modes.values()))),
+        after=[titles[name] for name in topic.file.requires],
+        minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
+        items=marks(asked_anywhere(topic), topic, folio.evidence),
+    )

@@ -64,7 +64,7 @@
     if (again) {
       const decided = isRun(of) ? [path(of, formula, ".")] : of.filter((at) => data.values[at][1] % 2).map(pathOf);
       const named = again === 1 ? decided.map((one) => (/\[/.test(one) ? `'${one}'` : one)).join(" ") : again;
-      const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}index.html#repeat`);
+      const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
       add(name, made("code", `${data.command} ${named}`));
     }
     Object.keys(traces).forEach((place) => add(words.trace, made("a", traces[place], data.root + place)));

@@ -1,0 +1,61 @@
+// The home page's picture: a reader ticks the ways that he expects to train, sees what the runs did,
+// and moves the line. Away from the measured budget a row says on which side of the line it lies.
+(function () {
+  "use strict";
+
+  const models = [...document.querySelectorAll("[data-survive]")];
+
+  function operate(root) {
+    const all = (selector) => [...root.querySelectorAll(selector)];
+    const [task, line, show, moved, measured] = [
+      "[data-task]", "input[type=range]", "[data-show]", "[data-moved]", ".pb-line-label [data-measured]",
+    ].map((selector) => root.querySelector(selector));
+    const rows = all("[data-need]").map((row) => {
+      const end = row.querySelector(".pb-end");
+      return { row, end, words: end.textContent, need: Number(row.dataset.need), fits: row.dataset.fits === "1" };
+    });
+    const { unit, top, score, below, above } = root.dataset;
+    const budget = line.defaultValue;
+
+    function move() {
+      const share = line.value / top;
+      const isMeasured = line.value === budget;
+      if (isMeasured) root.style.setProperty("--budget", root.dataset.share);
+      else root.style.setProperty("--budget", share);
+      rows.forEach(({ row, end, words, need, fits }) => {
+        const isUnder = isMeasured ? fits : need <= share;
+        end.textContent = isMeasured ? words : isUnder ? below : above;
+        row.classList.toggle("pb-over", !isUnder);
+      });
+      measured.hidden = !isMeasured;
+      moved.hidden = isMeasured;
+      moved.textContent = `${line.value} ${unit}`;
+      line.setAttribute("aria-valuetext", `${line.value} ${unit}`);
+    }
+
+    root.dataset.share = root.style.getPropertyValue("--budget");
+    line.addEventListener("input", move);
+    show.addEventListener("click", () => {
+      const right = rows.filter(({ row, fits }) => row.querySelector("[type=checkbox]").checked === fits);
+      root.dataset.shown = "";
+      task.textContent = score.replace("{n}", right.length).replace("{m}", rows.length);
+      models.forEach((other) => {
+        other.dataset.shown = "";
+      });
+    });
+    all("[data-model]").forEach((button) =>
+      button.addEventListener("click", () => {
+        models.forEach((other, n) => {
+          other.hidden = n !== Number(button.dataset.model);
+        });
+        models[button.dataset.model].querySelectorAll("[data-model]")[button.dataset.model].focus();
+      })
+    );
+    move();
+  }
+
+  models.forEach((root, n) => {
+    root.hidden = n > 0;
+    operate(root);
+  });
+})();

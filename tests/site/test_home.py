@@ -1,0 +1,56 @@
+"""The home page's picture in a browser: a reader ticks, sees what runs did, and moves the line."""
+
+import pytest
+
+
+@pytest.fixture
+def page(frozen_site, open_page):
+    return open_page(frozen_site / "index.html", viewport={"width": 1280, "height": 900})
+
+
+def _rows(page):
+    return page.locator(".pb-survive:visible .pb-survive-row")
+
+
+def _ends(page):
+    return page.locator(".pb-survive:visible .pb-end").all_inner_texts()
+
+
+def test_no_bar_gives_the_answer_away_before_the_reader_asks_for_it(page):
+    assert page.locator(".pb-survive:visible").count() == 1
+    assert not page.locator(".pb-bars i:visible, .pb-end:visible, [data-next]:visible").count()
+    page.get_by_label("one device").check()  # which ran out of memory
+    page.get_by_role("button", name="See what happened").click()
+    assert page.locator("[data-task]:visible").inner_text().startswith("Yours: 0 of 2 right.")
+    assert _ends(page) == ["out of memory in backward", "trains"]
+
+
+def test_away_from_the_measured_budget_a_row_says_on_which_side_of_the_line_it_lies(page):
+    page.get_by_role("button", name="See what happened").click()
+    line = page.locator(".pb-survive:visible input[type=range]")
+    measured = line.input_value()
+    needs = [float(row.get_attribute("data-need")) for row in _rows(page).all()]
+    for value in ("0", line.get_attribute("max").partition(".")[0]):
+        line.fill(value)
+        share = float(value) / float(line.get_attribute("max"))
+        assert _ends(page) == [
+            "below the line" if need <= share else "above the line" for need in needs
+        ]
+    line.fill(measured)
+    assert _ends(page) == ["out of memory in backward", "trains"]
+
+
+def test_the_other_model_is_shown_by_its_button_and_keeps_the_focus(page):
+    page.get_by_role("button", name="See what happened").click()
+    page.get_by_role("button", name="parts").click()
+    assert page.locator(":focus").inner_text() == "parts"
+    assert page.locator(":focus").get_attribute("aria-pressed") == "true"
+    assert _rows(page).count() == 1
+
+
+def test_without_a_script_every_bar_and_every_end_is_shown(frozen_site, open_page):
+    page = open_page(frozen_site / "index.html", java_script_enabled=False)
+    assert page.locator(".pb-survive:visible").count() == 2
+    assert page.locator(".pb-bars i:visible").count() == page.locator(".pb-bars i").count()
+    assert _ends(page) == ["out of memory in backward", "trains", "trains"]
+    assert not page.locator(".pb-survive :is(input, button):visible").count()
