@@ -17,6 +17,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Shown
 from generator.pages.table import Column, Marked, Row, counted, table
+from generator.pages.views.steps import RATES
 from runners.traces.published_plans import (
     EXPERIMENT,
     PublishedChoice,
@@ -66,7 +67,8 @@ def choices(folio: Folio) -> Markup:
     columns = [Column(words["case"], False), *(Column(words[key], False) for key in SIDES)]
     notes = page.published.notes
     rows = (_choice(one, notes.get(one.id), words, folio) for one in shown.choices)
-    return table([*columns, Column(words["slower"]), Column(words["pairs"])], rows)
+    pairs = Markup('<span class="pb-label">{}</span>').format(words["pairs"].format(**RATES))
+    return table([*columns, Column(words["slower"]), Column(pairs)], rows)
 
 
 def _choice(one: PublishedChoice, note: str | None, words: Mapping[str, str], folio: Folio) -> Row:
