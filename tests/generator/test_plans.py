@@ -11,7 +11,9 @@ from generator.content.shelf import is_stale
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.pages.press import Press
+from generator.pages.views import steps
 from generator.pages.views.plans import decided_by
+from runners.planning import published_steps
 from runners.planning.law_of_time import Bounds
 from tests.generator.falsified import refuted
 
@@ -94,6 +96,10 @@ def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
 )
 def test_a_lower_bound_that_contains_waiting_says_so(bounds, part):
     assert decided_by(bounds) == part
+
+
+def test_the_page_of_published_rates_states_the_tolerances_by_which_they_were_scored():
+    assert (steps.WITHIN, steps.APART) == (published_steps.WITHIN, published_steps.APART)
 
 
 @pytest.mark.parametrize(
