@@ -1,8 +1,9 @@
-"""A model that no experiment has, planned by the command, then trained on real ranks over gloo.
+"""Plans beside real ranks over gloo: every layout that is planned needs there what its plan says.
 
 Tensor bytes are compared, since a device's allocator rounds them up and a CPU's does not report
-them. Ranks train by loops that share no code with the plan (`vision_transformer.py`), under the
-memory meter.
+them. Ranks train a model that no experiment has by loops that share no code with the plan
+(`vision_transformer.py`), and a tiny transformer by the plan's own step with values
+(`planned_ranks.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,19 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from itertools import chain, combinations_with_replacement
 from pathlib import Path
 
 import pytest
 
 from runners.__main__ import main
+from runners.planning import grid
+from runners.planning.law_of_time import Cluster
+from runners.planning.one_rank import simulate_rank
+from runners.planning.question import _AXES, Model, Question, Training, strategy_of, usual
+from runners.planning.recommendation import strategies
+from runners.plans.architecture import Architecture
 from runners.simulate import processes
 from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
 
@@ -24,6 +33,7 @@ OWN = "tests.runners.vision_transformer"
 STRATEGIES = ["ddp", "zero1", "fsdp", "tp", "gpipe"]
 RANKS = 4
 MODEL = ["--model", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--sequence", "1"]
+TOLERANCE = 0.01  # relative, of a peak
 PARTS = ["--stages", f"{OWN}:stages", "--tensor-plan", f"{OWN}:tensor_plan"]
 
 
@@ -33,16 +43,17 @@ def planned(capsys, words):
     return {one["question"]["strategy"]["name"]: one for one in json.loads(capsys.readouterr().out)}
 
 
+def started(module, *words):
+    """Run a module that starts ranks."""
+    command = [sys.executable, "-m", module, *map(str, words)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+
+
 @pytest.fixture(scope="module")
 def real_peaks(tmp_path_factory):
     """Peaks of real ranks; for each rank by strategy."""
     folder = tmp_path_factory.mktemp("ranks")
-    subprocess.run(
-        [sys.executable, "-m", OWN, str(folder), str(RANKS)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
+    started(OWN, folder, RANKS)
     written = [folder / f"rank{rank}.json" for rank in range(RANKS)]
     return [json.loads(one.read_text(encoding="utf-8")) for one in written]
 
@@ -61,7 +72,7 @@ def test_real_ranks_peak_where_the_plan_says(real_peaks, capsys, tmp_path, monke
         for one in answer["ranks"]
     }
     assert peaks == {
-        (name, rank): pytest.approx(real_peaks[rank][name], rel=0.02) for name, rank in peaks
+        (name, rank): pytest.approx(real_peaks[rank][name], rel=TOLERANCE) for name, rank in peaks
     }
 
 
@@ -79,3 +90,92 @@ def test_what_a_function_of_the_model_raises_is_one_line(capsys):
     assert main(["plan", *words]) == 2
     *_, said = capsys.readouterr().err.splitlines()  # below how many are simulated
     assert f"{2 * DEPTH} stages do not divide {DEPTH} blocks" in said
+
+
+# --- every layout, on ranks that take the planned step with values
+
+# Each word of a layout, and each pair of words, that a plan, a search or the committed grid has is
+# in one of these or of `STRATEGIES`.
+LAYOUTS = {
+    "ddp-view": 2,
+    "fsdp-keep": 2,
+    "tp-sp-keep": 2,
+    "fsdp.4.2": 4,
+    "fsdp.2+cp.2": 4,
+    "fsdp.4+ep.2": 4,
+    "fsdp.2+tp-sp.2": 4,
+    "1f1b.2+ddp.2": 4,
+    "gpipe.2+tp-sp.2": 4,
+    "interleaved.2+tp-sp.2": 4,
+    "hsdp.2.2+tp-sp.2": 8,
+    "1f1b.2+zero1.2+tp-sp.2": 8,
+}
+TINY = Architecture(
+    num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,
+    context_length=32, positions="rotary", activation="swiglu", norm="rmsnorm", has_bias=False,
+    has_tied_embeddings=False,
+)  # fmt: skip
+
+
+def question_of(layout):
+    """Two microbatches or more on each rank, in bf16 beside fp32 copies."""
+    strategy, shape = strategy_of(layout, LAYOUTS[layout]), {"num_layers": 2}
+    if strategy.chunks > 1:
+        shape["num_layers"] = strategy.num_stages
+    if strategy.expert > 1:
+        shape |= {"num_experts": 4, "num_active_experts": 2}
+    return Question(
+        model=Model(name="tiny", architecture=TINY.model_copy(update=shape)),
+        training=Training(sequence=32, microbatch=2, global_batch=4 * strategy.data),
+        strategy=strategy,
+        backend="gloo",
+    )
+
+
+@pytest.fixture(scope="module")
+def on_ranks(tmp_path_factory):
+    """What the ranks of each layout needed."""
+    folder = tmp_path_factory.mktemp("layouts")
+    for layout in LAYOUTS:
+        (folder / f"{layout}.json").write_text(question_of(layout).model_dump_json())
+    started("tests.runners.planned_ranks", folder)
+    return {one: json.loads((folder / f"{one}.needed").read_text()) for one in LAYOUTS}
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layout, on_ranks):
+    question, found = question_of(layout), on_ranks[layout]
+    stage = len(found["peaks"]) // question.strategy.pipeline
+    plans = [simulate_rank(question, rank) for rank in question.ranks]
+    for plan in plans:
+        peaks = found["peaks"][plan.rank : plan.rank + stage]
+        assert peaks == pytest.approx([plan.peak_bytes] * stage, rel=TOLERANCE)
+    sent = Counter()
+    for call in plans[0].calls:
+        sent[call.operation] += call.bytes
+    # The reducer broadcasts the sizes of its buckets, and of what ring attention gathers a meter of
+    # real ranks sees the part that a rank gives.
+    apart = {"broadcast", "all_gather"} if question.strategy.context > 1 else {"broadcast"}
+    assert {k: v for k, v in found["payloads"].items() if k not in apart} == {
+        k: v for k, v in sent.items() if k not in apart
+    }
+
+
+def pairs(layout):
+    """The words of a layout, without sizes, by twos; each also with itself."""
+    words = []
+    for word in layout.split("+"):
+        name, *sizes = word.split(".")
+        words.append(f"{name} resharded" if name == "fsdp" and len(sizes) > 1 else name)
+    return set(combinations_with_replacement(sorted(words), 2))
+
+
+def test_every_layout_that_is_planned_has_run_on_ranks():
+    nodes = [Cluster(nodes, 8, 1.0, 1.0, 1.0) for nodes in (1, 2)]
+    searched = [one.name for cluster in nodes for one in strategies(cluster, num_experts=8)]
+    committed = chain(*grid.STRATEGIES.values(), *grid.NAMED.values())
+    named = (name for plan in grid.GRIDS.values() for name, _ in plan.named)
+    known = {pair for one in [*STRATEGIES, *LAYOUTS] for pair in pairs(one)}
+    planned = {one: pairs(one) for one in (*_AXES, *usual(8), *searched, *committed, *named)}
+    assert {one for one, of_it in planned.items() if not of_it <= known} == {"single"}
