@@ -8,8 +8,6 @@ import sys
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed._tools.mem_tracker import MemTracker
 
 from runners.__main__ import main
 from runners.planning.one_rank import simulate_rank
@@ -17,6 +15,7 @@ from runners.planning.own_model import loss_of
 from runners.planning.question import Model, Question, Training, strategy_of
 from runners.simulate import processes
 from tests.runners import own_models
+from tests.runners.tracked import tracked_peak
 
 HERE = "tests.runners.own_models"
 FILE = "tests/runners/own_models.py"
@@ -50,21 +49,14 @@ def asked(name, batch, strategy="single", module=HERE, **how):
     )
 
 
-def tracked_peak(name, batch):
-    """The peak of a second step of Adam, by torch's own tracker."""
-    with FakeTensorMode():
-        model = getattr(own_models, name)()
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-        for _ in range(2):
-            tracker = MemTracker()
-            tracker.track_external(model, optimizer)
-            with tracker:
-                given = getattr(own_models, batch)(MICROBATCH, SEQUENCE)
-                by_name = given if isinstance(given, dict) else {"x": given}
-                loss_of(model(**by_name), "").backward()
-                optimizer.step()
-                optimizer.zero_grad()
-        return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+def tracked(name, batch):
+    """What torch's tracker says of a model and its batch."""
+
+    def loss(model, given):
+        return loss_of(model(**(given if isinstance(given, dict) else {"x": given})), "")
+
+    build, batch = getattr(own_models, name), getattr(own_models, batch)
+    return tracked_peak(build, lambda: batch(MICROBATCH, SEQUENCE), loss)
 
 
 @pytest.fixture
@@ -79,7 +71,7 @@ def step_by_step(monkeypatch):
 @pytest.mark.parametrize(("name", "batch"), PLANNED)
 def test_a_model_of_ones_own_has_the_peak_that_torchs_tracker_finds(name, batch):
     question = asked(name, batch, global_batch=MICROBATCH)
-    assert simulate_rank(question, 0).peak_bytes == tracked_peak(name, batch)
+    assert simulate_rank(question, 0).peak_bytes == tracked(name, batch)
 
 
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")  # the output is a view

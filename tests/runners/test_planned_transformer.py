@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from runners.planning.fused_kernels import rms_norm
-from runners.planning.question import Training
+from runners.planning.one_rank import simulate_rank
+from runners.planning.question import Model, Question, Training, strategy_of
 from runners.planning.transformer import Transformer
 from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
+from tests.runners.tracked import tracked_peak
 
 TINY = {
     "num_layers": 2,
@@ -36,17 +38,32 @@ def test_a_preset_has_as_many_parameters_as_its_closed_form_says(preset):
     assert sum(p.numel() for p in model.parameters()) == shape.num_parameters
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"has_query_key_norm": True},
-        {"head_dim": 16},
-        {"has_tied_embeddings": True},
-        {**GPT, "num_kv_heads": 4},
-        {"num_experts": 4, "num_active_experts": 2},
-    ],
-)
+SHAPES = [
+    {},
+    {"has_query_key_norm": True},
+    {"head_dim": 16},
+    {"has_tied_embeddings": True},
+    {**GPT, "num_kv_heads": 4},
+    {"num_experts": 4, "num_active_experts": 2},
+]
+
+
+@pytest.mark.parametrize("change", SHAPES)
+def test_its_peak_in_one_process_is_what_torchs_tracker_finds(change):
+    shape = Architecture(**{**TINY, **change})
+    training = Training(sequence=16, microbatch=4, global_batch=4, precision="fp32")
+    model = Model(name="tiny", architecture=shape)
+    question = Question(model=model, training=training, strategy=strategy_of("single", 1))
+
+    tracked = tracked_peak(
+        lambda: Transformer(shape, training=training),
+        lambda: torch.zeros(4, 16, dtype=torch.long),
+        lambda module, tokens: module.loss(module(tokens), torch.zeros_like(tokens)),
+    )
+    assert simulate_rank(question, 0).peak_bytes == tracked
+
+
+@pytest.mark.parametrize("change", SHAPES)
 def test_a_tiny_one_trains_with_values(change):
     shape = Architecture(**{**TINY, **change})
     torch.manual_seed(0)
