@@ -106,7 +106,10 @@ class Regions(Written):
     marks: Annotated[list[RegionMark], Field(max_length=4)] = []
 
 
-View = Literal["memory", "timeline", "payload", "loss", "schedule", "chunks", "regions"]
+View = Literal[
+    "memory", "payload", "loss", "regions", "schedule", "chunks", "overlap", "units"
+]  # fmt: skip
+_PLAYED = {"chunks", "overlap", "units", "schedule"}  # over time
 
 
 class Play(Written):
@@ -116,10 +119,12 @@ class Play(Written):
     `beside` names them; `reference` is a run that every state shows as well.
 
     memory: peak of each rank by class of tensors, under a budget that readers move.
-    timeline: who did what in the step; payload: what each rank passed to its collectives.
-    loss: the loss of each step. schedule: the pipeline's schedule, computed from the settings.
-    chunks: a ring all-reduce of `chunk`, an expression with {rank} and {chunk}, step by step.
+    payload: what each rank passed to its collectives. loss: the loss of each step.
     regions: where the runs lie in the plane that `regions` describes.
+
+    These are played, and computed by a rule from the settings of a run:
+    schedule: a pipeline's. overlap: a step of DDP over a link. units: a step of FSDP under its
+    curve of memory. chunks: a ring all-reduce over as many ranks as the run has.
     """
 
     task: Line
@@ -129,18 +134,15 @@ class Play(Written):
     shows: Annotated[list[View], Field(min_length=1)]
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
-    chunk: str | None = None
     regions: Regions | None = None
 
     @model_validator(mode="after")
     def _has_something_to_change(self) -> Self:
         if (self.budget is not None) != ("memory" in self.shows):
             raise ValueError("budget: is where the line over shows: [memory] starts")
-        if (self.chunk is not None) != ("chunks" in self.shows):
-            raise ValueError("chunk: is what shows: [chunks] reduces")
         if (self.regions is not None) != ("regions" in self.shows):
             raise ValueError("regions: is the plane of shows: [regions]")
-        if not (self.controls or self.budget or self.chunk):
+        if not (self.controls or self.budget or _PLAYED & {*self.shows}):
             raise ValueError("a figure that readers operate has a control")
         return self
 

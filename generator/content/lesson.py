@@ -173,7 +173,7 @@ class UnderTheHood(Written):
     """What happens inside one step."""
 
     text: Prose
-    figure: Id
+    figure: Id | None = None
     sources: list[Id] = []
     claims: list[ClaimId] = []
 

@@ -6,7 +6,7 @@ Where a run belongs follows from what each control reads of it, so no author can
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from generator.content.exhibit import Figure, Play, PlayControl
 from generator.content.yaml_source import Path
@@ -34,11 +34,10 @@ class ShownRun:
 
 @dataclass(frozen=True)
 class State:
-    """One option of each control, and the runs that it shows; `step` counts where a view steps."""
+    """One option of each control, and the runs that it shows."""
 
     at: tuple[int, ...]
     runs: tuple[ShownRun, ...]
-    step: int = 0
 
 
 def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
@@ -62,7 +61,7 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
         Control(evidence.plain(one.label), tuple(known))
         for one, known in zip(play.controls, options, strict=True)
     ]
-    return _stepped(controls, shown, play, folio)
+    return controls, shown
 
 
 def first_alone(figure: Figure, folio: Folio) -> Figure:
@@ -124,7 +123,6 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
     if play.regions:
         read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None
-    read["chunk",] = play.chunk and play.chunk.replace("{rank}", "0").replace("{chunk}", "0")
     for at, expression in read.items():
         found = evidence.evaluate(expression, {"run": path}) if expression else None
         if found and (problem := evidence.unprintable(found)):
@@ -154,19 +152,3 @@ def _with_reference(
     if play.reference and run and play.reference not in {one.path for one in runs}:
         named = option_of(play.beside, play.reference, folio.evidence) if play.beside else ""
         yield ShownRun(play.reference, run, named or folio.strategy(run))
-
-
-def _stepped(
-    controls: list[Control], shown: list[State], play: Play, folio: Folio
-) -> tuple[list[Control], list[State]]:
-    """A ring all-reduce has a control of its own: how many of its steps are done."""
-    if play.chunk is None or not shown:
-        return controls, shown
-    num_steps = 2 * (max(one.run.world_size for state in shown for one in state.runs) - 1)
-    step = Control(folio.ui["play"]["step"], tuple(str(n) for n in range(num_steps + 1)))
-    stepped = [
-        replace(state, at=(*state.at, n), step=n)
-        for state in shown
-        for n in range(2 * (state.runs[0].run.world_size - 1) + 1)
-    ]
-    return [*controls, step], stepped

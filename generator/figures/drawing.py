@@ -12,7 +12,8 @@ machines. Words then end where a drawing expects it or earlier, and no byte depe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from html import escape
@@ -162,10 +163,27 @@ class Drawing:
         place = f' x="{number(x)}" y="{number(y)}"'
         self.parts.append(f"<text{_classes(look)}{place}{side}>{escape(text, quote=False)}</text>")
 
-    def middles(self, places: Sequence[tuple[float, float, int]], look: str) -> None:
-        """Add numbers of one look, each in the middle of its place."""
+    def middles(self, places: Sequence[tuple[float, float, str]], look: str) -> None:
+        """Add words of one look, each in the middle of its place."""
         words = (f'<text x="{number(x)}" y="{number(y)}">{said}</text>' for x, y, said in places)
         self.parts.append(f'<g{_classes(look)} text-anchor="middle">{"".join(words)}</g>')
+
+    @contextmanager
+    def during(self, start: float, end: float) -> Iterator[None]:
+        """What is drawn inside is seen from one moment of a play to another; 1 is its last."""
+        past = " pb-past" if end <= 1 else ""
+        self.parts.append(f'<g class="pb-during{past}" data-during="{start:g} {end:g}">')
+        yield
+        self.parts.append("</g>")
+
+    def playhead(self, start: float, end: float, top: float, bottom: float) -> None:
+        """Add the line that moves from one place to another, and a veil over what is to come."""
+        height = number(bottom - top)
+        self.parts.append(
+            f'<g class="pb-now pb-past" data-now="{number(start)} {number(end)}">'
+            f'<rect class="pb-veil" y="{number(top)}" width="{number(end - start)}" '
+            f'height="{height}"/><path d="M0 {number(top)}v{height}"/></g>'
+        )
 
     def _add(self, kind: str, look: str, say: str, opens: str = "", **places: float) -> None:
         numbers = "".join(f' {name}="{number(value)}"' for name, value in places.items())

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
-Kind = Literal["forward", "backward"]
+Kind = Literal["whole", "gather", "forward", "backward", "reduce", "wait"]
 RULES = ("gpipe", "one_f_one_b")
 
 
 @dataclass(frozen=True)
 class Action:
-    """A forward or a backward of one microbatch on one rank, in the time of one forward."""
+    """What a rank, a link or a unit does from one time to another; `name` says with what.
+
+    In a pipeline the name is that of a microbatch, and times are those of one forward.
+    """
 
     kind: Kind
-    microbatch: int
+    name: str
     start: float
     end: float
 
@@ -45,7 +49,7 @@ def rows(
                 start = max(free, done[needed] if needed else 0.0)
                 end = start + (1.0 if kind == "forward" else backward_ratio)
                 done[kind, microbatch, rank] = end
-                found[rank].append(Action(kind, microbatch, start, end))
+                found[rank].append(Action(kind, str(microbatch), start, end))
     return found
 
 
@@ -54,6 +58,13 @@ def idle_share(actions: Sequence[Sequence[Action]]) -> float:
     end = max(one.end for row in actions for one in row)
     busy = sum(one.end - one.start for row in actions for one in row)
     return 1 - busy / (end * len(actions))
+
+
+def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
+    """How many microbatches a rank holds activations of from each time on."""
+    changes = [(one.start, 1) if one.kind == "forward" else (one.end, -1) for one in actions]
+    times = [time for time, _ in sorted(changes)]
+    return list(zip(times, accumulate(change for _, change in sorted(changes)), strict=True))
 
 
 def _order(rule: str, num_behind: int, num: int) -> Iterator[tuple[Kind, int]]:

@@ -6,6 +6,8 @@ import base64
 import json
 import re
 import zlib
+from collections import Counter
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.play_states import faults, states
 from generator.evidence.provenance import PageText
-from generator.figures import schedule_rule
+from generator.figures import overlap_rule, schedule_rule, unit_rule
 from generator.figures.play import frame, ring_view
 from generator.pages.page import environment
 
@@ -82,7 +84,7 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
     for figure in played.values():
         controls, found = states(figure, folio)
         assert len({state.at for state in found}) == len(found)
-        runs = [run.path for state in found if not state.step for run in state.runs]
+        runs = [run.path for state in found for run in state.runs]
         assert sorted({*runs} - {figure.play.reference}) == sorted(figure.runs), figure.id
         sizes = [len(control.options) for control in controls]
         assert all(
@@ -100,7 +102,6 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
             {"controls": [{"label": "A", "options": [{"label": "B", "runs": ["sharding.ddp_1"]}]}]},
             "sharding.ddp_2 has no option of 'A'",
         ),
-        ({"shows": ["chunks"], "chunk": "run.epochs[{chunk}].nothing"}, "epochs"),
     ],
 )
 def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
@@ -149,27 +150,19 @@ def test_a_schedule_runs_everything_once_in_order_and_idles_as_the_closed_form_s
     rule, num_ranks, num
 ):
     rows = schedule_rule.rows(rule, num_ranks, num, 2.0)
-    ends = {(r, one.kind, one.microbatch): one.end for r, row in enumerate(rows) for one in row}
+    ends = {(r, one.kind, one.name): one.end for r, row in enumerate(rows) for one in row}
     for rank, row in enumerate(rows):
-        assert sorted((one.kind, one.microbatch) for one in row) == sorted(
-            (kind, n) for kind in ("forward", "backward") for n in range(num)
+        assert sorted((one.kind, one.name) for one in row) == sorted(
+            (kind, str(n)) for kind in ("forward", "backward") for n in range(num)
         )
         assert all(first.end <= second.start for first, second in pairwise(row))
         for one in row:
             side = -1 if one.kind == "forward" else 1
-            assert one.start >= ends.get((rank + side, one.kind, one.microbatch), 0)
+            assert one.start >= ends.get((rank + side, one.kind, one.name), 0)
             if one.kind == "backward":
-                assert one.start >= ends[rank, "forward", one.microbatch]
+                assert one.start >= ends[rank, "forward", one.name]
     closed_form = (num_ranks - 1) / (num + num_ranks - 1)
     assert schedule_rule.idle_share(rows) == pytest.approx(closed_form)
-
-
-def _in_flight(row):
-    held = most = 0
-    for one in row:
-        held += 1 if one.kind == "forward" else -1
-        most = max(most, held)
-    return most
 
 
 def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
@@ -179,20 +172,79 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
         rule = "gpipe" if num == 1 else run["strategy"]
         rows = schedule_rule.rows(rule, ranks, num, run["settings"]["backward_ratio"])
         counted = [rank["measures"]["num_in_flight"] for rank in run["ranks"]]
-        assert [_in_flight(row) for row in rows] == counted, path
+        most = [max(n for _, n in schedule_rule.in_flight(row)) for row in rows]
+        assert most == counted, path
 
 
-# --- a ring all-reduce
+# --- plays
 
 
-def test_the_sum_of_the_ring_is_what_the_run_recorded_for_all_ranks(played, folio):
-    figure = played["ddp", "ring"]
-    _, found = states(figure, folio)
-    seen = ring_view.chunks(found, figure, folio)
-    run = recorded("ddp.ddp_fp64")
-    whole = [4 * epoch["loss"] for epoch in run["epochs"][:4]]
-    shown = seen[-1].says.split("; ")
-    for rank, said in enumerate(shown):
-        assert said.startswith(f"rank {rank}: ")
-        numbers = [float(number) for number in said.split(": ")[1].split(", ")]
-        assert numbers == pytest.approx(whole, rel=5e-4)
+def drawn_of(played, folio, name, layout="wide"):
+    """The first state of a figure in one layout, and the moments of its play."""
+    drawn = frame.play(played[name], folio).play.drawn
+    moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
+    return re.search(rf'<svg class="pb-drawing pb-{layout}.*?</svg>', drawn)[0], moments
+
+
+@pytest.mark.parametrize("run", ["ddp_42", "ddp_126", "after_backward_42", "after_backward_126"])
+def test_a_step_over_a_link_takes_what_its_events_take_and_no_less_than_the_law_says(run):
+    one = recorded(f"overlap.{run}")
+    settings, num = one["settings"], one["settings"]["num_layers"]
+    step = overlap_rule.step(settings, overlaps=one["strategy"] == "ddp")
+    backward = settings["backward_seconds"]
+    forward, reducing = settings["computing_seconds"] - backward, settings["reducing_seconds"]
+    # the law in closed form: either backward or the link has no gap
+    if one["strategy"] == "ddp":
+        end = forward + max(backward + reducing / num, backward / num + reducing)
+    else:
+        end = forward + backward + reducing
+    assert step.end * backward == pytest.approx(end)
+    sent, ends = iter(step.sent), {a.name: a.end for a in step.computed if a.kind == "backward"}
+    for name in ("4", "3", "2", "1") if one["strategy"] == "ddp" else ():
+        bucket = next(sent)
+        assert bucket.name == name
+        assert bucket.start >= ends[name] - 1e-9
+    assert one["timing"]["step"]["median_seconds"] >= 0.98 * end  # no faster than the law, measured
+
+
+def test_the_boxes_of_a_step_lie_where_its_events_do(played, folio):
+    svg, moments = drawn_of(played, folio, ("ddp", "one-step"))
+    settings = recorded("overlap.ddp_42")["settings"]
+    start, end = map(float, re.search(r'data-now="([\d.]+) ([\d.]+)"', svg).groups())
+    step = overlap_rule.step(settings, overlaps=True)
+    boxes = re.findall(r'x="([\d.]+)" y="[\d.]+" width="([\d.]+)" [^>]*data-say="link, ', svg)
+    for (x, width), one in zip(boxes, step.sent, strict=True):
+        assert float(x) == pytest.approx(start + one.start / step.end * (end - start), abs=0.2)
+        assert float(width) == pytest.approx(
+            (one.end - one.start) / step.end * (end - start), abs=0.2
+        )
+    assert [moment for moment, _ in moments] == sorted({moment for moment, _ in moments})
+    assert moments[0][0] == 0
+    assert moments[-1] == [1, "all gradients are averaged"]
+
+
+@pytest.mark.parametrize("run", ["fsdp_2", "fsdp_4", "fsdp_kept_2", "fsdp_kept_4"])
+def test_a_play_of_fsdp_peaks_where_the_closed_form_and_the_meter_do(run):
+    one = recorded(f"sharding.{run}")
+    sizes = [layer["bytes"] for layer in one["model"]["layers"]]
+    step = unit_rule.Step(sizes, one["world_size"], frees=one["strategy"] == "fsdp")
+    settings = one["settings"]
+    closed_form = settings["shared_bytes"] / one["world_size"] + settings["whole_bytes"]
+    assert step.peak_bytes == closed_form
+    for rank in one["ranks"]:
+        peak = rank["memory"]["peak_bytes"]
+        assert closed_form * 0.99 <= peak <= closed_form * 1.01 + 2 * settings["layer_bytes"]
+    counts = Counter(action.kind for row in step.rows for action in row)
+    called = {c["operation"]: c["count"] for c in one["ranks"][0]["collectives"]}
+    assert counts["gather"] == called["all_gather"]
+    assert counts["reduce"] == called["reduce_scatter"]
+
+
+@pytest.mark.parametrize("num", [2, 3, 4, 5])
+def test_a_ring_ends_with_the_sum_of_all_ranks_on_each_and_no_sooner(num):
+    rows = ring_view.start(num)
+    whole = [sum(column) for column in zip(*rows, strict=True)]
+    for step in range(2 * (num - 1)):
+        assert rows != [whole] * num
+        rows = ring_view.after(rows, step)
+    assert rows == [whole] * num

@@ -23,14 +23,15 @@ from generator.evidence.value import numeric
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table
 from generator.figures.play.memory_view import memory
+from generator.figures.play.played_views import overlap, unit_steps
 from generator.figures.play.regions_view import regions
 from generator.figures.play.ring_view import chunks
 from generator.figures.play.seen import Seen, byte_unit
-from generator.figures.play.step_views import loss, payload, schedule, timeline
+from generator.figures.play.step_views import loss, payload, schedule
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
-    "memory": memory, "timeline": timeline, "payload": payload, "loss": loss,
-    "schedule": schedule, "chunks": chunks, "regions": regions,
+    "memory": memory, "payload": payload, "loss": loss, "regions": regions,
+    "schedule": schedule, "chunks": chunks, "overlap": overlap, "units": unit_steps,
 }  # fmt: skip
 FOLDER = "assets/figures"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget
@@ -56,6 +57,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
         head=head,  # and of those with its numbers
         rows=rows,
         drawn=drawn[0],
+        told=[words for one in seen.values() for _, words in one[0].moments],
         budget=_budget(figure, found, folio),
     )
     return Picture(Table([]), play=played)
@@ -87,6 +89,9 @@ def _drawn(
             for drawing, layout in zip(one.drawings, (WIDE, NARROW), strict=True)
         ]
         shown = Markup("").join(drawings)
+        if one.moments:
+            told = json.dumps(one.moments, ensure_ascii=False, separators=(",", ":"))
+            shown = Markup('<div data-moments="{}">{}</div>').format(told, shown)
         parts.append(Markup('<p class="pb-view">{}</p>{}').format(title, shown))
     return Markup("").join(parts)
 
@@ -155,9 +160,6 @@ def _row(
     position: int, words: tuple[str, ...], cells: tuple[Markup, ...], one: ShownRun, folio: Folio
 ) -> SimpleNamespace:
     """A row of the table, a run of a state: its options, its numbers, and where it comes from."""
-    shown = folio.book.holder(one.path)
-    assert shown is not None, one.path  # its run is drawn
-    timeline = f"timelines/{shown.folder}/{one.path}.json"
     return SimpleNamespace(
         state=position,
         words=words,
@@ -165,7 +167,6 @@ def _row(
         run=one.path,
         nature=one.run.nature,
         source=folio.place_of(one.path),
-        timeline=timeline if one.run.timing.timeline else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""A ring all-reduce, step by step, computed from values that a run recorded.
+"""A ring all-reduce, played step by step, with a decimal digit for each rank.
 
 The rule is that of `ring_all_reduce_by_hand.py`: in the reduce-scatter rank r sends chunk r - s and
 adds what it receives; in the all-gather it sends chunk r + 1 - s and keeps what it receives.
@@ -7,99 +7,61 @@ adds what it receives; in the all-gather it sends chunk r + 1 - s and keeps what
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.play_states import State
-from generator.evidence.value import Value
 from generator.figures.drawings.chunks import Cell
 from generator.figures.drawings.chunks import chunks as drawn
-from generator.figures.play.seen import Seen, both, in_one_cell
+from generator.figures.play.seen import Seen, both
 
 
-@dataclass(frozen=True)
-class Held:
-    """A chunk on a rank: the sum of so many ranks' values, and whether the last step brought it."""
-
-    value: Value
-    num_summed: int = 1
-    has_arrived: bool = False
+def start(num: int) -> list[list[int]]:
+    """Numbers whose sums tell what they are sums of: rank 1 holds 10, 20, 30 and so on."""
+    return [[(chunk + 1) * 10**rank for chunk in range(num)] for rank in range(num)]
 
 
-def after(start: Sequence[Sequence[Value]], num_steps: int) -> list[list[Held]]:
-    """What each rank holds after some steps of the ring.
+def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
+    """What each rank holds after one more step, as `held[rank][chunk]`.
 
     Args:
-        start: the value of each chunk on each rank, as `start[rank][chunk]`.
-        num_steps: of the 2 (N - 1) that a ring of N ranks has.
+        before: what it held before.
+        step: how many of the 2 (N - 1) steps of a ring of N ranks have gone before.
     """
-    num = len(start)
-    rows = [[Held(value) for value in row] for row in start]
-    for step in range(num_steps):
-        is_adding, turn = step < num - 1, step % (num - 1)
-        before = rows
-        rows = [[Held(one.value, one.num_summed) for one in row] for row in before]
-        for rank in range(num):
-            chunk = (rank - turn if is_adding else rank + 1 - turn) % num
-            sent, to = before[rank][chunk], (rank + 1) % num
-            kept = before[to][chunk]
-            rows[to][chunk] = (
-                Held(kept.value + sent.value, kept.num_summed + sent.num_summed, has_arrived=True)
-                if is_adding
-                else Held(sent.value, sent.num_summed, has_arrived=True)
-            )
+    num, rows = len(before), [list(row) for row in before]
+    is_adding, turn = step < num - 1, step % (num - 1)
+    for rank in range(num):
+        chunk = (rank - turn if is_adding else rank + 1 - turn) % num
+        to = (rank + 1) % num
+        rows[to][chunk] = before[rank][chunk] + (before[to][chunk] if is_adding else 0)
     return rows
 
 
-def chunks(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
-    """The ring of each state; the first run of a state gives the values."""
-    assert figure.play is not None
-    assert figure.play.chunk is not None
-    words, ranks_words = folio.ui["play"], folio.ui["figure"]
-    found = []
+def chunks(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The ring of each state, over the ranks of its first run."""
+    words, found = folio.ui["play"]["ring"], []
     for state in states:
-        one = state.runs[0]
-        start = _start(figure.play.chunk, one.path, one.run.world_size, folio)
-        rows = after(start, state.step)
+        num = state.runs[0].run.world_size
+        frames = [start(num)]
+        for step in range(2 * (num - 1)):
+            frames.append(after(frames[-1], step))
         cells = [
-            [_cell(held, rank, chunk, len(rows), folio) for chunk, held in enumerate(row)]
-            for rank, row in enumerate(rows)
+            [[_cell(rows, before, r, c) for c in range(num)] for r in range(num)]
+            for before, rows in zip([frames[0], *frames], frames, strict=False)
         ]
-        names = [f"{ranks_words['rank']} {rank}" for rank in range(len(rows))]
-        table = {
-            name: in_one_cell((folio.show(held.value) for held in row), ", ")
-            for name, row in zip(names, rows, strict=True)
-        }
-        found.append(
-            Seen(
-                both(drawn, cells, ranks_words["rank"], words["chunk"]),
-                "; ".join(
-                    f"{name}: {', '.join(cell.words for cell in row)}"
-                    for name, row in zip(names, cells, strict=True)
-                ),
-                (table,) * len(state.runs),
-            )
-        )
+        told = [
+            words["start"],
+            *(words["adding"].format(n=n + 1, of=num - 1) for n in range(num - 1)),
+            *(words["keeping"].format(n=n + 1, of=num - 1) for n in range(num - 1)),
+        ]
+        places = [round(n / (len(frames) - 1), 4) for n in range(len(frames))]
+        rank = folio.ui["figure"]["rank"]
+        drawings = both(drawn, dict(zip(places, cells, strict=True)), rank, words["chunk"])
+        moments = tuple(zip(places, told, strict=True))
+        found.append(Seen(drawings, told[-1], moments=moments))
     return found
 
 
-def _start(chunk: str, path: str, num: int, folio: Folio) -> list[list[Value]]:
-    """The values that the run recorded, a chunk each on every rank."""
-    rows = []
-    for rank in range(num):
-        row = []
-        for position in range(num):
-            expression = chunk.replace("{rank}", str(rank)).replace("{chunk}", str(position))
-            value = folio.evidence.value(expression, {"run": path})
-            assert isinstance(value, Value), expression
-            row.append(value)
-        rows.append(row)
-    return rows
-
-
-def _cell(held: Held, rank: int, chunk: int, num: int, folio: Folio) -> Cell:
-    words = folio.ui["play"]
-    shown = str(held.value)
-    say = words["holds"].format(rank=rank, chunk=chunk, value=shown, n=held.num_summed, of=num)
-    return Cell(shown, held.num_summed, held.has_arrived, say)
+def _cell(rows: list[list[int]], before: list[list[int]], rank: int, chunk: int) -> Cell:
+    value, whole = rows[rank][chunk], sum(row[chunk] for row in start(len(rows)))
+    return Cell(f"{value:,}", value == whole, value != before[rank][chunk])

@@ -11,19 +11,22 @@ from generator.evidence import units
 from generator.evidence.play_states import State
 from generator.evidence.units import AS_RULED
 from generator.figures.drawing import NARROW, WIDE, Drawing
+from generator.figures.play.moments import Moment
 
 
 @dataclass(frozen=True)
 class Seen:
     """A state as a view shows it; `cells` has, for each of its runs, the values in the drawing.
 
-    `title` is the key of the words above it, where these are not those of the view.
+    `title` is the key of the words above it, where these are not those of the view. A state that is
+    played has `moments`.
     """
 
     drawings: tuple[Drawing, Drawing]
     says: str
     cells: tuple[dict[str, Markup], ...] = field(default_factory=tuple)
     title: str = ""
+    moments: tuple[Moment, ...] = ()
 
 
 def in_lines(title: str, amounts: Mapping[str, Markup]) -> dict[str, Markup]:

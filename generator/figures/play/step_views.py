@@ -1,4 +1,4 @@
-"""What happens in one step, and from step to step: timelines, schedules, payloads, losses."""
+"""What happens in one step, and from step to step: schedules, payloads, losses."""
 
 from __future__ import annotations
 
@@ -15,49 +15,14 @@ from generator.figures import schedule_rule
 from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import memory_bars as bars_drawing
 from generator.figures.drawings import schedule as schedule_drawing
-from generator.figures.drawings import timeline as timeline_drawing
 from generator.figures.drawings.lines import Series, lines
 from generator.figures.drawings.memory_bars import Bar
+from generator.figures.drawings.schedule import Loads
+from generator.figures.play.moments import moments
 from generator.figures.play.seen import Seen, both, byte_unit, in_lines, said_bytes
-from generator.figures.time_figures import activities, timeline_rows
 from runners.traces.records import RankRecord
 
 EVERY = 16  # of a line over many steps, each so many-th point can be read off
-
-
-def timeline(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The step of each state's first run, all on the axis of the longest; each needs a timeline."""
-    if not all(state.runs[0].run.timing.timeline for state in states):
-        return []
-    spans = [span for state in states for span in state.runs[0].run.timing.timeline]
-    longest = max((span.end_seconds for span in spans), default=0)
-    if not longest:
-        return []
-    unit, size = units.of_axis(units.SECONDS, longest)
-    names = folio.ui["figure"]["activities"]
-    found = []
-    for state in states:
-        one = state.runs[0]
-        drawn = activities(one.path, one.run, size, folio)
-        rows, says = timeline_rows(one.run, folio)
-        found.append(
-            Seen(
-                both(timeline_drawing.timeline, rows, drawn, unit, names, longest=longest / size),
-                says,
-                tuple(_waiting(one, folio) for one in state.runs),
-            )
-        )
-    return found
-
-
-def _waiting(one: ShownRun, folio: Folio) -> dict[str, Markup]:
-    words = folio.ui["figure"]
-    return {
-        f"{words['rank']} {rank.rank} {words['waits']}": folio.cell(
-            f"{one.path}.timing.ranks[{position}].waiting_share"
-        )
-        for position, rank in enumerate(one.run.timing.ranks)
-    }
 
 
 def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
@@ -77,8 +42,13 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         all_rows.append(schedule_rule.rows(rule, run.world_size, microbatches, ratio))
     for rows in all_rows:
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
-        drawings = both(schedule_drawing.schedule, rows, rank, words["forwards"], words["actions"])
-        found.append(Seen(drawings, f"{words['idle_by_rule']}: {idle}"))
+        named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
+        loads = Loads([schedule_rule.in_flight(actions) for actions in rows])
+        drawings = both(
+            schedule_drawing.schedule, named, words["forwards"], words["actions"], loads=loads
+        )
+        said = f"{words['idle_by_rule']}: {idle}"
+        found.append(Seen(drawings, said, moments=moments(named, words["actions"])))
     return found
 
 

@@ -7,6 +7,7 @@
   const words = book.playing;
   const all = (root, selector) => Array.from(root.querySelectorAll(selector));
   const figures = {};
+  const MOMENT = 900; // milliseconds, of a play
 
   const unpacked = (packed) => {
     const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
@@ -19,13 +20,91 @@
     unpacked(packed).then((states) => figures[name].forEach((figure) => figure.filled(states)));
   };
 
+  // A play of the drawings: it opens at its end, and moves only where readers ask for it.
+  class Player {
+    constructor(root, bar) {
+      this.root = root;
+      [this.words, this.button, this.range] = bar.children;
+      this.isStill = matchMedia("(prefers-reduced-motion: reduce)");
+      this.isStill.addEventListener("change", () => this.pause());
+      this.button.addEventListener("click", () => this.run());
+      this.range.addEventListener("input", () => this.halt(this.range.value / 1000));
+      bar.addEventListener("keydown", (event) => this.pressed(event));
+      window.addEventListener("beforeprint", () => this.halt(1));
+      this.halt(this.range.value / 1000);
+    }
+
+    pressed(event) {
+      const to = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity }[event.key];
+      if (event.altKey || event.ctrlKey || event.metaKey) return;
+      if (to) this.step(to);
+      else if (event.key === " " && event.target === this.range) this.run();
+      else return;
+      event.preventDefault();
+    }
+
+    // To a moment so many further on, or to the first or the last.
+    step(by) {
+      const last = this.moments.length - 1;
+      this.halt(this.moments[Math.max(0, Math.min(last, this.told + by))][0]);
+    }
+
+    halt(at) {
+      this.pause();
+      this.seek(at);
+    }
+
+    pause() {
+      cancelAnimationFrame(this.frame);
+      this.frame = 0;
+      this.button.textContent = this.isStill.matches ? words.next : words.play;
+    }
+
+    run() {
+      if (this.frame) return this.pause();
+      if (this.isStill.matches) return this.at < 1 ? this.step(1) : this.halt(0);
+      this.button.textContent = words.pause;
+      let before = performance.now();
+      if (this.at >= 1) this.seek(0);
+      const move = (now) => {
+        this.seek(this.at + Math.max(0, now - before) / (MOMENT * this.moments.length));
+        before = now;
+        if (this.at < 1) this.frame = requestAnimationFrame(move);
+        else this.pause();
+      };
+      this.frame = requestAnimationFrame(move);
+    }
+
+    seek(at) {
+      const drawn = this.root.querySelector("[data-moments]");
+      this.at = Math.min(1, at);
+      this.moments = JSON.parse(drawn.dataset.moments);
+      this.told = this.moments.findLastIndex(([from]) => from <= this.at);
+      all(drawn, "[data-during]").forEach((one) => {
+        const [from, until] = one.dataset.during.split(" ").map(Number);
+        one.classList.toggle("pb-past", this.at < from || this.at >= until);
+      });
+      all(drawn, "[data-now]").forEach((line) => {
+        const [start, end] = line.dataset.now.split(" ").map(Number);
+        line.setAttribute("transform", `translate(${start + this.at * (end - start)})`);
+        line.classList.toggle("pb-past", this.at === 1);
+      });
+      this.range.value = this.at * 1000;
+      const said = this.moments[this.told][1];
+      if (this.words.textContent !== said) this.words.textContent = said;
+      this.range.setAttribute("aria-valuetext", said);
+    }
+  }
+
   function Figure(root) {
     this.root = root;
     this.states = null;
     this.at = 0;
     this.rows = all(root, "[data-state]");
     this.groups = all(root, "fieldset");
-    this.budget = root.querySelector("input[type=range]");
+    this.budget = root.querySelector(".pb-budget-set input");
+    const player = root.querySelector(".pb-player");
+    if (player) this.player = new Player(root, player);
     this.status = root.querySelector("[role=status]");
     this.button = root.querySelector("[data-all]");
     this.form = root.querySelector("form");
@@ -47,7 +126,7 @@
 
   // A phone stacks the cells of a row, each with its head.
   Figure.prototype.stack = function () {
-    if (!this.button) return; // a plan, whose states come with tables of their own
+    if (!this.root.querySelector(".pb-states")) return; // a plan, whose states come with tables
     const heads = all(this.root, "thead th").map((cell) => cell.textContent);
     this.root.querySelector("table").classList.add("pb-stack", "pb-rows");
     this.rows.forEach((row) =>
@@ -87,6 +166,7 @@
     const shown = this.root.querySelector(".pb-states-drawn");
     shown.innerHTML = best[1];
     all(shown, "svg").forEach(book.chart);
+    this.player?.seek(this.player.at);
     this.mark();
     this.list();
     this.limit();
