@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-BUDGET, SCHEDULE, RING, RESHARDING = (
+BUDGET, SCHEDULE, RING, RESHARDING, STEP = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
     ("topics/ddp/deep.html", "ring"),
     ("topics/sharding/why.html", "resharding"),
+    ("topics/ddp/trace.html", "one-step"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
@@ -65,13 +67,13 @@ def operated(built_site, open_page):
 
 @pytest.mark.browser
 def test_arrow_keys_choose_a_state_and_the_page_says_which(operated):
-    one = operated(RING)
+    one = operated(RESHARDING)
     one.root.locator("input").first.focus()
     first = one.drawn()
     second = one.changed(lambda: one.page.keyboard.press("ArrowRight"))
     assert first != second
-    assert one.rows() == [1]
-    assert one.root.locator("[role=status]").text_content().startswith("Steps done: 1")
+    assert {*one.rows()} == {1}
+    assert one.root.locator("[role=status]").text_content().startswith("Ranks: 4")
     assert one.changed(lambda: one.page.keyboard.press("ArrowLeft")) == first
 
 
@@ -121,3 +123,118 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated)
         places.append(_place(line))
     assert places == sorted(places)
     assert places[0] < places[-1]
+
+
+class Played(Operated):
+    """A figure with a player."""
+
+    def __init__(self, page, name):
+        super().__init__(page, name)
+        self.range = self.root.locator(".pb-player input")
+        self.button = self.root.locator(".pb-player button")
+        told = self.root.locator("[data-moments]").get_attribute("data-moments")
+        self.moments = json.loads(told)
+
+    def told(self):
+        """Which moment the player is in, by its words; they and the range say the same."""
+        said = self.root.locator(".pb-player p").text_content()
+        assert self.range.get_attribute("aria-valuetext") == said
+        at = int(self.range.input_value()) / 1000
+        now = max(n for n, (start, _) in enumerate(self.moments) if start <= at + 5e-4)
+        assert said == self.moments[now][1]
+        return now
+
+    def line(self):
+        """Where the line of the wide drawing is, as a part of its way."""
+        line = self.root.locator("svg.pb-wide [data-now]")
+        start, end = map(float, line.get_attribute("data-now").split())
+        return (_place(line) - start) / (end - start)
+
+
+@pytest.fixture
+def played(built_site, open_page):
+    def opened(figure, **options):
+        path, name = figure
+        options = {"viewport": {"width": 1280, "height": 900}} | options
+        return Played(open_page(built_site / path, **options), name)
+
+    return opened
+
+
+@pytest.mark.browser
+def test_a_play_opens_at_its_end_and_keys_go_from_moment_to_moment(played):
+    one = played(STEP)
+    last = len(one.moments) - 1
+    assert one.told() == last
+    one.range.focus()
+    for key, moment in (("Home", 0), ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1)):
+        one.page.keyboard.press(key)
+        assert one.told() == moment
+        assert one.line() == pytest.approx(one.moments[moment][0], abs=1e-3)
+    seen = one.root.locator("svg.pb-wide .pb-during:visible")
+    assert seen.all_text_contents() == ["forward"]  # of the second layer
+    one.page.keyboard.press("End")
+    assert one.told() == last
+    assert seen.all_text_contents() == ["averaged"] * 4
+
+
+@pytest.mark.browser
+def test_a_play_is_scrubbed_by_the_pointer_and_keeps_its_moment_in_another_state(played):
+    one = played(STEP)
+    box = one.range.bounding_box()
+    one.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert 0 < one.told() < len(one.moments) - 1
+    at = one.line()
+    assert at == pytest.approx(0.5, abs=0.02)
+    one.changed(one.option("200%").click)
+    one.moments = json.loads(one.root.locator("[data-moments]").get_attribute("data-moments"))
+    one.told()
+    assert one.line() == pytest.approx(at, abs=1e-3)
+
+
+@pytest.mark.browser
+def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_end(played):
+    one = played(RING)
+    one.range.focus()
+    one.page.keyboard.press(" ")
+    one.page.wait_for_function(
+        "() => { const at = +document.querySelector('#figure-ring .pb-player input').value;"
+        " return at > 10 && at < 900 }"
+    )
+    assert one.button.text_content() == "Pause"
+    one.button.click()
+    assert one.button.text_content() == "Play"
+    at = one.range.input_value()
+    one.page.evaluate(
+        "() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
+    )
+    assert one.range.input_value() == at
+    one.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert one.told() == len(one.moments) - 1
+    assert "4,444" in one.root.locator("svg.pb-wide .pb-during:visible").text_content()
+
+
+@pytest.mark.browser
+def test_where_motion_is_not_wanted_a_play_goes_from_moment_to_moment(played):
+    one = played(STEP, reduced_motion="reduce")
+    assert one.button.text_content() == "Next step"
+    for moment in range(3):  # from its end to its beginning, and on
+        one.button.click()
+        assert one.told() == moment
+        assert one.line() == pytest.approx(one.moments[moment][0], abs=1e-3)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("figure", [STEP, RING], ids=["step", "ring"])
+def test_without_a_script_a_play_stands_whole_and_its_moments_are_listed(
+    built_site, open_page, figure
+):
+    path, name = figure
+    page = open_page(built_site / path, java_script_enabled=False)
+    root = page.locator(f"#figure-{name}")
+    assert not root.locator(".pb-player").is_visible()
+    assert root.locator("[data-now]:visible").count() == 0  # no veil
+    assert root.locator("svg.pb-wide .pb-during:visible").count() == (4 if figure == STEP else 1)
+    root.locator("noscript summary").click()
+    moments = json.loads(root.locator("[data-moments]").get_attribute("data-moments"))
+    assert root.locator("noscript li").all_text_contents() == [words for _, words in moments]
