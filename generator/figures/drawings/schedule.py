@@ -106,16 +106,19 @@ def schedule(
     bottom = top + 2 + height * len(rows)
     kinds = {one.kind: LOOKS[one.kind][0] for actions in rows.values() for one in actions}
     keys = [(kinds[kind], words[kind]) for kind in LOOKS if kind in kinds]
-    if mark:
-        drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
-        drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
+    below = bottom
     if curve:
-        bottom = _curve(drawing, curve, ticks, x, bottom + 2 * GAP)
+        bottom = _curve(drawing, curve, ticks, x, below + 2 * GAP)
         keys += [(f"span {look}", name) for name, look, _ in curve.parts]
     if loads:
         _loads(drawing, loads, words["most"], x, top, end)
         keys.append((LOOK_OF_LOAD, words["load"]))
     drawing.playhead(x(0), x(end), top, bottom)
+    if mark:  # what was measured is veiled at no time
+        drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
+        drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
+    if curve:
+        _measured(drawing, curve, Scale(0, ticks[-1], bottom, bottom - CURVE), x, below + 2 * GAP)
     if curve:  # its time is the order of events, which has no values
         drawing.line(x.start, bottom, x.end, bottom, "axis")
         drawing.word(x.end, bottom + LINE / 2 + 2, unit, "soft", "end")
@@ -194,19 +197,23 @@ def _curve(
 ) -> float:  # fmt: skip
     """The parts as areas of steps; returns where their axis lies."""
     y = Scale(0, ticks[-1], top + LINE + CURVE, top + LINE)
-    drawing.word(0, top, curve.unit, "soft")
     up(drawing, y, x.start, x.end, ticks)
     below = [0.0] * len(curve.parts[0][2])
     for _, look, sizes in curve.parts:
         above = [low + size for low, size in zip(below, sizes, strict=True)]
         drawing.area([*_steps(above, x, y), *reversed([*_steps(below, x, y)])], f"span {look}")
         below = above
+    return y.start
+
+
+def _measured(drawing: Drawing, curve: Curve, y: Scale, x: Scale, top: float) -> None:
+    """The line of a curve, and the words above the curve."""
     height = y(curve.mark.value)
     drawing.line(x.start, height, x.end, height, "budget")
     sample = x.end - text_width(curve.mark.words) - GAP
     drawing.line(sample - 2 * SWATCH, top, sample, top, "budget")
     drawing.word(x.end, top, curve.mark.words, "soft", "end")
-    return y.start
+    drawing.word(0, top, curve.unit, "soft")
 
 
 def _steps(heights: Sequence[float], x: Scale, y: Scale) -> Iterator[tuple[float, float]]:
