@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 EXPERIMENT = "topics/sharding/experiment.html"
 TRACE = "topics/averaging/trace.html"
 LEARN = "topics/averaging/learn.html"
-ASKED = "topics/ddp/learn.html"
+ASKED = "topics/sharding/learn.html"
 FOCUSED = "document.activeElement"
 SCHEME = "document.body.dataset.mdColorScheme"
 TOLD = """() => Object.fromEntries([...document.querySelectorAll('.pb-source dt')].reverse().map(
@@ -165,13 +165,13 @@ def test_the_button_of_a_line_shows_the_parts_that_wait_for_this_time(frozen_sit
 
 
 def test_a_reader_can_show_everything_and_the_browser_keeps_that(frozen_site, open_page):
-    page = open_page(frozen_site / LEARN)
+    page = open_page(frozen_site / EXPERIMENT)
     switch = page.get_by_role("checkbox", name="show everything at once")
     waiting = page.locator("[data-after]")
     switch.focus()
     page.keyboard.press("Space")
     assert waiting.filter(visible=True).count() == waiting.count() > 2
-    page.goto((frozen_site / EXPERIMENT).as_uri())  # another page
+    page.goto((frozen_site / LEARN).as_uri())  # another page
     assert switch.is_checked()
     assert not page.locator(".pb-answer[open]").count()  # questions still ask
     switch.uncheck()
@@ -184,7 +184,9 @@ def test_a_link_to_a_question_of_a_part_that_waits_shows_the_question(
     built_site, open_page, script
 ):
     html = (built_site / ASKED).read_text(encoding="utf-8")
-    name = re.findall(r'class="pb-question" id="([^"]+)"', html)[-1]
+    name = re.findall(r'class="pb-question" id="([^"]+)"', html)[
+        1
+    ]  # in the part that shows the runs
     page = open_page(f"{(built_site / ASKED).as_uri()}#{name}", java_script_enabled=script)
     box = page.locator(f"#{name}")
     assert box.is_visible()
