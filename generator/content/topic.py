@@ -76,7 +76,7 @@ class Fact(Written):
     """A line of what a visitor wants to know of the book."""
 
     lead: Line
-    says: Prose
+    says: Line
 
 
 class HourStep(Written):

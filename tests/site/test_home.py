@@ -9,7 +9,7 @@ def page(frozen_site, open_page):
 
 
 def _rows(page):
-    return page.locator(".pb-survive:visible .pb-survive-row")
+    return page.locator(".pb-survive:visible .pb-row")
 
 
 def _ends(page):
@@ -18,7 +18,7 @@ def _ends(page):
 
 def test_no_bar_gives_the_answer_away_before_the_reader_asks_for_it(page):
     assert page.locator(".pb-survive:visible").count() == 1
-    assert not page.locator(".pb-bars i:visible, .pb-end:visible, [data-next]:visible").count()
+    assert not page.locator(".pb-bars rect:visible, .pb-end:visible, [data-next]:visible").count()
     page.get_by_label("one device").check()  # which ran out of memory
     page.get_by_role("button", name="See what happened").click()
     assert page.locator("[data-task]:visible").inner_text().startswith("Yours: 0 of 2 right.")
@@ -51,6 +51,6 @@ def test_the_other_model_is_shown_by_its_button_and_keeps_the_focus(page):
 def test_without_a_script_every_bar_and_every_end_is_shown(frozen_site, open_page):
     page = open_page(frozen_site / "index.html", java_script_enabled=False)
     assert page.locator(".pb-survive:visible").count() == 2
-    assert page.locator(".pb-bars i:visible").count() == page.locator(".pb-bars i").count()
+    assert page.locator(".pb-bars rect:visible").count() == page.locator(".pb-bars rect").count()
     assert _ends(page) == ["out of memory in backward", "trains", "trains"]
     assert not page.locator(".pb-survive :is(input, button):visible").count()

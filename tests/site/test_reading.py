@@ -152,7 +152,7 @@ def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, o
 
 
 def test_the_button_of_a_line_shows_the_parts_that_wait_for_this_time(frozen_site, open_page):
-    page = open_page(frozen_site / LEARN)
+    page = open_page(frozen_site / EXPERIMENT)
     line = page.locator(".pb-waits").filter(visible=True)
     shown = page.locator("[data-after]").filter(visible=True)
     assert not shown.count()

@@ -139,8 +139,8 @@ def test_sentences_of_lessons_are_found(entries, built_site):
 def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries):
     [schedule] = [
         one
-        for one in entries["topics/pipeline-parallelism/learn.html"]
-        if one["location"].endswith("#figure-schedule")
+        for one in entries["topics/sharding/learn.html"]
+        if one["location"].endswith("#figure-sharded")
     ]
     assert schedule["title"]
     assert schedule["text"] == ""

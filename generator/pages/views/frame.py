@@ -38,7 +38,7 @@ STYLES = {
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"',),
     "assets/home.css": ("data-survive",),
-    "assets/indexes.css": ('class="pb-ways', 'class="pb-map', 'class="pb-start'),
+    "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
     "assets/runs.css": ("pb-of-run",),
     SIFT: ('class="pb-sift"',),
@@ -64,7 +64,7 @@ def minutes(body: str, num_items: int) -> int:
 def scripts(body: str, *, has_ways: bool) -> list[str]:
     """The scripts that a page loads: those whose markup it holds, in their order, as one file."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
-    keeps = has_ways or _KEPT in body or {"quiz", "recall", "queue"} & {*found}
+    keeps = has_ways or _KEPT in body or "quiz" in found or "recall" in found
     needed = ["proofbook", *found] if keeps else found
     shared = JOINT.join(name for name in needed if name not in APART)
     return [name for name in (shared, *(one for one in APART if one in needed)) if name]

@@ -8,32 +8,33 @@
   function operate(root) {
     const all = (selector) => [...root.querySelectorAll(selector)];
     const [task, line, show, moved, measured] = [
-      "[data-task]", "input[type=range]", "[data-show]", "[data-moved]", ".pb-line-label [data-measured]",
+      "[data-task]", "input[type=range]", "[data-show]", "[data-moved]", "[data-measured]",
     ].map((selector) => root.querySelector(selector));
     const rows = all("[data-need]").map((row) => {
       const end = row.querySelector(".pb-end");
-      return { row, end, words: end.textContent, need: Number(row.dataset.need), fits: row.dataset.fits === "1" };
+      const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
+      return { row, end, bars, words: end.textContent, need: Number(row.dataset.need), fits: row.dataset.fits === "1" };
     });
     const { unit, top, score, below, above } = root.dataset;
     const budget = line.defaultValue;
 
     function move() {
-      const share = line.value / top;
       const isMeasured = line.value === budget;
-      if (isMeasured) root.style.setProperty("--budget", root.dataset.share);
-      else root.style.setProperty("--budget", share);
-      rows.forEach(({ row, end, words, need, fits }) => {
-        const isUnder = isMeasured ? fits : need <= share;
+      const share = 100 * (isMeasured ? root.dataset.share : line.value / top);
+      rows.forEach(({ row, end, bars, words, need, fits }) => {
+        const isUnder = isMeasured ? fits : 100 * need <= share;
         end.textContent = isMeasured ? words : isUnder ? below : above;
         row.classList.toggle("pb-over", !isUnder);
+        bars.forEach(([rect, width]) => rect.setAttribute("width", `${isUnder ? 100 : Math.min(100, (100 * share) / width)}%`));
       });
+      all("line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
+      root.querySelector(".pb-limit svg").setAttribute("width", `${share}%`);
       measured.hidden = !isMeasured;
       moved.hidden = isMeasured;
       moved.textContent = `${line.value} ${unit}`;
-      line.setAttribute("aria-valuetext", `${line.value} ${unit}`);
+      line.setAttribute("aria-valuetext", moved.textContent);
     }
 
-    root.dataset.share = root.style.getPropertyValue("--budget");
     line.addEventListener("input", move);
     show.addEventListener("click", () => {
       const right = rows.filter(({ row, fits }) => row.querySelector("[type=checkbox]").checked === fits);
