@@ -28,8 +28,9 @@ def test_output_is_shown_only_below_the_program_that_printed_it(copy):
     [
         (SHARDING, "cut in two.", "cut into 2.", "2.", "bare numeral '2'"),
         (SHARDING, "  The whole model of", "  Twice the model of", "Twice", "spelled quantity"),
-        ("site.yml", "memory.peak_bytes }}; a", "memory.peek_bytes }}; a", "tiny_memory.whole.r",
-         "did you mean 'peak_bytes'?"),
+        ("site.yml", "Ranks of {{ tiny_memory.whole_budget",
+         "Ranks of {{ tiny_memory.whole_budgit", "tiny_memory.whole_b",
+         "did you mean 'whole_budget'?"),
         (SHARDING, "before: tiny_memory.whole.ranks[0]", "before: tiny_memory.whole.ranks[1]",
          "tiny_memory.whole.ranks[1]", "no element 1"),
         (SHARDING, "commit: who-fits", "commit: who-fist", "who-fist", "mean 'who-fits'?"),
