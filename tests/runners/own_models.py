@@ -155,6 +155,67 @@ class Checkpointed(Plain):
         return checkpoint(self.hidden, x, use_reentrant=False)
 
 
+class CheckpointedReentrantly(Plain):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(16, 16)
+
+    def forward(self, x):
+        return checkpoint(self.hidden, self.first(x), use_reentrant=True)
+
+
+class SquareTimes(torch.autograd.Function):
+    """A function that keeps its inputs and computes its own gradients."""
+
+    @staticmethod
+    def forward(context, x, weight):
+        context.save_for_backward(x, weight)
+        return (x * x) @ weight
+
+    @staticmethod
+    def backward(context, grad):
+        x, weight = context.saved_tensors
+        return 2 * x * (grad @ weight.t()), (x * x).t() @ grad
+
+
+class OwnFunction(Plain):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 16))
+
+    def forward(self, x):
+        return self.hidden(SquareTimes.apply(x, self.weight))
+
+
+class ExpertsChoose(nn.Module):
+    """A mixture of experts, each of which takes the same number of samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(16, 2)
+        self.experts = nn.ModuleList(Plain() for _ in range(2))
+
+    def forward(self, x):
+        weights = self.router(x).softmax(-1)
+        total = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            weight, rows = weights[:, index].topk(len(x) // 2)
+            total = total.index_add(0, rows, expert(x[rows]) * weight.unsqueeze(-1))
+        return total
+
+
+class SamplesChoose(ExpertsChoose):
+    """A mixture of experts, which take as many samples as the router gives each."""
+
+    def forward(self, x):
+        chosen = self.router(x).argmax(-1)
+        total = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            (rows,) = torch.where(chosen == index)
+            total = total.index_add(0, rows, expert(x[rows]))
+        return total
+
+
 class Raises(Plain):
     def forward(self, x):
         raise ValueError(f"{tuple(x.shape)} is too small\nfor this")

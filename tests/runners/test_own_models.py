@@ -30,12 +30,16 @@ PLANNED = [
     ("Recurrent", "samples"),
     ("Buffered", "floats"),
     ("Checkpointed", "floats"),
+    ("CheckpointedReentrantly", "floats"),
+    ("OwnFunction", "floats"),
+    ("ExpertsChoose", "floats"),
 ]
 REFUSED = [
     ("Raises", "floats", "Raises.forward", "ValueError: (4, 16) is too small"),
     ("ReturnsNothing", "floats", "ReturnsNothing.forward", "returns NoneType, of which nothing"),
     ("LooksAtMemory", "floats", "LooksAtMemory.forward", "looks at the memory of a tensor"),
     ("Packs", "samples", "Packs.forward", "follows from values"),
+    ("SamplesChoose", "floats", "SamplesChoose.forward", "follows from values"),
     ("builds_a_number", "floats", "builds_a_number", "builds no nn.Module; it returns int"),
 ]
 
@@ -176,6 +180,7 @@ def batch(microbatch, sequence):
 RANDOM = "torch.ones(microbatch, 16)"
 READS = {
     "a comparison": "x = x.repeat(8, 1) if x.norm() > 1 else x",
+    "an item": "x = x / x.max().item()",
     "an integer": "x = x.repeat(int(x.max()), 1)",
     "an array": "x = x + float(x.numpy().sum())",
     "equality": "x = x if torch.equal(x, x + 0) else -x",
