@@ -280,7 +280,8 @@ def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
     items = topic.items if topic else {}
     return {
         "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
-        "mode": sheet.mode, "lesson": lesson, "source": sheet.source, "gathered": gathered,
+        "mode": sheet.mode, "lesson": lesson, "path": sheet.path, "source": sheet.source,
+        "gathered": gathered,
         "experiment": sheet.experiment,
         "measured": folio.book.machines.get(sheet.machine or ""),
         "written": lambda: _markdown(sheet, folio),

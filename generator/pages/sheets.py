@@ -8,6 +8,7 @@ from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
 from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
+from generator.pages.views import guide
 from runners.traces import published_plans, published_steps
 
 HOME = "content/site.yml"
@@ -65,6 +66,11 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
             "guide.md", "guide.md.j2", book.guide.title, book.guide.about, "content/guide.yml",
             turn=1, has_toc=True,
         )  # fmt: skip
+        for _, one in book.guide.symptoms:
+            yield Sheet(
+                guide.page_of(one), "symptom.md.j2", one.title, one.tell, "content/guide.yml",
+                turn=1, under="guide.md",
+            )  # fmt: skip
     yield Sheet(
         EVIDENCE, "evidence.md.j2", words["evidence"]["title"], words["evidence"]["lede"],
         "content/claims", has_toc=True,

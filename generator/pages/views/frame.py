@@ -36,7 +36,7 @@ SIFT = "assets/sift.css"
 STYLES = {
     "assets/calculator.css": ("data-calculator",),
     "assets/glossary.css": ('class="pb-terms"',),
-    "assets/guide.css": ('class="pb-edges"',),
+    "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
     "assets/home.css": ("data-survive",),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),

@@ -27,6 +27,18 @@ def lesson_behind(lesson: LessonSection, anchors: Anchors, folio: Folio) -> tupl
     return f"topics/{lesson.page}.html#{anchor}", words
 
 
+def symptom(path: str, folio: Folio) -> Symptom:
+    """The symptom of a page, by the page's path."""
+    guide = folio.book.guide
+    assert guide is not None
+    return next(one for _, one in guide.symptoms if path == page_of(one))
+
+
+def page_of(symptom: Symptom) -> str:
+    """Where a symptom's page lies."""
+    return f"guide/{symptom.id}.md"
+
+
 def helps_with(technique: Technique, folio: Folio) -> list[Symptom]:
     """The symptoms from which questions lead to a technique, in the order of the guide."""
     guide = folio.book.guide
