@@ -119,9 +119,9 @@ TINY = Architecture(
 
 def question_of(layout):
     """Two microbatches or more on each rank, in bf16 beside fp32 copies."""
-    strategy, shape = strategy_of(layout, LAYOUTS[layout]), {"num_layers": 2}
-    if strategy.chunks > 1:
-        shape["num_layers"] = strategy.num_stages
+    strategy, shape = strategy_of(layout, LAYOUTS[layout]), {}
+    if strategy.pipeline > 1:  # whose ends sum the gradient of their embedding
+        shape = {"num_layers": strategy.num_stages, "has_tied_embeddings": True}
     if strategy.expert > 1:
         shape |= {"num_experts": 4, "num_active_experts": 2}
     return Question(
