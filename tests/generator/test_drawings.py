@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generator.figures import schedule_rule
 from generator.figures.axes import Scale
-from generator.figures.drawing import (
-    NARROW,
-    WIDE,
-)
+from generator.figures.drawing import NARROW, WIDE, text_width
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
-from generator.figures.drawings.placement import Lane, Panel, Piece, panels
+from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
 from generator.figures.drawings.regions import Place, Words, regions
+from generator.figures.drawings.schedule import schedule
 from generator.figures.drawings.timeline import Activity, timeline
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
@@ -161,6 +160,49 @@ def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, si
         assert f"{gaps[0]:.0e}"[0] in "125"
 
 
+# --- words
+
+
+@pytest.mark.browser
+def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_path):
+    (tmp_path / "page.html").write_text("<!doctype html>")
+    page = open_page(tmp_path / "page.html")
+    script = """([said, font]) => {
+        const draw = document.createElement('canvas').getContext('2d');
+        draw.font = font;
+        return draw.measureText(said).width;
+    }"""
+    for said in ("budget 401 MiB", "(a) “b” 12.5% → 3 × µ – W−1", "gradient_synchronization"):
+        for font in ('"Liberation Sans", Arial, sans-serif', '"DejaVu Sans", sans-serif'):
+            for weight in ("", "bold "):
+                drawn = page.evaluate(script, [said, f"{weight}13px {font}"])
+                assert drawn <= text_width(said, bold=bool(weight)) + 0.5
+                assert text_width(said) < 1.35 * drawn
+
+
+@pytest.mark.parametrize("num", [2, 8, 12])
+def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_numbers(num):
+    pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(num))
+    drawing = panels([Panel("split", (Lane("rank 0", "", pieces),), ())], WIDE, travel=False)
+    words = [word for word in Drawn(drawing).words() if word[-1].isdigit()][1:]
+    names = [piece.name for piece in pieces]
+    assert words in (names, [name[5:] for name in names])
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_the_number_of_a_microbatch_stands_in_the_middle_of_its_box(layout):
+    words = {kind: kind for kind in ("forward", "backward", "idle")}
+    rows = dict(zip("abcd", schedule_rule.rows("one_f_one_b", 4, 4, 2.0), strict=True))
+    drawn = Drawn(schedule(rows, "time", words, layout))
+    numbers = [(n.text, at(n, "x"), at(n, "y")) for n in drawn.tree.iter("text")]
+    boxes = [box for box in drawn.marks("rect", "span") if "data-say" in box.attrib]
+    assert len(boxes) == 2 * 4 * 4
+    for box in boxes:
+        said = box.attrib["data-say"].split()[-1]
+        x, y = at(box, "x") + at(box, "width") / 2, at(box, "y") + at(box, "height") / 2
+        assert any(n == said and abs(across - x) < NEAR and up == y for n, across, up in numbers)
+
+
 # --- told apart without colour
 
 
@@ -191,3 +233,10 @@ def test_layers_are_as_wide_as_their_bytes(layout):
     assert first == pytest.approx(3 * second, abs=NEAR)
     assert third == pytest.approx(2 * second, abs=NEAR)
     assert len(drawn.marks("rect", "shard")) == 1
+
+
+def test_in_a_chain_no_two_ranks_work_at_once():
+    lanes = tuple(Lane(f"rank {r}", "", ()) for r in range(3))
+    chain = (Panel("chain", lanes, (), is_chain=True), ("forward", "backward"))
+    tops = [at(box, "y") for box in Drawn(steps([chain], WIDE)).marks("rect", "layer")]
+    assert len(tops) == len(set(tops)) == 6
