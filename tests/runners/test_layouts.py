@@ -113,8 +113,10 @@ def test_interleaved_ranks_hold_as_many_microbatches_as_megatron_lm_warms_up(ran
         assert most_in_flight(question, rank) == warm_up + 1
 
 
-def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes():
-    question = interleaved(2, 3, 6, 4)
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes(schedule):
+    given = schedule == "interleaved"
+    question = interleaved(2, 3, 6, 4) if given else asked(schedule, 2, num_microbatches=4)
     each = {(stage, index) for stage in range(question.strategy.num_stages) for index in range(4)}
     for kind in (FORWARD, BACKWARD):
         passed = Counter(
