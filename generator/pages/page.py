@@ -33,6 +33,7 @@ from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, search_rank
+from generator.pages.table import marked_once
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     calculator_form,
@@ -231,7 +232,8 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         "line": lambda written: links.read(folio.line(written)),
         "linked": links.linked,
     }
-    body = _kept_together(_unnested(environment().get_template(sheet.template).render(context)))
+    made = _unnested(environment().get_template(sheet.template).render(context))
+    body = marked_once(_kept_together(made))
     # A summary is made for paper, and ticks off nothing.
     row = ways.ways(topic, sheet.mode, folio) if topic and sheet.template != SUMMARY else []
     # What a trace says is text: no expression, no Markdown.

@@ -5,12 +5,20 @@ On a phone the cells of a row stand below each other, each behind the title of i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from generator.evidence.folio import interface_words
+
+_TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
+_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<t[hd]\b.*?</t[hd]>", re.DOTALL)
+_NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
+_FOUND = re.compile(r'class="pb-value pb-(?:measured|simulated|computed)')
+LEAST_ROWS = 2  # of a table in which a mark in each would repeat itself
 
 Cell = Markup | str
 
@@ -83,3 +91,35 @@ def _cell(column: Column, cell: Cell | Marked) -> Markup:
 def _classes(column: Column, css: str = "") -> Markup:
     found = " ".join(filter(None, ["pb-number" if column.is_number else "", css]))
     return Markup(' class="{}"').format(found) if found else Markup("")
+
+
+def marked_once(html: str) -> str:
+    """A table whose columns bear one nature, such as *simulated*, says so once and not in cells."""
+    return _TABLE.sub(lambda found: _marked_once(found[0]), html)
+
+
+def _marked_once(table: str) -> str:
+    head, *rows = _ROW.findall(table)
+    columns = list(zip(*map(_CELL.findall, rows), strict=False))
+    measured = [list(filter(_FOUND.search, column)) for column in columns]
+    natures = {mark for column in columns for cell in column for mark in _NATURE.findall(cell)}
+    alike = [bool(cells) and all(map(_NATURE.search, cells)) for cells in measured]
+    if len(natures) != 1 or len(rows) < LEAST_ROWS or not any(alike) or "span=" in table:
+        return table
+    is_whole = all(one or not cells for one, cells in zip(alike, measured, strict=True))
+    (nature,) = natures
+    titles = [Markup(one).striptags() for one in _CELL.findall(head)]
+    named = dict.fromkeys(one for one, is_alike in zip(titles, alike, strict=True) if is_alike)
+    said = nature if is_whole else f"{', '.join(named)}: {nature}"
+    caption = f'<caption><small class="pb-nature">{said}</small></caption>'
+
+    def row(found: re.Match[str]) -> str:
+        at = iter(alike)
+        return _CELL.sub(lambda cell: _bare(cell[0]) if next(at) or is_whole else cell[0], found[0])
+
+    start = table.index(">") + 1
+    return table[:start] + caption + _ROW.sub(row, table[start:])
+
+
+def _bare(cell: str) -> str:
+    return _NATURE.sub("", cell)
