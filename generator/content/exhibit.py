@@ -152,7 +152,6 @@ class Figure(Written):
 
     memory_bars: peak of every rank of `runs` against the budget of `budgeted` (same order).
     epochs: loss, accuracy and validation of `runs` (one or several lines).
-    timeline: who did what in the representative step of `runs[0]`.
     placement: which rank holds which layer of each of `runs`.
     mental_model, under_the_hood: the two diagrams of a Deep page, drawn from `runs`.
     growth: what `growth` describes; its runs are named there.
@@ -161,7 +160,7 @@ class Figure(Written):
 
     id: Id
     kind: Literal[
-        "memory_bars", "epochs", "timeline", "placement",
+        "memory_bars", "epochs", "placement",
         "mental_model", "under_the_hood", "growth", "play",
     ]  # fmt: skip
     title: Line

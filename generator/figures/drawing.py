@@ -171,8 +171,8 @@ class Drawing:
     @contextmanager
     def during(self, start: float, end: float) -> Iterator[None]:
         """What is drawn inside is seen from one moment of a play to another; 1 is its last."""
-        past = " pb-past" if end <= 1 else ""
-        self.parts.append(f'<g class="pb-during{past}" data-during="{start:g} {end:g}">')
+        past = ' class="pb-past"' if end <= 1 else ""
+        self.parts.append(f'<g{past} data-during="{start:g} {end:g}">')
         yield
         self.parts.append("</g>")
 
@@ -180,7 +180,7 @@ class Drawing:
         """Add the line that moves from one place to another, and a veil over what is to come."""
         height = number(bottom - top)
         self.parts.append(
-            f'<g class="pb-now pb-past" data-now="{number(start)} {number(end)}">'
+            f'<g class="pb-past" data-now="{number(start)} {number(end)}">'
             f'<rect class="pb-veil" y="{number(top)}" width="{number(end - start)}" '
             f'height="{height}"/><path d="M0 {number(top)}v{height}"/></g>'
         )

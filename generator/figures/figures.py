@@ -22,12 +22,10 @@ from generator.figures.memory_figure import memory_bars
 from generator.figures.picture import Picture
 from generator.figures.placement_figures import mental_model, placement, under_the_hood
 from generator.figures.play.frame import play
-from generator.figures.time_figures import timeline
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "memory_bars": memory_bars,
     "epochs": epochs,
-    "timeline": timeline,
     "placement": placement,
     "mental_model": mental_model,
     "under_the_hood": under_the_hood,
@@ -84,8 +82,7 @@ def _natures(figure: Figure, folio: Folio) -> str:
 
 def _draws_times(figure: Figure) -> bool:
     """Whether a figure draws times whose labels do not say how many ranks shared a core."""
-    measured = figure.growth.measured if figure.growth else None
-    return figure.kind == "timeline" or "timing." in (measured or "")
+    return figure.growth is not None and "timing." in (figure.growth.measured or "")
 
 
 def _named(figure: Figure) -> list[str]:

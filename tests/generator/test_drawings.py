@@ -16,8 +16,8 @@ from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
 from generator.figures.drawings.regions import Place, Words, regions
-from generator.figures.drawings.schedule import schedule
-from generator.figures.drawings.timeline import Activity, timeline
+from generator.figures.drawings.schedule import Curve, Mark, schedule
+from generator.figures.schedule_rule import Action
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
 
@@ -28,13 +28,11 @@ BARS = (
     Bar("DDP", "rank 1", 642.0, "642 MiB · refused in backward", "refused", 401.0),
     Bar("stages", "stages · rank 0", 387.0, "387 MiB · completes", "completed", 401.0),
 )
-SPANS = (
-    Activity("rank 0", "compute", "forward", 0.0, 3.0),
-    Activity("rank 0", "waiting", "waiting", 3.0, 9.0),
-    Activity("rank 1", "communication", "recv", 0.0, 4.0),
-)
-ROWS = [("rank 0", "waits 67%"), ("rank 1", "")]
-ACTIVITIES = {name: name for name in ("compute", "communication", "waiting")}
+STEP = {
+    "rank": [Action("forward", "3", 0, 1), Action("backward", "3", 1, 3)],
+    "link": [Action("reduce", "3", 4, 6)],
+}
+HELD = Curve("MiB", [("whole", "communication faint", [1, 2, 2, 1, 1, 0])], 4, Mark(3.5, "peak"))
 CURVES = (
     Series("training", ((1.0, 1.2), (2.0, 0.8))),
     Series("validation", ((1.0, 1.3), (2.0, 0.9))),
@@ -46,14 +44,15 @@ def bars(layout=WIDE):
 
 
 def step(layout=WIDE):
-    return timeline(ROWS, SPANS, "ms", ACTIVITIES, layout)
+    words = {name: name for name in ("forward", "backward", "reduce", "idle")}
+    return schedule(STEP, "events", words, layout, curve=HELD)
 
 
 DRAWINGS = {
     "bars": bars,
     "bars, narrow": lambda: bars(NARROW),
-    "timeline": step,
-    "timeline, narrow": lambda: step(NARROW),
+    "schedule": step,
+    "schedule, narrow": lambda: step(NARROW),
     "lines": lambda: lines(CURVES, "epoch", is_share=False),
 }
 
@@ -74,7 +73,8 @@ def test_a_drawing_is_sound_xml_with_a_title_and_a_description(drawn):
 
 
 def test_every_look_of_a_drawing_is_in_the_style_sheet(drawn):
-    styled = set(re.findall(r"\.(pb-[a-z-]+)", publish.style().decode()))
+    of_plays = (publish.ASSETS / "play.css").read_text()
+    styled = set(re.findall(r"\.(pb-[a-z-]+)", publish.style().decode() + of_plays))
     looks = {look for one in drawn.tree.iter() for look in one.get("class", "").split()}
     assert looks - styled <= {"pb-wide"}
 
@@ -93,7 +93,7 @@ def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
     ("drawing", "told"),
     [
         (bars(), [f"{bar.label}: {bar.words}" for bar in BARS]),
-        (step(), ["forward", "waiting", "recv"]),
+        (step(), ["rank, forward 3", "rank, backward 3", "link, reduce 3"]),
         (lines([Series("a", ((1.0, 1.2), (2.0, 0.8)), ("first", "second"))], "x", is_share=False),
          ["first", "second"]),
         (lines(CURVES, "epoch", is_share=False), []),

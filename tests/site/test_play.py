@@ -171,7 +171,7 @@ def test_a_play_opens_at_its_end_and_keys_go_from_moment_to_moment(played):
         one.page.keyboard.press(key)
         assert one.told() == moment
         assert one.line() == pytest.approx(one.moments[moment][0], abs=1e-3)
-    seen = one.root.locator("svg.pb-wide .pb-during:visible")
+    seen = one.root.locator("svg.pb-wide [data-during]:visible")
     assert seen.all_text_contents() == ["forward"]  # of the second layer
     one.page.keyboard.press("End")
     assert one.told() == last
@@ -211,7 +211,7 @@ def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_en
     assert one.range.input_value() == at
     one.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert one.told() == len(one.moments) - 1
-    assert "4,444" in one.root.locator("svg.pb-wide .pb-during:visible").text_content()
+    assert "4,444" in one.root.locator("svg.pb-wide [data-during]:visible").text_content()
 
 
 @pytest.mark.browser
@@ -234,7 +234,7 @@ def test_without_a_script_a_play_stands_whole_and_its_moments_are_listed(
     root = page.locator(f"#figure-{name}")
     assert not root.locator(".pb-player").is_visible()
     assert root.locator("[data-now]:visible").count() == 0  # no veil
-    assert root.locator("svg.pb-wide .pb-during:visible").count() == (4 if figure == STEP else 1)
+    assert root.locator("svg.pb-wide [data-during]:visible").count() == (4 if figure == STEP else 1)
     root.locator("noscript summary").click()
     moments = json.loads(root.locator("[data-moments]").get_attribute("data-moments"))
     assert root.locator("noscript li").all_text_contents() == [words for _, words in moments]
