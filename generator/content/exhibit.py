@@ -153,7 +153,7 @@ class Figure(Written):
     memory_bars: peak of every rank of `runs` against the budget of `budgeted` (same order).
     epochs: loss, accuracy and validation of `runs` (one or several lines).
     placement: which rank holds which layer of each of `runs`.
-    mental_model, under_the_hood: the two diagrams of a Deep page, drawn from `runs`.
+    mental_model: what each rank of `runs` holds, and what travels between them in a step.
     growth: what `growth` describes; its runs are named there.
     play: a figure that readers operate, over all states that `runs` have; `play` describes it.
     """
@@ -161,7 +161,7 @@ class Figure(Written):
     id: Id
     kind: Literal[
         "memory_bars", "epochs", "placement",
-        "mental_model", "under_the_hood", "growth", "play",
+        "mental_model", "growth", "play",
     ]  # fmt: skip
     title: Line
     caption: Line

@@ -20,7 +20,7 @@ from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
 from generator.figures.memory_figure import memory_bars
 from generator.figures.picture import Picture
-from generator.figures.placement_figures import mental_model, placement, under_the_hood
+from generator.figures.placement_figures import mental_model, placement
 from generator.figures.play.frame import play
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
@@ -28,7 +28,6 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "epochs": epochs,
     "placement": placement,
     "mental_model": mental_model,
-    "under_the_hood": under_the_hood,
     "growth": growth,
     "play": play,
 }

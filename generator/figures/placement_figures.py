@@ -1,4 +1,4 @@
-"""Drawings drawn from runs: which rank holds which layer, what travels, what a step is made of."""
+"""Drawings drawn from runs: which rank holds which layer, and what travels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from generator.figures.drawings import placement as drawing
 from generator.figures.drawings.placement import Lane, Panel, Piece
 from generator.figures.picture import Picture, Table, on_both
 from runners.traces.records import RankRecord, Run
-
-PHASES = ("build", "wrap", "forward", "loss", "backward", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,9 @@ def _placed(figure: Figure, folio: Folio) -> list[_Placed]:
         lanes = []
         for position in range(run.world_size):
             held = _held(path, position, folio)
-            memory = run.ranks[position].memory if position < len(run.ranks) else None
-            phases = tuple(memory.phases) if memory and memory.phases else None
             name = f"{words['rank']} {position}"
-            lanes.append(Lane(name, held, _pieces(run, position), phases))
-        is_chain = any(c.operation == "send" for record in run.ranks for c in record.collectives)
-        panel = Panel(
-            folio.strategy(run), tuple(lanes), _travels(path, run, folio), is_chain=is_chain
-        )
+            lanes.append(Lane(name, held, _pieces(run, position)))
+        panel = Panel(folio.strategy(run), tuple(lanes), _travels(path, run, folio))
         found.append(_Placed(path, run, panel))
     return found
 
@@ -157,19 +150,5 @@ def mental_model(figure: Figure, folio: Folio) -> Picture:
     return _picture(figure, folio, partial(_panels, travel=True))
 
 
-def under_the_hood(figure: Figure, folio: Folio) -> Picture:
-    """One step of each run as rows of what every rank does, and where messages pass."""
-    return _picture(figure, folio, _steps)
-
-
 def _panels(placed: list[_Placed], layout: Layout, *, travel: bool) -> Drawing:
     return drawing.panels([one.panel for one in placed], layout, travel=travel)
-
-
-def _steps(placed: list[_Placed], layout: Layout) -> Drawing:
-    return drawing.steps([(one.panel, _phases(one.run)) for one in placed], layout)
-
-
-def _phases(run: Run) -> tuple[str, ...]:
-    seen = {phase for record in run.ranks if record.memory for phase in record.memory.phases}
-    return tuple(phase for phase in PHASES if phase in seen and phase not in ("build", "wrap"))

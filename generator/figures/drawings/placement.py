@@ -1,4 +1,4 @@
-"""Which rank holds what, what travels between ranks, and the order of one step."""
+"""Which rank holds what, and what travels between ranks in a step."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
-from generator.figures.drawing import LINE, Drawing, Layout, fitting, text_width, wrapped
+from generator.figures.drawing import LINE, Drawing, Layout, text_width, wrapped
 
 BAR = 26
-COLUMN_GAP = 14.0
 GAP = 8
 MARGIN = 6  # of a whole name in its box
 NUMBER_MARGIN = 4  # of a name's number
@@ -31,7 +30,6 @@ class Lane:
     name: str
     held: str
     pieces: tuple[Piece, ...]
-    phases: tuple[str, ...] | None = None  # that this rank goes through; None is all
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,6 @@ class Panel:
     title: str
     lanes: tuple[Lane, ...]
     travels: tuple[str, ...]
-    is_chain: bool = False  # ranks take turns, each on what it receives from the one before
 
 
 def in_words(panel: Panel) -> str:
@@ -142,74 +139,3 @@ def _travels(drawing: Drawing, run: Panel, y: float, layout: Layout) -> float:
             drawing.word(x + 14, y + 10, part, "communication")
             y += LINE
     return y + 4
-
-
-def steps(runs: Sequence[tuple[Panel, tuple[str, ...]]], layout: Layout) -> Drawing:
-    """One step from top to bottom: a column a rank, a band where all ranks communicate."""
-    drawing = Drawing(layout.width)
-    y = 4.0
-    for run, phases in runs:
-        drawing.word(0, y + 10, run.title, "strong")
-        y += 28
-        y = _columns(drawing, run, phases, y)
-        y += 18
-    drawing.height = y
-    return drawing
-
-
-def _columns(drawing: Drawing, run: Panel, phases: Sequence[str], y: float) -> float:
-    num = len(run.lanes)
-    width = (drawing.width - COLUMN_GAP * (num - 1)) / num
-    for position, lane in enumerate(run.lanes):
-        x = position * (width + COLUMN_GAP)
-        drawing.word(x + width / 2, y + 6, lane.name, "soft", "middle")
-    y += 20
-    early = [line for line in run.travels if line.startswith("all_gather")]
-    late = [line for line in run.travels if line not in early]
-    if early:
-        y = _band(drawing, early, y) + 8
-    for phase in phases:
-        y = _phase(drawing, run, phase, width, y)
-        if phase == "backward" and late and num > 1 and not run.is_chain:
-            y = _band(drawing, late, y) + 8
-    for line in late if run.is_chain else []:
-        drawing.word(0, y + 6, line, "communication")
-        y += LINE
-    return y
-
-
-def _phase(drawing: Drawing, run: Panel, phase: str, width: float, y: float) -> float:
-    """One phase: side by side where ranks work at once, one after the other in a chain."""
-    order = [p for p, lane in enumerate(run.lanes) if lane.phases is None or phase in lane.phases]
-    if not run.is_chain or phase not in ("forward", "backward"):
-        for position in order:
-            _step(drawing, phase, position, width, y)
-        return y + 38
-    if phase == "backward":
-        order.reverse()
-    for turn, position in enumerate(order):
-        _step(drawing, phase, position, width, y)
-        if turn + 1 < len(order):
-            start = position * (width + COLUMN_GAP) + width / 2
-            end = order[turn + 1] * (width + COLUMN_GAP) + width / 2
-            drawing.arrow(start, y + 30, end, y + 54)
-        y += 56 if turn + 1 < len(order) else 38
-    return y
-
-
-def _step(drawing: Drawing, phase: str, position: int, width: float, y: float) -> None:
-    x = position * (width + COLUMN_GAP)
-    drawing.box(x, y, width, 30, "layer", radius=3)
-    word = fitting(phase.replace("_", " "), width - 10)
-    drawing.word(x + width / 2, y + 15, word, anchor="middle")
-
-
-def _band(drawing: Drawing, travels: Sequence[str], y: float) -> float:
-    lines = [part for line in travels for part in wrapped(line, drawing.width - 60)]
-    height = LINE * len(lines) + 8
-    drawing.box(1, y, drawing.width - 2, height, "collective", radius=3)
-    drawing.arrow(8, y + height / 2, 34, y + height / 2, both=True)
-    for position, part in enumerate(lines):
-        x = max(drawing.width / 2, 44 + text_width(part) / 2)
-        drawing.word(x, y + 14 + LINE * position, part, "communication", "middle")
-    return y + height
