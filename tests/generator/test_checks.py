@@ -37,7 +37,7 @@ def test_output_is_shown_only_below_the_program_that_printed_it(copy):
         (SHARDING, "[whole-fails, whole-needs", "[whole-failed, whole-needs", "whole-failed",
          "no claim 'whole-failed'; did you mean 'whole-fails'?"),
         (SHARDING, "figure: bars", "figure: bras", "bras", "did you mean 'bars'?"),
-        (DEEP, "    runs: [tiny_memory.halves]", "    runs: [tiny_training.drifting]",
+        (DEEP, "[tiny_memory.whole, tiny_memory.halves]", "[tiny_training.drifting]",
          "tiny_training.drifting]", "records no memory, so the figure would show empty ranks"),
         (SHARDING, "[ddp-paper]", "[ddp-papers]", "ddp-papers", "no reference 'ddp-papers'; did"),
         (SHARDING, "[tiny_memory.whole_budget]", "[tiny_memory.whole_budgets]",
