@@ -14,7 +14,7 @@ from generator.figures.axes import Scale
 from generator.figures.drawing import NARROW, WIDE, text_width
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
-from generator.figures.drawings.placement import Lane, Panel, Piece, panels, steps
+from generator.figures.drawings.placement import Lane, Panel, Piece, panels
 from generator.figures.drawings.regions import Place, Words, regions
 from generator.figures.drawings.schedule import Curve, Mark, schedule
 from generator.figures.schedule_rule import Action
@@ -233,10 +233,3 @@ def test_layers_are_as_wide_as_their_bytes(layout):
     assert first == pytest.approx(3 * second, abs=NEAR)
     assert third == pytest.approx(2 * second, abs=NEAR)
     assert len(drawn.marks("rect", "shard")) == 1
-
-
-def test_in_a_chain_no_two_ranks_work_at_once():
-    lanes = tuple(Lane(f"rank {r}", "", ()) for r in range(3))
-    chain = (Panel("chain", lanes, (), is_chain=True), ("forward", "backward"))
-    tops = [at(box, "y") for box in Drawn(steps([chain], WIDE)).marks("rect", "layer")]
-    assert len(tops) == len(set(tops)) == 6
