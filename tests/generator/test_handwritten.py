@@ -57,6 +57,14 @@ def test_code_and_labels_may_hold_digits_and_braces(copy, write):
     assert '<span class="mi">3</span>' in listing  # in colours, as in lessons
 
 
+def test_the_paragraph_that_opens_a_page_precedes_its_list_of_contents(copy, write):
+    sections = "".join(f"## Part {name}\n\nMore of it.\n\n" for name in "abcde")
+    write("about.md", f"# About\n\nIt begins\nhere.\n\n{sections}")
+    page = Press().printed(copy.load())["about.md"].decode()
+    assert page.count("It begins\nhere.") == 1
+    assert page.index("It begins") < page.index("pb-contents") < page.index("\n## Part a\n")
+
+
 @pytest.mark.parametrize("name", ["evidence.md", "topics/sharding/index.md"])
 def test_a_page_may_not_take_the_place_of_one_of_the_books(copy, write, name):
     write(name, "# Mine\n")
