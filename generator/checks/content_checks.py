@@ -80,6 +80,8 @@ def of_texts(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
 def of_handwritten(evidence: Evidence, page: HandWritten) -> Iterator[ContentError]:
     """Every mistake in a page of content/pages; where its links lead, MkDocs looks."""
     yield from page.faults()
+    for listing in page.listings:
+        yield from of_document(evidence, listing)
     for one in page.expressions():
         problem = evidence.unprintable(evidence.evaluate(one.text)) if one.text else None
         if problem:
@@ -144,7 +146,7 @@ def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[Cont
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """What is particular to one kind of file."""
     model = document.model
-    if isinstance(model, (QuizFile, LessonFile)):
+    if isinstance(model, (QuizFile, LessonFile, Listing)):
         yield from _listings(evidence.book, document)
     for kind, check in _BY_FILE:
         if isinstance(model, kind):

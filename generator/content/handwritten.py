@@ -3,23 +3,28 @@
 In: a file's text. It may begin with a head of YAML between two lines of `---` (`title`,
 `description`); the first `#` heading is the title where the head has none. Out: a `HandWritten`,
 whose text MkDocs turns into HTML once `filled` has put the values of its expressions in. The rules
-of every author's text hold here too: numbers are `{{ expressions }}`, and code is left as it is.
+of every author's text hold here too: numbers are `{{ expressions }}`, and code is left as it is. A
+fence `listing` holds the keys of a lesson's listing, and shows a program that a run executed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from generator.content import content_files, documents, prose
+from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors, place_of
+from generator.content.exhibit import Listing
 from generator.content.prose import Expressed
 from generator.content.words import Line, Written
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"\A\s*^#[ \t]+(?P<title>\S.*?)[ \t]*#*[ \t]*$\n?", re.MULTILINE)
+_LISTING = re.compile(r"^```listing\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class Head(Written):
@@ -41,6 +46,7 @@ class HandWritten:
         text: the file's, whole.
         head: where the head ends in it.
         begins: where the page's own text begins in it, after head and title.
+        listings: the programs that it shows, in their order.
     """
 
     path: str
@@ -50,6 +56,7 @@ class HandWritten:
     text: str
     head: int
     begins: int
+    listings: tuple[Document[Listing], ...] = ()
 
     @property
     def body(self) -> str:
@@ -76,6 +83,15 @@ def expressions(text: str) -> Iterator[Expressed]:
     for one in prose.expressions(text):
         if not any(begin <= one.begin < end for begin, end in code):
             yield one
+
+
+def split(text: str, listings: Sequence[Listing]) -> Iterator[str | Listing]:
+    """A text in parts: Markdown, and the listings that stand between."""
+    parts = re.split(_LISTING, text)
+    for markdown, listing in zip_longest(parts[::2], listings):
+        yield markdown
+        if listing:
+            yield listing
 
 
 def filled(text: str, fill: Callable[[str], str]) -> str:
@@ -112,7 +128,11 @@ def read(folder: Path, path: Path, name: str) -> HandWritten:
     title = written.title or (heading["title"] if heading else by_name)
     begins = head + (heading.end() if heading else 0)
     inside = path.relative_to(folder).as_posix()
-    return HandWritten(inside, name, title, written.description or "", text, head, begins)
+    listings = tuple(
+        documents.read(name, "\n" * text.count("\n", 0, one.start("yaml")) + one["yaml"], Listing)
+        for one in _LISTING.finditer(text)
+    )
+    return HandWritten(inside, name, title, written.description or "", text, head, begins, listings)
 
 
 def files(folder: Path) -> Iterator[Path]:

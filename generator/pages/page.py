@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 
 from generator.content import handwritten
 from generator.content.book import Topic
-from generator.content.exhibit import Figure
+from generator.content.exhibit import Figure, Listing
 from generator.content.topic import Mode
 from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
@@ -142,6 +142,7 @@ class Sheet:
         topic: the topic it belongs to.
         mode: the mode, for the page of a lesson.
         text: for a page that somebody writes by hand, its Markdown.
+        listings: the programs that this page shows.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         turn: 0 where it tells of no other page, 1 where it tells of lessons, 2 of all others.
@@ -158,6 +159,7 @@ class Sheet:
     topic: Topic | None = None
     mode: Mode | None = None
     text: str = ""
+    listings: tuple[Listing, ...] = ()
     machine: str | None = None
     experiment: str | None = None
     turn: int = 0
@@ -286,7 +288,7 @@ def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
         "gathered": gathered,
         "experiment": sheet.experiment,
         "measured": folio.book.machines.get(sheet.machine or ""),
-        "written": lambda: _markdown(sheet, folio),
+        "pieces": lambda: _pieces(sheet, folio),
         "cell": folio.cell,
         "shown_value": lambda value: ABSENT if value is None else folio.show(value),
         "figure": lambda name: figures.draw(drawn[name], folio),
@@ -320,10 +322,16 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     return path
 
 
-def _markdown(sheet: Sheet, folio: Folio) -> Markup:
-    """The Markdown that somebody wrote by hand, with its values as HTML in it."""
-    filled = handwritten.filled(sheet.text, lambda one: escaped_heading(folio.text.expression(one)))
-    return Markup(highlighting.as_listings(filled))
+def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
+    """What somebody wrote by hand: listings, and Markdown with its values as HTML in it."""
+    for piece in handwritten.split(sheet.text, sheet.listings):
+        if isinstance(piece, Listing):
+            yield piece
+        else:
+            filled = handwritten.filled(
+                piece, lambda one: escaped_heading(folio.text.expression(one))
+            )
+            yield Markup(highlighting.as_listings(filled))
 
 
 def _led(body: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ def sheets(book: Book) -> Iterator[Sheet]:
         yield Sheet(
             page.path, "handwritten.md.j2", page.title, page.description, page.file,
             text=page.body or "\n", has_toc=True,
+            listings=tuple(one.model for one in page.listings),
         )  # fmt: skip
 
 

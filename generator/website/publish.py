@@ -156,6 +156,8 @@ def _programs(book: Book) -> dict[str, bytes]:
     texts = {
         name: listed_code.text(book.root, statement_checks.path_of(name)) for name in sorted(names)
     }
+    shown = {one.model.path for page in book.handwritten for one in page.listings}
+    texts |= {Path(path).stem: listed_code.text(book.root, path) for path in sorted(shown)}
     return {statement_checks.file_of(name): text.encode() for name, text in texts.items() if text}
 
 
