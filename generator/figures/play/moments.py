@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from generator.figures.schedule_rule import Action
 
-Moment = tuple[float, str]  # a part of the play, from 0 to 1, and what goes on from then on
+# A part of the play, from 0 to 1, and what goes on from then on; below it, in words, what is drawn.
+Moment = tuple[float, str]
 
 
 def moments(

@@ -57,9 +57,17 @@ def chunks(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         places = [round(n / (len(frames) - 1), 4) for n in range(len(frames))]
         rank = folio.ui["figure"]["rank"]
         drawings = both(drawn, dict(zip(places, cells, strict=True)), rank, words["chunk"])
-        moments = tuple(zip(places, told, strict=True))
+        said = (
+            f"{words}\n{_in_words(rows, rank)}" for words, rows in zip(told, cells, strict=True)
+        )
+        moments = tuple(zip(places, said, strict=True))
         found.append(Seen(drawings, told[-1], moments=moments))
     return found
+
+
+def _in_words(rows: Sequence[Sequence[Cell]], rank: str) -> str:
+    held = (" · ".join(cell.words for cell in row) for row in rows)
+    return "; ".join(f"{rank} {position}: {said}" for position, said in enumerate(held))
 
 
 def _cell(rows: list[list[int]], before: list[list[int]], rank: int, chunk: int) -> Cell:

@@ -91,7 +91,7 @@
       });
       this.range.value = this.at * 1000;
       const said = this.moments[this.told][1];
-      if (this.words.textContent !== said) this.words.textContent = said;
+      this.words.textContent = said.split("\n")[0]; // what follows is drawn
       this.range.setAttribute("aria-valuetext", said);
     }
   }
