@@ -15,6 +15,9 @@ from runners.traces.records import Failure, Run
 
 WITH_RANK = "rank"
 UNEXPLAINED = "not explained by the budget"
+# An allocation of C++ code that finds the heap full raises `std::bad_alloc`, which names no size.
+# Before that glibc tries to add a region of this size, so less than it was left.
+HEAP_GROWTH_BYTES = 1 << 20
 _CAUSES = {"timed_out": "a time-out", "peer_lost": "a lost peer", "exception": "an exception"}
 
 
@@ -77,6 +80,8 @@ def _cause(run: Run, error: Failure) -> str:
 def _is_explained(run: Run, error: Failure) -> bool:
     """Whether the budget leaves room for what was held, and not for what was requested as well."""
     budget, held, requested = run.budget_bytes, error.held_bytes, error.requested_bytes
+    if requested is None and error.message == "std::bad_alloc":
+        requested = HEAP_GROWTH_BYTES
     if error.kind != "out_of_memory" or budget is None or held is None or requested is None:
         return False
     return held <= budget < held + requested

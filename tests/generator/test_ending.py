@@ -26,6 +26,13 @@ def test_memory_is_the_reason_where_what_was_held_fits_and_the_request_does_not(
     assert words(copy, error=ERROR, budget_bytes=120_000) == "out of memory in backward"
 
 
+def test_a_full_heap_is_the_reason_where_less_was_left_than_it_grows_by(copy):
+    full = {**ERROR, "message": "std::bad_alloc", "requested_bytes": None}
+    assert words(copy, error=full, budget_bytes=200_000) == "out of memory in backward"
+    told = words(copy, error=full, budget_bytes=100_000 + (1 << 20))
+    assert told == "out of memory in backward, not explained by the budget"
+
+
 @pytest.mark.parametrize(
     "fields",
     [
