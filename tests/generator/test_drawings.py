@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from generator.figures import schedule_rule
 from generator.figures.axes import Scale
-from generator.figures.drawing import NARROW, SIZE, SMALL, WIDE, text_width
+from generator.figures.drawing import NARROW, WIDE, text_width
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels
@@ -198,13 +198,6 @@ def test_numbers_of_layers_do_not_touch_their_boxes(layout):
     numbers = [word for word in drawn.words() if word.isdecimal()]
     for number, box in zip(numbers, drawn.marks("rect", "layer"), strict=True):
         assert text_width(number) + 4 <= at(box, "width")
-
-
-def test_a_phone_has_what_stands_at_the_end_of_a_row_below_its_name():
-    drawn = Drawn(step(NARROW))
-    name, said = drawn.word("rank 0"), drawn.word("waits 67%")
-    assert at(name, "y") < at(said, "y")
-    assert at(name, "x") == at(said, "x") >= text_width("waits 67%") * SMALL / SIZE - NEAR
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
