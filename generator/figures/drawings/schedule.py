@@ -113,11 +113,12 @@ def schedule(
     if loads:
         _loads(drawing, loads, words["most"], x, top, end)
         keys.append((LOOK_OF_LOAD, words["load"]))
-    drawing.playhead(x(0), x(end), top, bottom)
+    drawing.playhead(x(0), x(end), top, below)
     if mark:  # what was measured is veiled at no time
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
+        drawing.playhead(x(0), x(end), bottom - CURVE, bottom)
         _measured(drawing, curve, Scale(0, ticks[-1], bottom, bottom - CURVE), x, below + 2 * GAP)
     if curve:  # its time is the order of events, which has no values
         drawing.line(x.start, bottom, x.end, bottom, "axis")
