@@ -115,13 +115,13 @@ class HomeFile(Written):
 # In the order in which they are suggested.
 MODES: dict[Mode, type[LessonFile]] = {
     "learn": LearnFile,
-    "why": WhyFile,
-    "deep": DeepFile,
     "trace": TraceFile,
+    "why": WhyFile,
+    "cost": CostFile,
+    "deep": DeepFile,
+    "experiment": ExperimentFile,
+    "worked": WorkedFile,
     "try": TryFile,
     "challenge": ChallengeFile,
-    "experiment": ExperimentFile,
     "recall": RecallFile,
-    "cost": CostFile,
-    "worked": WorkedFile,
 }
