@@ -15,7 +15,7 @@ _BY_TEMPLATE = {
     "challenge.md.j2": 0.6,
     "glossary.md.j2": 0.4,
     "guide.md.j2": 0.4,
-    "symptom.md.j2": 0.4,
+    "symptom.md.j2": 0.15,
     "home.md.j2": 0.3,
     "topics.md.j2": 0.3,
     "topic.md.j2": 0.2,
