@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from runners.meters.memory import MemoryMeter
@@ -74,6 +75,19 @@ def test_a_storage_that_is_resized_is_followed() -> None:
     memory = meter.memory(None)
     assert memory.peak_bytes == 4000
     assert other.nbytes == 2000
+
+
+def test_what_an_all_reduce_is_given_counts_as_a_bucket() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with MemoryMeter() as meter:
+            bucket, kept = torch.ones(1000), torch.ones(500)
+            dist.all_reduce(bucket)
+    finally:
+        dist.destroy_process_group()
+    memory = meter.memory(None)
+    assert memory.at_peak is not None
+    assert memory.at_peak.buckets_bytes == bucket.nbytes == memory.peak_bytes - kept.nbytes
 
 
 def test_a_receiver_waits_until_its_sender_starts() -> None:
