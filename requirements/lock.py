@@ -49,7 +49,7 @@ def closure(names: list[str]) -> dict[str, str]:
 def refuse_newer(pins: dict[str, str], oldest: str) -> None:
     """Refuse packages that the Python `oldest`, such as "3.11.0", cannot install."""
     for name, version in pins.items():
-        asked = importlib.metadata.metadata(name)["Requires-Python"]
+        asked = importlib.metadata.metadata(name).get("Requires-Python")
         if asked and oldest not in SpecifierSet(asked):
             print(
                 f"proofbook: {name} {version} needs Python {asked}, the project takes {oldest}; "

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.plans.experiment import MORE, find, names
+from runners.simulate import processes
 from runners.traces import machine
 from runners.traces.records import Run
 
@@ -33,6 +35,13 @@ def _no_running_loop() -> Iterator[None]:
     asyncio._set_running_loop(None)
     yield
     asyncio._set_running_loop(running)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_forks_with_cuda() -> None:
+    """A build of torch for CUDA refuses backward in a fork of what has run one, as tests do."""
+    if not metadata.version("torch").endswith("+cpu"):
+        processes.FORKS = False
 
 
 @pytest.fixture(scope="session")
