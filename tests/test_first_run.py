@@ -129,6 +129,8 @@ def test_a_killed_rank_ends_the_job_and_the_same_command_resumes_it(tmp_path):
     assert "Signal 9 (SIGKILL)" in ended.stderr
     assert left_running(stopped) == []
     assert not (stopped / LAST / ".metadata").exists()
+    (stopped / LAST).mkdir(exist_ok=True)
+    (stopped / LAST / "__0_0.distcp").write_bytes(b"a part that was never completed")
     resumed = trained(stopped, FSDP, 2)
     assert resumed.startswith("resumed after step 6\n")
     assert steps(ended.stdout) | steps(resumed) == steps(whole)
