@@ -44,6 +44,7 @@ class CostTable(Naming):
 
     title: Line
     text: Prose
+    figure: Id | None = None
     rows: Annotated[list[CostRow], Field(min_length=2)]
     afterword: Prose | None = None
     claims: list[ClaimId] = []
@@ -152,7 +153,7 @@ class CostFile(LessonFile):
 
     commit: Id
     tables: Annotated[list[CostTable], Field(min_length=2)]
-    growth: Annotated[list[WaitingSection], Field(min_length=1)]  # each with a growth figure
+    growth: list[WaitingSection] = []  # each with a growth figure
     calculator: Calculator
     checks: list[Id] = []
     takeaway: Prose

@@ -262,7 +262,7 @@ class TraceFile(LessonFile):
     prediction: Prediction | None = None
     more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
     timeline: Section | None = None  # the ranks of one metered step, side by side
-    quiz: Annotated[list[Id], Field(min_length=3)]
+    quiz: Annotated[list[Id], Field(min_length=2)]
     key_insight: Prose
     claims: list[ClaimId] = []  # the verdict table at the end
 
