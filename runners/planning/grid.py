@@ -83,6 +83,7 @@ GRIDS = {
     "llama-8b": Plan(1, 4096, (
         _EIGHT, _EIGHT | _INT8, _EIGHT | {"sequence": 8192}, _SIXTEEN, _SIXTEEN | _INT8, _ALL,
     ), (("single", _EIGHT | {"optimizer": "sgd"}),)),
+    "llama-13b": Plan(1, 4096, (_SIXTEEN, _EIGHT)),
     "mixtral-8x7b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8)),
     "llama-70b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8), (
         ("gpipe.8+tp-sp.8", _ALL), ("interleaved.8+tp-sp.8", _ALL),

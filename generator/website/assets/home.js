@@ -39,7 +39,7 @@
     show.addEventListener("click", () => {
       const right = rows.filter(({ row, fits }) => row.querySelector("[type=checkbox]").checked === fits);
       root.dataset.shown = "";
-      task.textContent = score.replace("{n}", right.length).replace("{m}", rows.length);
+      if (rows.some(({ row }) => row.querySelector("[type=checkbox]").checked)) task.textContent = score.replace("{n}", right.length).replace("{m}", rows.length);
       models.forEach((other) => {
         other.dataset.shown = "";
       });
