@@ -277,7 +277,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             search.add_places(entries, dict(_sections(config.nav)), interface_words())
             led = search.add_leads(entries, self.book.glossary.leads)
             alone = search.add_leads(entries, self.book.glossary.alone, "alone")
-            for lost in (*led, *alone):
+            names = {f"glossary.html#term-{one.id}": one.spellings for one in self.book.terms}
+            named = search.add_leads(entries, names, "names")
+            for lost in (*led, *alone, *named):
                 if self.is_serving and _is_page(lost, Path(config.docs_dir)):
                     continue  # the index has the pages of the last edit alone
                 log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")

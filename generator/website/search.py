@@ -7,7 +7,8 @@ the rest in the browser, over http and from disk alike. How pages rank among eac
 
 Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
 and shows only title and text; so synonyms are fields of the index beside those two.
-`assets/search-results.js` puts what it finds in order once more, and knows leads and places.
+`assets/search-results.js` cuts endings off what is typed, puts what is found in order once more,
+and knows leads, places and the terms of the glossary.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None
             found = dict.fromkeys(_others(plain, known))
             entry.pop(f"{name}_synonyms", None)
             if found:
-                entry[f"{name}_synonyms"] = " ".join(found)
+                entry[f"{name}_synonyms"] = ", ".join(found)
 
 
 class _Form(NamedTuple):
@@ -222,7 +223,8 @@ def add_leads(
     Args:
         entries: of Material's index.
         leads: by address, the words that lead there.
-        field: `leads` for words that lead there among others, `alone` for whole searches.
+        field: `leads` for words that lead there among others, `alone` for whole searches, `names`
+            for those of a term, which bring it among the first two.
     """
     by_place = {entry["location"]: entry for entry in entries}
     for location, searches in leads.items():

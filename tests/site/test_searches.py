@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import yaml
 
-from tests.conftest import BROWSER_SECONDS, listen, slowness, wait_until
+from tests.conftest import BROWSER_SECONDS, ROOT, listen, slowness, wait_until
 from tests.site.html_reading import pages, read
 
 if TYPE_CHECKING:
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-SEARCHES = yaml.safe_load(Path(__file__).with_name("searches.yml").read_text(encoding="utf-8"))
+LISTED = yaml.safe_load(Path(__file__).with_name("searches.yml").read_text(encoding="utf-8"))
+SEARCHES = [
+    {**one, "types": typed}
+    for one in LISTED
+    for typed in (one["types"] if isinstance(one["types"], list) else [one["types"]])
+]
+GLOSSARY = yaml.safe_load((ROOT / "content" / "glossary.yml").read_text(encoding="utf-8"))
+TERMS = [
+    (typed, term["term"])
+    for term in GLOSSARY["terms"]
+    for typed in (term["term"], *term.get("also", []))
+]
 HIDING = frozenset({"pb-answer", "pb-hint", "pb-option", "pb-reveal"})
 LONG = 30  # letters of a sentence that says something
 FORGET = """() => {
@@ -34,6 +45,11 @@ OPENED = """() => {
   const best = links.sort((one, other) => score(other) - score(one))[0];
   return best && [best.href, best.querySelector("h1, h2").textContent];
 }"""
+# The headings of the first two pages of results.
+FIRST_TWO = """() =>
+  [...document.querySelectorAll(".md-search-result__item")].slice(0, 2).flatMap((item) =>
+    [...item.querySelectorAll("a")].map((link) =>
+      [link.href, link.querySelector("h1, h2").textContent]))"""
 
 
 class Searching(NamedTuple):
@@ -86,6 +102,30 @@ def test_what_learners_type_opens_what_they_look_for(searching, searches):
         if not (is_page and one.get("heading", "").lower() in heading.lower()):
             others[one["types"]] = (opened, heading)
     assert others == {}
+
+
+@pytest.fixture
+def terms():
+    """Spellings of the glossary, and the entry of each; `make soak` types all."""
+    return TERMS[::8]
+
+
+def test_a_term_finds_its_entry_of_the_glossary_among_the_first_two(searching, terms):
+    lost = {}
+    for typed, term in terms:
+        searching.first(typed)
+        found = searching.page.evaluate(FIRST_TWO)
+        address = f"{searching.address}glossary.html#"
+        if not any(href.startswith(address) and heading == term for href, heading in found):
+            lost[typed] = found
+    assert lost == {}
+
+
+def test_an_error_message_with_marks_of_its_own_is_searched_as_words(searching):
+    opened, _ = searching.first(
+        '[rank0]: "torch.OutOfMemoryError": CUDA out of memory -9 +2.00~ GiB^'
+    )
+    assert opened == "guide.html#memory-runs-out"
 
 
 def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):

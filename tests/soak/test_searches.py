@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.site.test_searches import *  # noqa: F403 - the gate's tests of a sixth of them
-from tests.site.test_searches import SEARCHES
+from tests.site.test_searches import SEARCHES, TERMS
 
 pytestmark = [pytest.mark.soak, pytest.mark.browser]
 
@@ -14,3 +14,9 @@ pytestmark = [pytest.mark.soak, pytest.mark.browser]
 def searches():
     """All of them."""
     return SEARCHES
+
+
+@pytest.fixture
+def terms():
+    """All of them."""
+    return TERMS
