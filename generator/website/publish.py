@@ -39,7 +39,6 @@ COMPONENTS = (
     "shared",
     "text",
     "values",
-    "stepper",
     "tables",
     "figures",
     "drawings",

@@ -35,12 +35,18 @@ SIFT = "assets/sift.css"
 # The style sheets that few pages need, each with what of their markup asks for it, any of these.
 STYLES = {
     "assets/calculator.css": ("data-calculator",),
+    "assets/claims.css": (
+        'class="pb-claim-facts', 'class="pb-claims', 'class="pb-machine', 'class="pb-retraction',
+        'class="pb-advice', 'class="pb-other-machines-list',
+    ),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
     "assets/home.css": ("data-survive",),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
     "assets/runs.css": ("pb-of-run",),
+    "assets/stepper.css": ("data-stepper", "pb-inner"),
+    "assets/summary.css": ("pb-summary",),
     SIFT: ('class="pb-sift"',),
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
