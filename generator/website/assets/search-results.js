@@ -108,7 +108,11 @@
     const whole = alone.get(plain(typed));
     if (whole) lead(items, whole, () => true);
     define(items, whole || led.length);
+    const spellings = new Map(words(typed).map((word) => [plain(word), word]));
     for (const found of items.flat()) {
+      found.terms = Object.fromEntries(
+        Object.entries(found.terms).map(([word, isThere]) => [spellings.get(word) || word, isThere]),
+      );
       if (found.place) found.title = `<span class="pb-eyebrow">${found.place}</span><br>${found.title}`;
     }
     for (const group of items) group.sort(byScore);
