@@ -36,8 +36,12 @@ SIFT = "assets/sift.css"
 STYLES = {
     "assets/calculator.css": ("data-calculator",),
     "assets/claims.css": (
-        'class="pb-claim-facts', 'class="pb-claims', 'class="pb-machine', 'class="pb-retraction',
-        'class="pb-advice', 'class="pb-other-machines-list',
+        'class="pb-claim-facts',
+        'class="pb-claims',
+        'class="pb-machine',
+        'class="pb-retraction',
+        'class="pb-advice',
+        'class="pb-other-machines-list',
     ),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
