@@ -55,14 +55,18 @@ class Operated:
         return self.drawn()
 
 
-@pytest.fixture
-def operated(built_site, open_page):
+def _opener(built_site, open_page, figure_of):
     def opened(figure, **options):
         path, name = figure
         options = {"viewport": {"width": 1280, "height": 900}} | options
-        return Operated(open_page(built_site / path, **options), name)
+        return figure_of(open_page(built_site / path, **options), name)
 
     return opened
+
+
+@pytest.fixture
+def operated(built_site, open_page):
+    return _opener(built_site, open_page, Operated)
 
 
 @pytest.mark.browser
@@ -154,12 +158,7 @@ class Played(Operated):
 
 @pytest.fixture
 def played(built_site, open_page):
-    def opened(figure, **options):
-        path, name = figure
-        options = {"viewport": {"width": 1280, "height": 900}} | options
-        return Played(open_page(built_site / path, **options), name)
-
-    return opened
+    return _opener(built_site, open_page, Played)
 
 
 @pytest.mark.browser
