@@ -214,9 +214,8 @@ class DataFlow(Written):
 
 
 class Training(Written):
-    """Training epoch by epoch; observations are computed by detectors, never written."""
+    """The curve of a whole training."""
 
-    run: RunPath
     introduction: Prose
     figure: Id
     afterword: Prose | None = None

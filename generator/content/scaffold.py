@@ -205,7 +205,7 @@ def _sections(run: str, recorded: Run) -> dict[str, object]:
         found["data_flow"] = {"run": run, "introduction": "The way of the rows.", "stages": rows}
     if recorded.epochs:
         intro = "Epoch by epoch, as measured."
-        found["training"] = {"run": run, "introduction": intro, "figure": "shown"}
+        found["training"] = {"introduction": intro, "figure": "shown"}
     if recorded.prediction:
         rows = [{"step": one.name, **said} for one in recorded.prediction]
         intro = "One real batch through the model."

@@ -1,4 +1,4 @@
-"""The tables of lessons: stages, epochs, predictions, failing runs."""
+"""The tables of lessons: stages, predictions, failing runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
-from generator.content.lesson import DataFlow, Prediction, Training
+from generator.content.lesson import DataFlow, Prediction
 from generator.evidence.folio import Folio
-from generator.evidence.observations import Observation, observe
 from generator.pages.shown import Shown
-from generator.pages.table import Cell, Column, Marked, Row, table
+from generator.pages.table import Cell, Column, Marked, table
 from generator.pages.views.listing import raised
 from runners.traces.records import PredictionStep, Run, Stage
 
@@ -140,38 +139,6 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
     if isinstance(fact, float):
         return folio.cell(f"{expression} | digits(4)")
     return folio.cell(expression)
-
-
-def epochs(training: Training, folio: Folio) -> tuple[int, Markup]:
-    """How many epochs there were, and a row for each: what was measured, and the curve there."""
-    run = folio.run(training.run)
-    found = run.epochs if run else []
-    fields = [
-        name
-        for name in ("loss", "accuracy", "validation_loss", "validation_accuracy")
-        if any(getattr(epoch, name) is not None for epoch in found)
-    ]
-    head = folio.ui["figure"]["epoch_column"]
-    narrow = Markup('<span class="pb-label"><span class="pb-narrow-only">{} </span>{}</span>')
-    columns = [Column(head, False), *(Column(folio.ui["figure"][name]) for name in fields)]
-    columns.append(Column(folio.ui["table"]["observation"], False))
-    rows: list[Row] = [
-        [
-            narrow.format(head, epoch.epoch),
-            *(folio.cell(f"{training.run}.epochs[{position}].{name}") for name in fields),
-            Marked(Markup(" ").join(_sentence(one, folio) for one in said), "pb-observed"),
-        ]
-        for position, (epoch, said) in enumerate(
-            zip(found, observe(found, training.run), strict=True)
-        )
-    ]
-    return len(rows), table(columns, rows)
-
-
-def _sentence(one: Observation, folio: Folio) -> Markup:
-    """A sentence of `ui.yml` with its values, each of which links to its run."""
-    values = {name: f"{{{{ {expression} }}}}" for name, expression in one.values.items()}
-    return folio.line(folio.ui["observations"][one.sentence].format(**values))
 
 
 def failing(paths: Sequence[str], folio: Folio) -> tuple[Markup, list[str]]:
