@@ -1,4 +1,4 @@
-"""What a published book may show: the machines of the commit, with the traces that it holds."""
+"""What a published book shows and offers: machines and traces of the commit, and its sources."""
 
 from __future__ import annotations
 
@@ -31,12 +31,24 @@ def changed(content: Path) -> list[str]:
     return sorted(str(path) for path in differing or () if path.parent.as_posix() in shown)
 
 
+def sources(content: Path) -> bytes:
+    """The files of the commit as a zip; empty where there is no repository.
+
+    Args:
+        content: the folder of content, in the project's own.
+    """
+    return _git(content.parent, "archive", "--format=zip", "--prefix=proofbook/", "HEAD") or b""
+
+
 def _told_by_git(folder: Path, *command: str) -> list[Path] | None:
     """The paths that a command of git lists; None where there is no repository."""
+    told = _git(folder, *command)
+    return None if told is None else [Path(name) for name in told.decode().split("\0") if name]
+
+
+def _git(folder: Path, *command: str) -> bytes | None:
+    """What a command of git prints; None where there is no repository."""
     try:
-        done = subprocess.run(
-            ["git", *command], cwd=folder, capture_output=True, text=True, check=True
-        )
+        return subprocess.run(["git", *command], cwd=folder, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
-    return [Path(name) for name in done.stdout.split("\0") if name]

@@ -151,6 +151,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         for name in committed.changed(self.content) if is_published else ():
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         pages = publish.site_files(self.book, self.content, self.press, under)
+        if sources := committed.sources(self.content) if is_published else b"":
+            pages[publish.SOURCES] = sources
         publish.bring_to(Path(config.docs_dir), pages)
         self.files = files
         self.problems = list(verdicts.problems(self.book, self.press.judged.evidence))
@@ -191,11 +193,15 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Give the page for wrong addresses its words, and shared links their picture."""
-        picture = files.get_file_from_path(publish.PICTURE)
-        words = interface_words()["not_found"]
-        topics = [f"topics/{topic.id}/index.md" for topic in self.book.topics]
-        env.globals.update(not_found=words, topics=topics, picture=picture)
+        """Give our templates the words and files that are not a page's own."""
+        words = interface_words()
+        env.globals.update(
+            not_found=words["not_found"],
+            topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
+            picture=files.get_file_from_path(publish.PICTURE),
+            sources=files.get_file_from_path(publish.SOURCES),
+            sources_link=words["sources_link"],
+        )
         return env
 
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:

@@ -55,6 +55,7 @@ SPOKEN = {
     "assets/sources.js": ("source", "source"),
 }
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
+SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 # What a page of questions loads as one script, which compresses better than its parts.
 QUIZ = "assets/quiz.js"
 QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))

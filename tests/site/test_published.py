@@ -119,6 +119,19 @@ def test_a_machine_that_is_not_committed_stands_nowhere_in_the_book(published):
         assert not re.search(r">desk<|/desk/|\bdesk,", page.read_text(encoding="utf-8")), page
 
 
+def test_every_page_offers_the_sources_of_its_commit(published):
+    listed = ["git", "ls-files", "-z"]
+    done = subprocess.run(listed, cwd=published.folder, check=True, capture_output=True, text=True)
+    with zipfile.ZipFile(published.site / "proofbook-sources.zip") as sources:
+        packed = {name for name in sources.namelist() if not name.endswith("/")}
+        (trace,) = (name for name in packed if name.endswith("2c/ddp.json"))
+        inside = sources.read(trace)
+    assert packed == {f"proofbook/{name}" for name in done.stdout.split("\0") if name}
+    assert inside == (published.folder / trace.removeprefix("proofbook/")).read_bytes()
+    for page in pages(published.site):
+        assert "proofbook-sources.zip" in page.read_text(encoding="utf-8"), page
+
+
 def test_addresses_are_those_of_the_site_and_dates_those_of_the_commit(published):
     for page in pages(published.site):
         name = page.relative_to(published.site).as_posix()
