@@ -1,8 +1,8 @@
 """The same claims on other machines: what each machine that is not shown says of them.
 
 In: a book, with every machine's traces, and the verdicts on the machine it shows. Out: for each
-other machine its evidence, and its verdict on every claim whose runs it has all measured itself;
-and whether two machines say something else of a claim. A time is not judged on a machine where
+other machine its evidence, and its verdict on every claim whose runs it has all measured itself.
+A time is not judged on a machine where
 ranks shared the cores, if each had a core of its own on the machine shown.
 """
 
@@ -14,11 +14,8 @@ from dataclasses import dataclass, replace
 from generator.content.book import Book
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
-from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import UNDECIDED, Outcome
-from runners.traces.fields import steps_of
 from runners.traces.machine_records import Machine
-from runners.traces.tolerance import tolerance
 
 SHARED_CORES = "ranks share cores, so these times say nothing about devices"
 
@@ -41,53 +38,6 @@ class OtherOutcomes:
 def parts(here: Outcome, there: Outcome) -> bool:
     """Whether two machines decide a claim otherwise; one that skipped its runs decides nothing."""
     return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
-
-
-def applies_to_one(here: Outcome, there: Outcome) -> bool:
-    """Whether one of two machines decides a claim that does not apply on the other."""
-    if SHARED_CORES in (here.explanation, there.explanation):
-        return False
-    both = {here.verdict, there.verdict}
-    return "does_not_apply" in both and len(both & UNDECIDED) == 1 < len(both)
-
-
-def differs(here: Outcome, there: Outcome, page: Book, other: Book) -> bool:
-    """Whether two machines decide a claim otherwise, or observe a value beyond its spread.
-
-    Args:
-        here: the verdict on one machine.
-        there: the verdict on another one.
-        page: the book as the first machine has it.
-        other: the book as the second has it.
-    """
-    if parts(here, there):
-        return True
-    if here.verdict != there.verdict or here.verdict in UNDECIDED:
-        return False
-    one, two, allowed = here.observed, there.observed, here.claim.tolerance
-    if one is None or two is None or str(one) == str(two):
-        return False
-    is_text = isinstance(one.number, str) or isinstance(two.number, str)
-    if allowed and not is_text and abs(numeric(one) - numeric(two)) <= allowed.slack(numeric(one)):
-        return False
-    return any(_is_apart(leaf, page, other) for leaf in one.leaves)
-
-
-def _is_apart(leaf: Value, page: Book, other: Book) -> bool:
-    """Whether what two runs measured differs, by the tolerance that holds for a rerun."""
-    origin = leaf.origin
-    if origin is None or leaf.kind == "given" or leaf.is_digest:
-        return False
-    one, two = (book.run(f"{origin.experiment}.{origin.run}") for book in (page, other))
-    if one is None or two is None:
-        return False
-    # What decides whether floats of two machines are equal to the bit.
-    kinds = {(one.machine.cpu, one.machine.num_cores, one.machine.torch) for one in (page, other)}
-    is_like = one.device == two.device and len(kinds) == 1
-    try:
-        return not tolerance(steps_of(origin.field), one, two, is_like=is_like).is_same
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError):
-        return False  # only one of them has such a value: a verdict speaks of it
 
 
 def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, OtherOutcomes]:

@@ -1,13 +1,14 @@
 """Several machines in one book: what each says of the same claims, and what no machine can move."""
 
 import json
+import re
 
 import pytest
 
 from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import SHARED_CORES, other_outcomes
-from generator.evidence.verdicts import judge
+from generator.evidence.verdicts import UNDECIDED, judge
 from generator.pages import rendering
 from generator.pages.press import Press
 from generator.pages.views import claim_index
@@ -49,41 +50,23 @@ def shared_cores(document):
     return document
 
 
-def test_a_lesson_compares_its_claims_with_every_other_machine(desk):
+def test_the_evidence_counts_the_claims_that_another_machine_decides_otherwise(desk):
     desk.change_run("tiny_memory.halves_budget", machine="desk", status="failed")
-    alone = {
-        name
-        for name, text in rendering.render(desk.load("desk")).items()
-        if "pb-other-machines" in text
-    }
-    text = rendering.render(desk.load("reference-frozen"))["topics/sharding/experiment.md"]
-    aside = text.split('class="pb-other-machines"')[1].split("</aside>")[0]
-    assert "desk" in aside
-    assert "Under the budget the split model completes." in aside
-    assert aside.count("<dt>") == 1
-    assert alone, "the second machine's own pages compare too"
+    book = desk.load("reference-frozen")
+    here = judge(book, Evidence(book))
+    pairs = [(here[name].verdict, one.verdict) for name, one in there(desk).items()]
+    decided = [pair for pair in pairs if UNDECIDED.isdisjoint(pair)]
+    otherwise = [pair for pair in decided if len({*pair}) == 2]
+    assert otherwise
+    text = rendering.render(book)["evidence.md"]
+    counts = re.findall(r">(\d+)</span>", text.split('machines/desk.html">')[1].split("</p>")[0])
+    assert counts == [str(len(decided)), str(len(otherwise))]
 
 
-@pytest.mark.parametrize(("factor", "is_named"), [(1.01, False), (0.25, True)])
-def test_a_lesson_names_another_machine_only_where_a_value_differs_beyond_its_spread(
-    desk, factor, is_named
-):
-    file = desk.trace("tiny_training", "desk")
-    file.write_text(json.dumps(scaled_times(json.loads(file.read_text()), factor)))
-    text = rendering.render(desk.load("reference-frozen"))["topics/averaging/trace.md"]
-    assert ("pb-other-machines" in text) == is_named
-    if is_named:
-        aside = text.split('class="pb-other-machines"')[1].split("</aside>")[0]
-        assert aside.count("<dt>") == 1
-        assert "A step of the averaged run takes longer." in aside
-        assert aside.count('class="pb-verdict pb-holds"') == 2, "the verdicts agree"
-
-
-def test_times_of_ranks_that_shared_cores_there_are_not_judged_and_not_compared(desk):
+def test_times_of_ranks_that_shared_cores_there_are_not_judged(desk):
     file = desk.trace("tiny_training", "desk")
     file.write_text(json.dumps(shared_cores(scaled_times(json.loads(file.read_text()), 0.25))))
     text = rendering.render(desk.load("reference-frozen"))
-    assert "pb-other-machines" not in text["topics/averaging/trace.md"]
     assert SHARED_CORES in text["evidence/tiny_training.md"]
     verdicts = {
         name: one.verdict for name, one in there(desk).items() if SHARED_CORES in one.explanation

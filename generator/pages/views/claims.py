@@ -133,16 +133,6 @@ def side(value: Value | None, folio: Folio, claim: str) -> Markup:
     return folio.show(value, claim)
 
 
-def beside_predicted(outcome: Outcome, folio: Folio) -> Markup:
-    """What a number was compared with, in brackets; nothing of words, and where one is missing."""
-    predicted, observed = readable(outcome, folio)
-    if predicted is None or observed is None or isinstance(predicted.number, str):
-        return Markup("")
-    word = folio.ui["table"]["predicted"].lower()
-    relation = folio.ui["relations"][outcome.claim.relation].replace(" ", units.NBSP)
-    return Markup(" ({}: {}{})").format(word, relation, side(predicted, folio, outcome.claim.id))
-
-
 def points(share: float) -> str:
     """A difference between two shares, which is no share of either."""
     sign = "−" if share < 0 else ""

@@ -41,7 +41,6 @@ STYLES = {
         'class="pb-machine',
         'class="pb-retraction',
         'class="pb-advice',
-        'class="pb-other-machines-list',
     ),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),

@@ -1,4 +1,4 @@
-"""A machine's own page: what it is, what it measured, and how it compares with the others."""
+"""A machine's own page: what it is, and what it measured."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.shelf import Measured
-from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.other_machines import applies_to_one, parts
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
-from generator.evidence.verdicts import Outcome
 from generator.pages.shown import Shown
-from generator.pages.views.other_machines import said_on
-from generator.pages.views.proof import measured_by, names_of, repeated
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quietness, quietness
 from runners.traces.skips import is_heavier
@@ -142,70 +137,3 @@ def _primitive(number: float, unit: Unit | None, origin: Origin) -> Value:
     formula = f"1 / {origin.field}"
     turned = origin._replace(field=formula)
     return Value(1 / number, BYTES_PER_SECOND, "computed", formula, origin=turned)
-
-
-def judged_on(name: str, folio: Folio) -> dict[str, Outcome]:
-    """What a machine says of the claims whose runs it has measured itself."""
-    if name in folio.other_outcomes:
-        return folio.other_outcomes[name].outcomes
-    return {
-        claim: outcome
-        for claim, outcome in folio.outcomes.items()
-        if outcome.runs and measured_by(outcome, folio) == name
-    }
-
-
-def beside(name: str, folio: Folio) -> list[Shown]:
-    """A machine beside every other one: claims whose verdict is another there.
-
-    Both machines decide the `contrary` ones, otherwise. Those `beyond` apply to one of the two
-    only, or have evidence on one only.
-    """
-    here = judged_on(name, folio)
-    found = []
-    for other in folio.book.machines:
-        there = {} if other == name else judged_on(other, folio)
-        shared = [claim for claim in here if claim in there]
-        if shared:
-            contrary, beyond = (
-                _by_runs(
-                    [
-                        _other_verdict((name, here[claim]), (other, there[claim]), folio)
-                        for claim in shared
-                        if of_both(here[claim], there[claim])
-                    ]
-                )
-                for of_both in (parts, applies_to_one)
-            )
-            found.append(
-                Shown(
-                    machine=other,
-                    num_shared=len(shared),
-                    contrary=contrary,
-                    beyond=beyond,
-                )
-            )
-    return found
-
-
-def _by_runs(rows: list[Shown]) -> list[Shown]:
-    """The rows, with their runs where several have the same words."""
-    said = repeated(row.says for row in rows)
-    return [row if plain(row.says) in said else row.but(runs=()) for row in rows]
-
-
-def _other_verdict(
-    on_one: tuple[str, Outcome], on_other: tuple[str, Outcome], folio: Folio
-) -> Shown:
-    """A claim on which two machines come to another verdict."""
-    here, there = on_one[1], on_other[1]
-    told = there if there.verdict != "holds" else here
-    return Shown(
-        claim=here.claim.id,
-        kind=here.claim.kind,
-        says=folio.line(here.claim.says),
-        runs=names_of(here),
-        here=said_on(*on_one, folio),
-        there=said_on(*on_other, folio),
-        why=folio.line(told.explanation),
-    )

@@ -136,6 +136,21 @@ def _off(value: Value | None, folio: Folio) -> Markup | None:
     )
 
 
+def on_others(folio: Folio) -> list[tuple[str, int, int]]:
+    """Each other machine: how many claims it decides as well, and how many otherwise."""
+    return [
+        (
+            machine,
+            sum(
+                UNDECIDED.isdisjoint({folio.outcomes[name].verdict, there.verdict})
+                for name, there in other.outcomes.items()
+            ),
+            sum(parts(folio.outcomes[name], there) for name, there in other.outcomes.items()),
+        )
+        for machine, other in folio.other_outcomes.items()
+    ]
+
+
 def tally(claims: Sequence[str], folio: Folio) -> Shown:
     """What these claims come to."""
     outcomes = [folio.outcomes[name] for name in claims]
