@@ -34,7 +34,7 @@ from generator.items import evidence_checks
 
 Found = tuple[Path, str]
 MAY_BE_BOUND = frozenset({"run", "other", "rank"})  # by `for:`; `rank(rank)` names the one bound
-_DRAW_MEMORY = frozenset({"memory_bars", "mental_model"})  # kinds of figures
+_DRAW_MEMORY = frozenset({"mental_model"})  # kinds of figures
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:

@@ -150,7 +150,6 @@ class Play(Written):
 class Figure(Written):
     """A chart or diagram drawn from runs.
 
-    memory_bars: peak of every rank of `runs` against the budget of `budgeted` (same order).
     epochs: loss, accuracy and validation of `runs` (one or several lines).
     placement: which rank holds which layer of each of `runs`.
     mental_model: what each rank of `runs` holds, and what travels between them in a step.
@@ -159,14 +158,10 @@ class Figure(Written):
     """
 
     id: Id
-    kind: Literal[
-        "memory_bars", "epochs", "placement",
-        "mental_model", "growth", "play",
-    ]  # fmt: skip
+    kind: Literal["epochs", "placement", "mental_model", "growth", "play"]
     title: Line
     caption: Line
     runs: list[RunPath] = []
-    budgeted: list[RunPath] = []
     growth: Growth | None = None
     play: Play | None = None
 

@@ -147,7 +147,7 @@ def _topic(book: Book, name: str, claim: str) -> dict[str, object]:
 def _lessons(name: str, claim: str, run: str, recorded: Run) -> dict[str, object]:
     """Learn, Trace and Recall."""
     kind, shows = (
-        ("epochs", "Loss by epoch") if recorded.epochs else ("memory_bars", "What each rank holds")
+        ("epochs", "Loss by epoch") if recorded.epochs else ("placement", "Which rank holds what")
     )
     figure = {
         "id": "shown", "kind": kind, "title": shows, "caption": "What the figure shows.",

@@ -108,8 +108,7 @@ class Drawing:
 
     `look` is one or more words: the classes of a shape without `pb-`. One of them names what the
     shape stands for, such as `compute` or `series-a`, and with it the colour. `say` tells what a
-    mark stands for; figures.js shows it under the pointer and the keyboard. `opens` is the
-    number of the mark's value among the page's sources.
+    mark stands for; figures.js shows it under the pointer and the keyboard.
     """
 
     width: float
@@ -118,13 +117,13 @@ class Drawing:
 
     def box(
         self, x: float, y: float, width: float, height: float, look: str, *,
-        radius: float = 0, say: str = "", opens: str = "",
+        radius: float = 0, say: str = "",
     ) -> None:  # fmt: skip
         """Add a rectangle. Its sides are rounded one by one, so that neighbours touch."""
         right, lower = round(x + width, 1), round(y + height, 1)
         x, y = round(x, 1), round(y, 1)
         corners = {"rx": radius} if radius else {}
-        self._add("rect", look, say, opens, x=x, y=y, width=right - x, height=lower - y, **corners)
+        self._add("rect", look, say, x=x, y=y, width=right - x, height=lower - y, **corners)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, look: str, say: str = "") -> None:
         """Add a straight line."""
@@ -185,9 +184,9 @@ class Drawing:
             f'height="{height}"/><path d="M0 {number(top)}v{height}"/></g>'
         )
 
-    def _add(self, kind: str, look: str, say: str, opens: str = "", **places: float) -> None:
+    def _add(self, kind: str, look: str, say: str, **places: float) -> None:
         numbers = "".join(f' {name}="{number(value)}"' for name, value in places.items())
-        self.parts.append(f"<{kind}{_classes(look)}{numbers}{_told(say, opens)}/>")
+        self.parts.append(f"<{kind}{_classes(look)}{numbers}{_told(say)}/>")
 
     def svg(self, name: str, title: str, description: str, css_class: str) -> Markup:
         """The drawing as one inline `<svg>` with a title and a description.
@@ -212,9 +211,8 @@ def _classes(look: str) -> str:
     return f' class="{" ".join(f"pb-{one}" for one in look.split())}"' if look else ""
 
 
-def _told(say: str, opens: str = "") -> str:
-    said = f' data-say="{escape(say)}"' if say else ""
-    return f'{said} data-opens="{opens}"' if opens else said
+def _told(say: str) -> str:
+    return f' data-say="{escape(say)}"' if say else ""
 
 
 def _places(points: Sequence[tuple[float, float]]) -> str:

@@ -18,13 +18,11 @@ from generator.evidence.provenance import REFERENCE
 from generator.evidence.regime import CROWDED, is_crowded
 from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
-from generator.figures.memory_figure import memory_bars
 from generator.figures.picture import Picture
 from generator.figures.placement_figures import mental_model, placement
 from generator.figures.play.frame import play
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
-    "memory_bars": memory_bars,
     "epochs": epochs,
     "placement": placement,
     "mental_model": mental_model,
@@ -90,4 +88,4 @@ def _named(figure: Figure) -> list[str]:
         [run for series in figure.growth.series for run in series.runs] if figure.growth else []
     )
     reference = [figure.play.reference] if figure.play and figure.play.reference else []
-    return list(dict.fromkeys([*figure.runs, *figure.budgeted, *of_growth, *reference]))
+    return list(dict.fromkeys([*figure.runs, *of_growth, *reference]))

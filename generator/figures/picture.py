@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -13,8 +12,6 @@ from generator.content.exhibit import Figure
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
-
-_TARGET = re.compile(r'data-v="([^"]+)"')
 
 
 @dataclass
@@ -56,9 +53,3 @@ def on_both(
         figure_svg(draw(layout), figure, folio, layout.name, description)
         for layout in (WIDE, NARROW)
     ]
-
-
-def source_of(shown: Markup | str) -> str:
-    """The number of a shown value among the page's sources; empty where it has none."""
-    found = _TARGET.search(shown)
-    return found[1] if found else ""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from generator.figures import schedule_rule
 from generator.figures.axes import Scale
 from generator.figures.drawing import NARROW, WIDE, text_width
+from generator.figures.drawings.bars import Bar, bars
 from generator.figures.drawings.lines import SERIES, Series, lines
-from generator.figures.drawings.memory_bars import Bar, memory_bars
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels
 from generator.figures.drawings.regions import Place, Words, regions
 from generator.figures.drawings.schedule import Curve, Mark, schedule
@@ -23,10 +23,10 @@ from tests.generator.drawn import Drawn, at, middle, points
 
 NEAR = 0.2  # pixels: places are rounded to a tenth
 BARS = (
-    Bar("single", "single", 427.0, "427 MiB · refused in backward", "refused", 401.0),
-    Bar("DDP", "DDP · rank 0", 642.0, "642 MiB · refused in backward", "refused", 401.0),
-    Bar("DDP", "rank 1", 642.0, "642 MiB · refused in backward", "refused", 401.0),
-    Bar("stages", "stages · rank 0", 387.0, "387 MiB · completes", "completed", 401.0),
+    Bar("DDP", "DDP · all_reduce", 427.0, "427 MiB in 8 calls"),
+    Bar("DDP", "broadcast", 38.0, "38 MiB in one call"),
+    Bar("FSDP", "FSDP · all_gather", 854.0, "854 MiB in 16 calls"),
+    Bar("single", "one device", 0, "nothing"),
 )
 STEP = {
     "rank": [Action("forward", "3", 0, 1), Action("backward", "3", 1, 3)],
@@ -39,8 +39,8 @@ CURVES = (
 )
 
 
-def bars(layout=WIDE):
-    return memory_bars(BARS, "MiB per rank", "budget 401 MiB", layout)
+def payloads(layout=WIDE):
+    return bars(BARS, "MiB per step", 900.0, layout)
 
 
 def step(layout=WIDE):
@@ -49,8 +49,8 @@ def step(layout=WIDE):
 
 
 DRAWINGS = {
-    "bars": bars,
-    "bars, narrow": lambda: bars(NARROW),
+    "bars": payloads,
+    "bars, narrow": lambda: payloads(NARROW),
     "schedule": step,
     "schedule, narrow": lambda: step(NARROW),
     "lines": lambda: lines(CURVES, "epoch", is_share=False),
@@ -92,7 +92,7 @@ def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
 @pytest.mark.parametrize(
     ("drawing", "told"),
     [
-        (bars(), [f"{bar.label}: {bar.words}" for bar in BARS]),
+        (payloads(), [f"{bar.label}: {bar.words}" for bar in BARS]),
         (step(), ["rank, forward 3", "rank, backward 3", "link, reduce 3"]),
         (lines([Series("a", ((1.0, 1.2), (2.0, 0.8)), ("first", "second"))], "x", is_share=False),
          ["first", "second"]),
@@ -107,15 +107,13 @@ def test_each_mark_tells_what_it_stands_for_and_nothing_else_does(drawing, told)
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_bars_and_the_budget_end_where_the_axis_says(layout):
-    drawn = Drawn(bars(layout))
+def test_bars_end_where_the_axis_says(layout):
+    drawn = Drawn(payloads(layout))
     x = drawn.across()
-    boxes = [*drawn.marks("rect", "fails"), *drawn.marks("rect", "compute")]
+    boxes = drawn.marks("rect", "communication")
     assert [at(box, "x") for box in boxes] == pytest.approx([x(0)] * 4, abs=NEAR)
     ends = [at(box, "x") + at(box, "width") for box in boxes]
     assert ends == pytest.approx([x(bar.size) for bar in BARS], abs=NEAR)
-    for limit in drawn.marks("line", "budget"):
-        assert at(limit, "x1") == at(limit, "x2") == pytest.approx(x(401.0), abs=NEAR)
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])

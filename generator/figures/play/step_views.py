@@ -13,10 +13,10 @@ from generator.evidence.play_states import ShownRun, State
 from generator.evidence.units import AS_RULED
 from generator.figures import schedule_rule
 from generator.figures.drawing import Drawing, Layout
-from generator.figures.drawings import memory_bars as bars_drawing
+from generator.figures.drawings import bars as bars_drawing
 from generator.figures.drawings import schedule as schedule_drawing
+from generator.figures.drawings.bars import Bar
 from generator.figures.drawings.lines import Series, lines
-from generator.figures.drawings.memory_bars import Bar
 from generator.figures.drawings.schedule import Loads
 from generator.figures.play.moments import moments
 from generator.figures.play.seen import Seen, both, byte_unit, in_lines, said_bytes
@@ -63,7 +63,7 @@ def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         bars = [bar for one in state.runs for bar in _bars(one, busiest[one.path], size, folio)]
         found.append(
             Seen(
-                both(bars_drawing.memory_bars, bars, title, "", least_top=most / size),
+                both(bars_drawing.bars, bars, title, most / size),
                 "; ".join(f"{bar.label}: {bar.words}" for bar in bars),
                 tuple(_payload_cells(one, busiest[one.path], folio) for one in state.runs),
             )
@@ -82,12 +82,11 @@ def _bars(one: ShownRun, rank: RankRecord, size: float, folio: Folio) -> list[Ba
             label=" · ".join(filter(None, (one.label, c.operation))),
             size=c.bytes / size,
             words=f"{said_bytes(c.bytes)} {_in_calls(c.count, folio)}",
-            tone="sent",
             say=f"{c.operation}: {said_bytes(c.bytes)} {_in_calls(c.count, folio)}",
         )
         for c in rank.collectives
     ]
-    nothing = Bar(one.path, one.label, 0, folio.ui["play"]["nothing_sent"], "sent")
+    nothing = Bar(one.path, one.label, 0, folio.ui["play"]["nothing_sent"])
     return bars or [nothing]
 
 

@@ -54,20 +54,13 @@
     return best;
   }
 
-  // A mark that has a source opens it (sources.js).
-  function open(mark) {
-    if (!mark || !mark.dataset.opens || !window.proofbook.open) return;
-    window.proofbook.open(mark, mark.dataset.opens);
-    return true;
-  }
-
   // A chart is one stop of the Tab key; arrow keys go from mark to mark.
   function chart(svg) {
     var marks = all(svg, "[data-say]");
     if (!marks.length) return;
     svg.setAttribute("role", "group");
     marks.forEach(function (mark, position) {
-      mark.setAttribute("role", mark.dataset.opens ? "button" : "img");
+      mark.setAttribute("role", "img");
       mark.setAttribute("aria-label", mark.dataset.say);
       mark.tabIndex = position ? -1 : 0;
     });
@@ -82,13 +75,7 @@
       tell(event.target);
     });
     svg.addEventListener("focusout", hide);
-    svg.addEventListener("click", (event) => {
-      open(nearest(marks, event.clientX, event.clientY));
-    });
-    svg.addEventListener("keydown", (event) => {
-      if ((event.key === "Enter" || event.key === " ") && open(event.target)) event.preventDefault();
-      window.proofbook.rove(event, marks);
-    });
+    svg.addEventListener("keydown", (event) => window.proofbook.rove(event, marks));
   }
 
   window.proofbook.chart = chart;
