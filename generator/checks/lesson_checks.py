@@ -34,7 +34,6 @@ from generator.items import evidence_checks
 
 Found = tuple[Path, str]
 MAY_BE_BOUND = frozenset({"run", "other", "rank"})  # by `for:`; `rank(rank)` names the one bound
-_DRAW_MEMORY = frozenset({"mental_model"})  # kinds of figures
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
@@ -65,7 +64,7 @@ def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
         for field, message in growth.faults(evidence, figure.growth):
             yield ("growth", field), message
     yield from play_states.faults(figure, evidence)
-    for position, name in enumerate(figure.runs if figure.kind in _DRAW_MEMORY else ()):
+    for position, name in enumerate(figure.runs if figure.kind == "placement" else ()):
         run = evidence.book.run(name)
         if run and run.status == "completed" and not all(one.memory for one in run.ranks):
             message = f"{name} records no memory, so the figure would show empty ranks"

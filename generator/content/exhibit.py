@@ -151,14 +151,13 @@ class Figure(Written):
     """A chart or diagram drawn from runs.
 
     epochs: loss, accuracy and validation of `runs` (one or several lines).
-    placement: which rank holds which layer of each of `runs`.
-    mental_model: what each rank of `runs` holds, and what travels between them in a step.
+    placement: which layers each rank of `runs` holds, and what travels between them in a step.
     growth: what `growth` describes; its runs are named there.
     play: a figure that readers operate, over all states that `runs` have; `play` describes it.
     """
 
     id: Id
-    kind: Literal["epochs", "placement", "mental_model", "growth", "play"]
+    kind: Literal["epochs", "placement", "growth", "play"]
     title: Line
     caption: Line
     runs: list[RunPath] = []

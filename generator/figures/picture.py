@@ -32,8 +32,8 @@ class Picture:
 
     table: Table
     drawings: list[Markup] = field(default_factory=list)
-    panels: list[tuple[str, Markup]] = field(default_factory=list)
     details: Table | None = None
+    panels: list[tuple[str, Markup]] = field(default_factory=list)
     play: SimpleNamespace | None = None
 
 

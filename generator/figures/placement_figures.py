@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings import placement as drawing
 from generator.figures.drawings.placement import Lane, Panel, Piece
 from generator.figures.picture import Picture, Table, on_both
@@ -101,7 +99,7 @@ def _table(placed: list[_Placed], folio: Folio) -> Table:
     return table
 
 
-def _by_rank(placed: list[_Placed], folio: Folio, *, travel: bool) -> Table:
+def _by_rank(placed: list[_Placed], folio: Folio) -> Table:
     """What a drawing prints beside each rank: the parameters that it holds, and its payload."""
     words = folio.ui["figure"]
     table = Table([words["of_rank"], words["bytes"]])
@@ -112,7 +110,7 @@ def _by_rank(placed: list[_Placed], folio: Folio, *, travel: bool) -> Table:
             if record.memory and record.memory.largest:
                 held = folio.cell(f"{base}.memory.largest.parameters_bytes")
                 table.rows.append([f"{rank} · {words['parameters'].lower()}", held])
-            for operation in _sent(record) if travel else ():
+            for operation in _sent(record):
                 sent = folio.cell(f"{base}.collectives['{operation}'].bytes")
                 table.rows.append([f"{rank} · {operation}", sent])
     return table
@@ -124,31 +122,12 @@ def _sent(record: RankRecord) -> list[str]:
     return sorted(found - {"recv", "barrier"})
 
 
-def _picture(
-    figure: Figure,
-    folio: Folio,
-    draw: Callable[[list[_Placed], Layout], Drawing],
-    *,
-    travel: bool = True,
-) -> Picture:
+def placement(figure: Figure, folio: Folio) -> Picture:
+    """What each rank holds, as wide as its bytes, and what travels between the ranks in a step."""
     placed = _placed(figure, folio)
     table = _table(placed, folio)
     if not placed:
         return Picture(table)
     description = " ".join(drawing.in_words(one.panel) for one in placed)
-    drawings = on_both(partial(draw, placed), figure, folio, description)
-    return Picture(table, drawings, details=_by_rank(placed, folio, travel=travel))
-
-
-def placement(figure: Figure, folio: Folio) -> Picture:
-    """Which rank holds which layer: width follows bytes."""
-    return _picture(figure, folio, partial(_panels, travel=False), travel=False)
-
-
-def mental_model(figure: Figure, folio: Folio) -> Picture:
-    """What each rank holds under each strategy, and what travels between the ranks in a step."""
-    return _picture(figure, folio, partial(_panels, travel=True))
-
-
-def _panels(placed: list[_Placed], layout: Layout, *, travel: bool) -> Drawing:
-    return drawing.panels([one.panel for one in placed], layout, travel=travel)
+    draw = partial(drawing.panels, [one.panel for one in placed])
+    return Picture(table, on_both(draw, figure, folio, description), _by_rank(placed, folio))

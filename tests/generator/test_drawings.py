@@ -181,7 +181,7 @@ def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_pa
 @pytest.mark.parametrize("num", [2, 8, 12])
 def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_numbers(num):
     pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(num))
-    drawing = panels([Panel("split", (Lane("rank 0", "", pieces),), ())], WIDE, travel=False)
+    drawing = panels([Panel("split", (Lane("rank 0", "", pieces),), ())], WIDE)
     words = [word for word in Drawn(drawing).words() if word[-1].isdigit()][1:]
     names = [piece.name for piece in pieces]
     assert words in (names, [name[5:] for name in names])
@@ -191,7 +191,7 @@ def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_number
 def test_numbers_of_layers_do_not_touch_their_boxes(layout):
     pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(1, 15))
     split = Panel("split", (Lane("rank 0", "214 MiB", pieces),), ())
-    drawn = Drawn(panels([split], layout, travel=False))
+    drawn = Drawn(panels([split], layout))
     assert any("214 MiB" in word for word in drawn.words())
     numbers = [word for word in drawn.words() if word.isdecimal()]
     for number, box in zip(numbers, drawn.marks("rect", "layer"), strict=True):
@@ -237,7 +237,7 @@ def test_layers_are_as_wide_as_their_bytes(layout):
         Lane("rank 0", "", (Piece("a", 300.0, False), Piece("b", 100.0, True))),
         Lane("rank 1", "", (Piece("c", 200.0, False),)),
     )
-    drawn = Drawn(panels([Panel("split", lanes, ())], layout, travel=False))
+    drawn = Drawn(panels([Panel("split", lanes, ())], layout))
     first, second, third = (at(box, "width") for box in drawn.marks("rect", "layer"))
     assert first == pytest.approx(3 * second, abs=NEAR)
     assert third == pytest.approx(2 * second, abs=NEAR)

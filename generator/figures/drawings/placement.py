@@ -52,7 +52,7 @@ def in_words(panel: Panel) -> str:
     return f"{panel.title}: {lanes}.{travels}"
 
 
-def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
+def panels(runs: Sequence[Panel], layout: Layout) -> Drawing:
     """Every run as a group of rows, a row a rank, its layers as boxes as wide as their bytes."""
     drawing = Drawing(layout.width)
     left = 2 if layout.labels_above else 62
@@ -69,7 +69,7 @@ def panels(runs: Sequence[Panel], layout: Layout, *, travel: bool) -> Drawing:
             y = _lane(drawing, lane, y, left, room / widest, layout, names, unnamed)
         if unnamed:
             y = _legend(drawing, unnamed, y, left)
-        if travel and run.travels:
+        if run.travels:
             y = _travels(drawing, run, y, layout)
         y += 14
     drawing.height = y
