@@ -34,9 +34,9 @@ NONE_HERE = (
 )
 
 
-def find_browser() -> Path | None:
-    """The browser of this machine, or None."""
-    found = next(filter(None, map(shutil.which, ON_PATH)), None)
+def find_browser(names: Sequence[str] = ON_PATH) -> Path | None:
+    """The browser of this machine, or None: the first of some names on PATH, else Chrome on a Mac."""
+    found = next(filter(None, map(shutil.which, names)), None)
     if found:
         return Path(found)
     return next((Path(place) for place in ON_MACOS if Path(place).is_file()), None)
