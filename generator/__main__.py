@@ -1,12 +1,11 @@
 """The generator's commands.
 
-    python -m generator build     content/ → site/pages/, written only where bytes changed
     python -m generator check     every mistake and every verdict; of one topic: check TOPIC
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
-Exit codes: 0 sound; 1 built, but a run surprised or a law does not hold; 2 mistakes, or a wrong
+Exit codes: 0 sound; 1 a run surprised or a law does not hold; 2 mistakes, or a wrong
 call; 130 Ctrl-C; 143 SIGTERM.
 """
 
@@ -82,41 +81,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
-    build = verbs.add_parser("build", help="write the pages that changed")
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
-    for verb in (build, check, new, listing):
+    for verb in (check, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
-    build.add_argument("--out", type=Path, default=Path("site/pages"), metavar="DIR")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose verdicts alone to list")
     new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
-    commands = {build: _build, check: _check, new: _new, schema: _schema, listing: _keys}
+    commands = {check: _check, new: _new, schema: _schema, listing: _keys}
     for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
-
-
-def _build(options: argparse.Namespace) -> int:
-    from generator.pages.press import Press  # as below: what prints takes long to load
-    from generator.website import publish
-
-    out, content = options.out.resolve(), options.content.resolve()
-    if out in content.parents or content in (out, *out.parents):
-        print(f"{options.out}: sources are there; give pages their own folder", file=sys.stderr)
-        return 2
-    book, press = load(options.content, options.machine), Press()
-    files = publish.site_files(book, content, press)
-    change = publish.bring_to(options.out, files)
-    print(
-        f"{options.out}: {change.num_written} files written, {change.num_deleted} deleted, "
-        f"{change.num_kept} unchanged"
-    )
-    return _report(book, press.judged.evidence)
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
@@ -65,14 +64,6 @@ OCCUPIED = (
     "a page of the book belongs here, and this file was written by hand; move it to "
     "content/pages under another name, or delete it"
 )
-
-
-class Change(NamedTuple):
-    """How many files a folder gained, lost and kept."""
-
-    num_written: int
-    num_deleted: int
-    num_kept: int
 
 
 def site_files(
@@ -195,7 +186,7 @@ def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
     return f"(window.proofbook=window.proofbook||{{}}).{name}={text};\n".encode()
 
 
-def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:
+def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
 
     The list `.written` in the folder names what the generator wrote: nothing else is ever
@@ -227,4 +218,3 @@ def bring_to(folder: Path, files: Mapping[str, bytes]) -> Change:
                 break
             parent.rmdir()
     note.write_text("".join(f"{name}\n" for name in sorted(files)), "utf-8")
-    return Change(len(to_write), len(gone), len(files) - len(to_write))
