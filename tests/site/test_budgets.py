@@ -12,6 +12,7 @@ from tests.site.html_reading import Reading, pages, read
 LESSON_ELEMENTS, LESSON_BYTES = 6_000, 250_000
 PAGE_ELEMENTS = 8_000
 JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_000, 4_000, 9_000
+HOME_BYTES = 100_000  # all that home loads, the theme's files included
 OWN = "assets/"
 OF_THE_THEME = ("assets/javascripts/", "assets/stylesheets/")
 OF_A_FIGURE = ("assets/figures/", "assets/play.js")  # counted in a figure's own budget
@@ -44,20 +45,38 @@ def test_no_page_has_more_elements_or_bytes_than_it_may(built_site, readings):
     assert not heavy
 
 
-def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:
-    """The gzipped bytes of our own files that a page loads."""
-    loaded = {
+def _loaded(page: str, site: Path, reading: Reading, suffix: str) -> set[str]:
+    """The scripts or style sheets that a page loads, by their paths in the site."""
+    return {
         ((site / page).parent / link).resolve().relative_to(site.resolve()).as_posix()
         for tag in reading.tags
         for link in [tag.attributes.get("src" if suffix == ".js" else "href", "")]
         if tag.name in ("script", "link") and link.endswith(suffix)
     }
+
+
+def _own_bytes(site: Path, page: str, reading: Reading, suffix: str) -> int:
+    """The gzipped bytes of our own files that a page loads."""
     own = [
         one
-        for one in loaded
+        for one in _loaded(page, site, reading, suffix)
         if one.startswith(OWN) and not one.startswith((*OF_THE_THEME, *OF_A_FIGURE))
     ]
-    return sum(len(gzip.compress((site / one).read_bytes(), 9)) for one in own)
+    return sum(_gzipped(site / one) for one in own)
+
+
+def _gzipped(path: Path) -> int:
+    return len(gzip.compress(path.read_bytes(), 9))
+
+
+def test_home_loads_in_few_bytes(built_site, readings):
+    home = readings["index.html"]
+    assert not [tag for tag in home.tags if tag.name in ("img", "iframe")]
+    loaded = {
+        one for kind in (".js", ".css") for one in _loaded("index.html", built_site, home, kind)
+    }
+    assert len(loaded) > 5
+    assert sum(_gzipped(built_site / one) for one in {"index.html", *loaded}) <= HOME_BYTES
 
 
 def test_no_page_loads_more_script_or_style_of_ours_than_it_may(built_site, readings):
