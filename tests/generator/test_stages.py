@@ -20,7 +20,11 @@ def _change_stages(copy, how):
 
 
 def _stage(html, name):
-    return re.search(rf'<section class="pb-stage" id="stage-{name}".*?</section>', html, re.S)[0]
+    return re.search(
+        rf'<details class="pb-details pb-stage" name="stages" id="stage-{name}".*?</details>',
+        html,
+        re.S,
+    )[0]
 
 
 def _text(html):

@@ -22,13 +22,13 @@ KINDS = (
 )
 NARROW = (320, 640)  # a small phone; a laptop's window at twice its size
 OPENED = """() => {
+    document.querySelectorAll('.pb-stage').forEach(one => one.removeAttribute('name'));
     document.querySelectorAll('details').forEach(one => { one.open = true });
-    document.querySelectorAll('.pb-stage').forEach(one => one.removeAttribute('hidden'));
 }"""
 # The numbers of figures and the stages of a page that paper lacks, but for those in a fold.
 UNSEEN_ON_PAPER = """() => Array
-    .from(document.querySelectorAll('.pb-numbers > .pb-inside, .pb-stage > *'))
-    .filter(one => !one.closest('details:not([open], .pb-numbers)'))
+    .from(document.querySelectorAll('.pb-numbers > .pb-inside, .pb-stage > .pb-inside'))
+    .filter(one => !one.closest('details:not([open], .pb-numbers, .pb-stage)'))
     .filter(one => !one.getClientRects().length).map(one => one.outerHTML.slice(0, 120))"""
 # Words of a drawing that leave it, lie on others, are crossed by a line, or are too small.
 UNREADABLE = """() => {

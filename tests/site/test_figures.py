@@ -1,4 +1,4 @@
-"""What one operates in figures: stages one at a time, and the values of charts."""
+"""What one operates in figures: stages, and the values of charts."""
 
 from __future__ import annotations
 
@@ -17,41 +17,15 @@ def page(frozen_site, open_page):
     return open_page(frozen_site / TRACE, viewport={"width": 1280, "height": 900})
 
 
-def _shown(page):
-    return [
-        one.get_attribute("id")
-        for one in page.locator(".pb-stage").all()
-        if one.locator("dl").is_visible()
-    ]
-
-
-def _said(page):
-    return page.locator(".pb-steps [role=status]").inner_text()
-
-
-def _step(page, way):
-    return page.locator(f".pb-steps [data-step='{way}']")
-
-
 # --- stages
 
 
-def test_stages_are_stepped_through_by_arrow_keys_and_the_focus_stays(page):
-    first = page.locator(".pb-steps a").first
-    first.focus()
-    for key, shown in (("ArrowRight", 1), ("ArrowRight", 1), ("ArrowLeft", 0), ("End", 1)):
-        page.keyboard.press(key)
-        assert _shown(page) == [STAGES[shown]], key
-        assert _said(page) == f"Stage {shown + 1} of 2"
-        assert first.evaluate("one => one === document.activeElement")
-
-
-def test_a_link_to_a_stage_brings_it_into_view(frozen_site, open_page):
+def test_a_link_to_a_stage_opens_it_and_closes_the_others(frozen_site, open_page):
     page = open_page((frozen_site / TRACE).as_uri() + "#stage-train")
-    assert _shown(page) == STAGES[1:]
-    page.evaluate("location.hash = 'stage-load'")
-    page.locator("#stage-load dl").wait_for(state="visible")
-    assert _shown(page) == STAGES[:1]
+    for wanted in ("stage-train", "stage-load"):
+        page.evaluate(f"location.hash = '{wanted}'")
+        page.locator(f"#{wanted} dl").wait_for(state="visible")
+        assert [one for one in STAGES if page.locator(f"#{one} dl").is_visible()] == [wanted]
 
 
 # --- values of charts

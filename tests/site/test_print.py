@@ -20,7 +20,7 @@ OTHERS = [f"{TOPICS[0]}/{mode}" for mode in ("why", "trace", "try", "challenge",
 SIZES_OF = {"A4": (595.3, 841.9), "Letter": (612, 792)}  # points
 SEEN = "them => them.filter(one => one.getClientRects().length).map(one => one.outerHTML)"
 WIDGETS = ", ".join(
-    ("button", "input[type=range]", "[popover]", ".pb-controls", ".pb-calculator-form", ".pb-steps")
+    ("button", "input[type=range]", "[popover]", ".pb-controls", ".pb-calculator-form")
 )
 
 

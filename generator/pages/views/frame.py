@@ -24,7 +24,6 @@ SCRIPTS = {
     "quiz": ('class="pb-item',),
     "queue": ("data-queue",),
     "recall": ("data-recall=",),
-    "stepper": ("data-stepper",),
     "figures": ('class="pb-figure',),
     "play": ("data-play=",),
     "calculator": ("data-calculator",),
@@ -48,7 +47,7 @@ STYLES = {
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
     "assets/runs.css": ("pb-of-run",),
-    "assets/stepper.css": ("data-stepper", "pb-inner"),
+    "assets/stages.css": ("pb-stage", "pb-inner"),
     "assets/summary.css": ("pb-summary",),
     SIFT: ('class="pb-sift"',),
 }
