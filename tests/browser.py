@@ -35,7 +35,7 @@ NONE_HERE = (
 
 
 def find_browser(names: Sequence[str] = ON_PATH) -> Path | None:
-    """The browser of this machine, or None: the first of some names on PATH, else Chrome on a Mac."""
+    """The first browser of some names on PATH, else Chrome on a Mac, or None."""
     found = next(filter(None, map(shutil.which, names)), None)
     if found:
         return Path(found)

@@ -107,9 +107,9 @@ class Regions(Written):
 
 
 View = Literal[
-    "memory", "payload", "loss", "regions", "schedule", "chunks", "overlap", "units"
+    "memory", "payload", "loss", "regions", "schedule", "chunks", "overlap", "units", "block"
 ]  # fmt: skip
-_PLAYED = {"chunks", "overlap", "units", "schedule"}  # over time
+_PLAYED = {"chunks", "overlap", "units", "schedule", "block"}  # over time
 
 
 class Play(Written):
@@ -124,7 +124,8 @@ class Play(Written):
 
     These are played, and computed by a rule from the settings of a run:
     schedule: a pipeline's. overlap: a step of DDP over a link. units: a step of FSDP under its
-    curve of memory. chunks: a ring all-reduce over as many ranks as the run has.
+    curve of memory. chunks: a ring all-reduce over as many ranks as the run has. block: a block of
+    a transformer under tensor parallelism.
     """
 
     task: Line

@@ -20,7 +20,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import faults, states
 from generator.evidence.provenance import PageText
 from generator.figures import overlap_rule, schedule_rule, unit_rule
-from generator.figures.play import frame, ring_view
+from generator.figures.play import block_view, frame, ring_view
 from generator.pages.page import environment
 
 ROOT = Path(__file__).parents[2]
@@ -248,3 +248,11 @@ def test_a_ring_ends_with_the_sum_of_all_ranks_on_each_and_no_sooner(num):
         assert rows != [whole] * num
         rows = ring_view.after(rows, step)
     assert rows == [whole] * num
+
+
+def test_a_block_under_tensor_parallelism_sums_as_often_as_the_run_did():
+    run = recorded("transformer.tensor_parallel")
+    num_summed = sum(step.is_summed for step in block_view.steps())
+    (reduced,) = run["ranks"][0]["collectives"]
+    assert num_summed * run["settings"]["num_layers"] == reduced["count"]
+    assert reduced["bytes"] == reduced["count"] * run["settings"]["hidden_state_bytes"]

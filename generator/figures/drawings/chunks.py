@@ -1,65 +1,118 @@
-"""A ring all-reduce, step by step: a row a rank, a cell a chunk, arrows for what was sent."""
+"""What each rank holds, step by step: a grid of cells, with arrows for what was sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from generator.figures.axes import GAP
 from generator.figures.drawing import Drawing, Layout, text_width
 
-HEIGHT, BETWEEN, TOP = 34, 24, 40
+HEIGHT, BETWEEN, TOP = 34, 24, 52
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A chunk on a rank: its value, whether all ranks are in it, and whether it just arrived."""
+    """A tensor on a rank: what it is, whether it is finished, and where it just came from.
+
+    `came` is `above` from the cell above, in a ring whose last row comes first; `all above` or `all
+    below` from the cells of its group in that row, which are summed.
+    """
 
     words: str
     is_whole: bool
-    has_arrived: bool
+    came: Literal["", "above", "all above", "all below"] = ""
+
+
+Rows = Sequence[Sequence[Cell | None]]
 
 
 def chunks(
-    frames: Mapping[float, Sequence[Sequence[Cell]]], label: str, chunk: str, layout: Layout
+    frames: Mapping[float, Rows], rows: Sequence[str], columns: Sequence[str], group: int,
+    layout: Layout, *, groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
-    """Draw what every rank holds from each moment of a play on.
-
-    A cell that just arrived has an arrow from its neighbour.
+    """Draw what every cell holds from each moment of a play on.
 
     Args:
-        frames: the chunks of each rank, from rank 0, by moment.
-        label: what a row is, as in "rank".
-        chunk: what a column is, as in "chunk".
+        frames: the cells of each row, by moment; None where nothing is held yet.
+        rows: what stands before each row, or above it where cells need the whole width.
+        columns: what stands above each column.
+        group: how many neighbouring columns are ranks that sum.
         layout: the room there is.
+        groups: what stands above each group of columns.
     """
-    num = len(frames[0])
-    drawing = Drawing(layout.width, TOP + num * (HEIGHT + BETWEEN))
-    left = text_width(f"{label} {num - 1}") + GAP
-    width = (layout.width - left - 2) / num
-    for position in range(num):
-        drawing.word(left + width * (position + 0.5), 10, f"{chunk} {position}", "soft", "middle")
-        y = TOP + position * (HEIGHT + BETWEEN) + HEIGHT / 2
-        drawing.word(left - GAP, y, f"{label} {position}", anchor="end")
-    for (start, rows), end in zip(frames.items(), [*list(frames)[1:], 2], strict=True):
+    drawing = Drawing(layout.width, TOP + len(rows) * (HEIGHT + BETWEEN))
+    left = max(map(text_width, rows)) + GAP
+    cells = [cell for found in frames.values() for row in found for cell in row if cell]
+    most = max(text_width(cell.words) for cell in cells)
+    is_above = (layout.width - left) / len(columns) < most + GAP
+    grid = _Grid(0 if is_above else left, layout.width - 2, len(columns), group)
+    heads = [(position * group + (group - 1) / 2, 6, name) for position, name in enumerate(groups)]
+    heads += [(position, 22, name) for position, name in enumerate(columns)]
+    drawing.middles([(grid.middle(at), y, name) for at, y, name in heads], "soft")
+    for position, name in enumerate(rows):
+        y = grid.top(position)
+        if is_above:
+            drawing.word(0, y - BETWEEN / 2, name, "soft")
+        else:
+            drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
+    for (start, found), end in zip(frames.items(), [*list(frames)[1:], 2], strict=True):
         with drawing.during(start, end):
-            _frame(drawing, rows, left, width)
+            for number, row in enumerate(found):
+                _row(drawing, row, grid, number, len(rows))
     return drawing
 
 
-def _frame(
-    drawing: Drawing, rows: Sequence[Sequence[Cell]], left: float, width: float
+class _Grid(NamedTuple):
+    """Where cells are."""
+
+    left: float
+    right: float
+    num: int
+    group: int
+
+    @property
+    def width(self) -> float:
+        return (self.right - self.left) / self.num
+
+    def middle(self, column: float) -> float:
+        return self.left + self.width * (column + 0.5)
+
+    def top(self, row: int) -> int:
+        return TOP + row * (HEIGHT + BETWEEN)
+
+    def ranks(self, column: int) -> range:
+        """The columns that are summed with one."""
+        first = column - column % self.group
+        return range(first, first + self.group)
+
+
+def _row(
+    drawing: Drawing, cells: Sequence[Cell | None], grid: _Grid, row: int, num_rows: int
 ) -> None:  # fmt: skip
-    for rank, row in enumerate(rows):
-        y = TOP + rank * (HEIGHT + BETWEEN)
-        for column, cell in enumerate(row):
-            x = left + width * column
-            look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
-            drawing.box(x + 4, y, width - 8, HEIGHT, look, radius=4)
-            drawing.word(x + width / 2, y + HEIGHT / 2, cell.words, letters, "middle")
-            if not cell.has_arrived:
-                continue
-            drawing.arrow(x + width / 2, y - BETWEEN + 4, x + width / 2, y - 2)
-            if rank == 0:  # it left the last row at the bottom
-                lower = TOP + len(rows) * (HEIGHT + BETWEEN) - BETWEEN
-                drawing.arrow(x + width / 2, lower + 2, x + width / 2, lower + BETWEEN - 6)
+    for column, cell in enumerate(cells):
+        if cell is not None:
+            _cell(drawing, cell, grid, row, column, num_rows)
+
+
+def _cell(
+    drawing: Drawing, cell: Cell, grid: _Grid, row: int, column: int, num_rows: int
+) -> None:  # fmt: skip
+    middle, y = grid.middle(column), grid.top(row)
+    look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
+    drawing.box(middle - grid.width / 2 + 2, y, grid.width - 4, HEIGHT, look, radius=4)
+    drawing.word(middle, y + HEIGHT / 2, cell.words, letters, "middle")
+    if cell.came == "above":
+        drawing.arrow(middle, y - BETWEEN + 4, middle, y - 2)
+        if row == 0:  # it left the last row at the bottom
+            lower = grid.top(num_rows) - BETWEEN
+            drawing.arrow(middle, lower + 2, middle, lower + BETWEEN - 6)
+    elif cell.came:
+        below = cell.came == "all below"
+        start, end = (
+            (y + HEIGHT + BETWEEN - 2, y + HEIGHT + 3) if below else (y - BETWEEN + 2, y - 3)
+        )
+        for other in grid.ranks(column):
+            origin = grid.middle(other)
+            drawing.arrow(origin, start, middle + (origin - middle) / 8, end)

@@ -22,6 +22,7 @@ from generator.evidence.play_states import Control, ShownRun, State, states
 from generator.evidence.value import numeric
 from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table
+from generator.figures.play.block_view import block
 from generator.figures.play.memory_view import memory
 from generator.figures.play.played_views import overlap, unit_steps
 from generator.figures.play.regions_view import regions
@@ -31,7 +32,7 @@ from generator.figures.play.step_views import loss, payload, schedule
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "memory": memory, "payload": payload, "loss": loss, "regions": regions,
-    "schedule": schedule, "chunks": chunks, "overlap": overlap, "units": unit_steps,
+    "schedule": schedule, "chunks": chunks, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
 FOLDER = "assets/figures"
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # of the budget

@@ -56,7 +56,8 @@ def chunks(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         ]
         places = [round(n / (len(frames) - 1), 4) for n in range(len(frames))]
         rank = folio.ui["figure"]["rank"]
-        drawings = both(drawn, dict(zip(places, cells, strict=True)), rank, words["chunk"])
+        named = [[f"{name} {n}" for n in range(num)] for name in (rank, words["chunk"])]
+        drawings = both(drawn, dict(zip(places, cells, strict=True)), *named, num)
         said = (
             f"{words}\n{_in_words(rows, rank)}" for words, rows in zip(told, cells, strict=True)
         )
@@ -72,4 +73,4 @@ def _in_words(rows: Sequence[Sequence[Cell]], rank: str) -> str:
 
 def _cell(rows: list[list[int]], before: list[list[int]], rank: int, chunk: int) -> Cell:
     value, whole = rows[rank][chunk], sum(row[chunk] for row in start(len(rows)))
-    return Cell(f"{value:,}", value == whole, value != before[rank][chunk])
+    return Cell(f"{value:,}", value == whole, "above" if value != before[rank][chunk] else "")
