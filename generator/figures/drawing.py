@@ -22,7 +22,7 @@ from typing import Literal
 from markupsafe import Markup
 
 SIZE = 13  # of all text, in pixels; `drawings.css` says it once for every drawing
-SMALL = 11  # of a name that has little room; `.pb-small` says the same
+REM = 20  # pixels, in which a drawing is shown as large as it is drawn
 LINE = 20  # from one line of text to the next
 BOLD = 1.13  # a line in bold letters is at most this much wider
 # Letters by their width, in thousandths of the size; every other letter counts as `OTHER`.
@@ -56,24 +56,14 @@ class Layout:
     labels_above: bool  # row labels over the marks instead of beside them
 
 
-WIDE = Layout("wide", 680, labels_above=False)
-NARROW = Layout("narrow", 350, labels_above=True)
+WIDE = Layout("wide", 720, labels_above=False)
+NARROW = Layout("narrow", 358, labels_above=True)
 
 
 def text_width(text: str, *, bold: bool = False) -> float:
     """The width of a line of text, in pixels."""
     width = sum(_WIDTH_OF.get(letter, OTHER) for letter in text) * SIZE / 1000
     return width * BOLD if bold else width
-
-
-def letters(text: str, width: float, look: str = "", margin: float = 2.5) -> str | None:
-    """The look of a text in a box of that width: small where only that fits, None where neither."""
-    plain_width = text_width(text)
-    if plain_width + 2 * margin <= width:
-        return look
-    if plain_width * SMALL / SIZE + 3 <= width:
-        return f"{look} small".strip()
-    return None
 
 
 def fitting(text: str, width: float) -> str:
@@ -200,7 +190,7 @@ class Drawing:
         width, height = number(self.width), number(self.height)
         return Markup(
             f'<svg class="pb-drawing {css_class}" viewBox="0 0 {width} {height}" '
-            f'width="{width}" height="{height}" role="img" '
+            f'width="{self.width / REM:g}rem" height="{self.height / REM:g}rem" role="img" '
             f'aria-labelledby="{name}-title {name}-desc">'
             f'<title id="{name}-title">{escape(title)}</title>'
             f'<desc id="{name}-desc">{escape(description)}</desc>{"".join(self.parts)}</svg>'

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from generator.figures.drawing import Drawing, fitting, text_width
 
-WIDTH = 350
+WIDTH = 344
 LEFT, RIGHT = 108, 312  # of the lanes' boxes
 RAIL = 338
 HEIGHT, GAP, NARROW_GAP = 36, 27, 9

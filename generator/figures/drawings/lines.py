@@ -21,7 +21,7 @@ from generator.figures.drawing import Drawing
 
 # pinned order of colour and dash
 SERIES = ("series-a", "series-b dashed", "series-c dotted", "series-d dash-dot")
-WIDTH, PLOT = 336, 170  # half a column wide; the height between the axes
+WIDTH, PLOT = 344, 170  # half a column wide; the height between the axes
 RIGHT = 12
 NEAR = 2  # pixels: lines that are nowhere further apart look like one
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from generator.figures.axes import BELOW, GAP, Scale, across, around, room_for, up
-from generator.figures.drawing import LINE, Drawing, Layout, letters, text_width
+from generator.figures.drawing import LINE, Drawing, Layout, text_width
 from generator.figures.schedule_rule import Action, Kind
 
 ROW, HALF, SWATCH = 32, 10.0, 14
@@ -157,13 +157,11 @@ def _rows(
 
 def _names(rows: Mapping[str, Sequence[Action]], kind: Kind, x: Scale) -> str | None:
     """The look of the names in all boxes of a kind; None where one would not fit."""
-    found = [
-        letters(one.name, x(one.end) - x(one.start), LOOKS[kind][1])
+    fit = all(
+        text_width(one.name) + 2 <= x(one.end) - x(one.start)
         for actions in rows.values() for one in actions if one.kind == kind
-    ]  # fmt: skip
-    if None in found:
-        return None
-    return max(filter(None, found), key=len, default=LOOKS[kind][1])
+    )  # fmt: skip
+    return LOOKS[kind][1] if fit else None
 
 
 def _gaps(actions: Sequence[Action], end: float) -> list[tuple[float, float]]:

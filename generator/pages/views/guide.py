@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from generator.content.guide import LessonSection, Symptom, Technique
+from generator.content.guide import LessonSection, Symptom
 from generator.evidence.folio import Folio
 
 Anchors = Mapping[str, Mapping[str, str]]  # of each heading, by lesson as `topic/mode`
@@ -37,14 +37,6 @@ def symptom(path: str, folio: Folio) -> Symptom:
 def page_of(symptom: Symptom) -> str:
     """Where a symptom's page lies."""
     return f"guide/{symptom.id}.md"
-
-
-def helps_with(technique: Technique, folio: Folio) -> list[Symptom]:
-    """The symptoms from which questions lead to a technique, in the order of the guide."""
-    guide = folio.book.guide
-    assert guide is not None
-    uses = {path[:4] for path, edge in guide.edges if edge.use == technique.id}
-    return [one for path, one in guide.symptoms if path in uses]
 
 
 def runs_behind(claim: str, folio: Folio) -> tuple[str, ...]:

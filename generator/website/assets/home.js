@@ -15,7 +15,7 @@
       const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
       return { row, end, bars, words: end.textContent, need: Number(row.dataset.need), fits: row.dataset.fits === "1" };
     });
-    const { unit, top, score, below, above } = root.dataset;
+    const { unit, top, score, right, wrong, below, above } = root.dataset;
     const budget = line.defaultValue;
 
     function move() {
@@ -37,9 +37,16 @@
 
     line.addEventListener("input", move);
     show.addEventListener("click", () => {
-      const right = rows.filter(({ row, fits }) => row.querySelector("[type=checkbox]").checked === fits);
+      const ticks = rows.map(({ row }) => row.querySelector("[type=checkbox]").checked);
       root.dataset.shown = "";
-      if (rows.some(({ row }) => row.querySelector("[type=checkbox]").checked)) task.textContent = score.replace("{n}", right.length).replace("{m}", rows.length);
+      if (ticks.includes(true)) {
+        const hits = rows.filter(({ row, fits }, n) => {
+          const isRight = ticks[n] === fits;
+          row.querySelector("label").insertAdjacentHTML("beforeend", `<span data-right="${isRight}"><span aria-hidden="true">${isRight ? "✓" : "✗"}</span><span class="pb-hidden">${isRight ? right : wrong}</span></span>`);
+          return isRight;
+        });
+        task.textContent = score.replace("{n}", hits.length).replace("{m}", rows.length);
+      }
       models.forEach((other) => {
         other.dataset.shown = "";
       });
