@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -97,17 +97,6 @@ class Sources:
         shown = self._evidence.book.traces.get(origin.experiment or "")
         is_shown = shown is None or not origin.machine or shown.machine.name == origin.machine
         return "" if is_shown else f"-on-{origin.machine}"
-
-    @property
-    def of_runs(self) -> Mapping[str, tuple[Value, ...]]:
-        """What the page prints of runs, with all that it is computed from, by experiment."""
-        printed = [one for one in self._values if isinstance(one, Value) and not one.absent]
-        found: dict[str, dict[object, Value]] = {}
-        for value in (*printed, *(leaf for one in printed for leaf in one.leaves)):
-            first = value.leads_to
-            if first is not None and first.experiment and first.run:
-                found.setdefault(first.experiment, {}).setdefault(value.printed_as, value)
-        return {experiment: tuple(values.values()) for experiment, values in found.items()}
 
     @property
     def has_crowded(self) -> bool:

@@ -154,11 +154,6 @@ class Value(Arithmetic):
         return [one for one in decided if one]
 
     @property
-    def printed_as(self) -> tuple[object, ...]:
-        """What tells it from others in lists of what pages print; machines may print alike."""
-        return (self.origin or (self.formula, self.machines), str(self))
-
-    @property
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""
         is_text = isinstance(self.number, str)

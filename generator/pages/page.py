@@ -29,7 +29,6 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import ABSENT, Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
-from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, search_rank
@@ -144,7 +143,7 @@ class Sheet:
         listings: the programs that this page shows.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
-        turn: 0 where it tells of no other page, 1 where it tells of lessons, 2 of all others.
+        turn: 0 where it tells of no other page, 1 where it tells of lessons.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
         on_reference: whether it shows the reference machine, whichever is at hand.
@@ -175,7 +174,6 @@ class Gathered:
         minutes: that each lesson takes, by its path.
         used_in: the lessons that use each term of the glossary.
         anchors: of each heading, by lesson that the guide names.
-        values: of each experiment that other pages print.
         claim_groups: claims by the experiment that they rest on.
         claim_topics: the topics of every claim.
         claim_lessons: the lessons that use each claim.
@@ -184,7 +182,6 @@ class Gathered:
     minutes: dict[str, int] = field(default_factory=dict)
     used_in: dict[str, tuple[glossary.Use, ...]] = field(default_factory=dict)
     anchors: dict[str, dict[str, str]] = field(default_factory=dict)
-    values: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     claim_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     claim_topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
     claim_lessons: dict[str, tuple[Lesson, ...]] = field(default_factory=dict)
@@ -195,15 +192,13 @@ class Printed:
     """A page: its bytes, and the minutes that it takes.
 
     `terms` are those of the glossary that its prose uses, and `assets` the files that only this
-    page loads, by their path under the site's root. `values` are what it prints of runs, with what
-    that is computed from, by experiment.
+    page loads, by their path under the site's root.
     """
 
     content: bytes
     minutes: int
     terms: frozenset[str] = frozenset()
     assets: Mapping[str, bytes] = field(default_factory=dict)
-    values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -270,8 +265,7 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     terms = frozenset(links.used)
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    values = folio.text.sources.of_runs
-    return Printed(content.encode(), minutes, terms, loaded, values)
+    return Printed(content.encode(), minutes, terms, loaded)
 
 
 def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Book → its pages: all of them or, while an author edits, those of the files that changed.
 
-Flow: a book's mistakes are looked for, then its pages are printed in three turns: those that tell
-of no other page, those that tell of lessons, and those of experiments' runs, which list what all
-the others print. A press keeps what it printed. Of the next book it prints the pages that it is
-told to; the others stay as they were, and so do their checks.
+Flow: a book's mistakes are looked for, then its pages are printed in two turns: those that tell of
+no other page, and those that tell of lessons. A press keeps what it printed. Of the next book it
+prints the pages that it is told to; the others stay as they were, and so do their checks.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from generator.evidence.claim_topics import lessons_by_claim, topics_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
-from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
 from generator.evidence.which_machine import shows_reference
 from generator.pages import headings
@@ -31,7 +29,6 @@ from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.pages.views.glossary import Use
 
 TAKEN = "the book has a page of this name already; choose another"
-OF_EVIDENCE = ("evidence", "machines/")  # how the paths of pages begin that list what runs left
 EVERYTHING = ("",)
 
 
@@ -112,7 +109,7 @@ class Press:
             ContentErrors: what a page cannot be printed for, of all pages of a turn.
         """
         gathered = _of_claims(self.judged)
-        for turn in range(3):
+        for turn in range(2):
             if turn:
                 _gather(self.judged.evidence.book, pages, gathered)
             _raise_any(
@@ -264,16 +261,10 @@ def _by_experiment(outcomes: Mapping[str, Outcome]) -> dict[str, tuple[str, ...]
 def _gather(book: Book, pages: Mapping[str, Printed], gathered: Gathered) -> None:
     """Read off the pages what later ones tell of them."""
     terms = {term.id: term for term in book.terms}
-    values: dict[str, dict[object, Value]] = {}
     gathered.used_in.clear()
     for path, page in pages.items():
         gathered.minutes[path] = page.minutes
         for term in page.terms:
-            use = Use.of(path, page.content, page.values, terms[term])
+            use = Use.of(path, page.content, terms[term])
             gathered.used_in[term] = (*gathered.used_in.get(term, ()), use)
-        if not path.startswith(OF_EVIDENCE):
-            for experiment, printed in page.values.items():
-                for one in printed:
-                    values.setdefault(experiment, {}).setdefault(one.printed_as, one)
-    gathered.values = {name: tuple(found.values()) for name, found in values.items()}
     gathered.anchors = _anchors(book, pages)

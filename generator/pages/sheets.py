@@ -98,7 +98,7 @@ def _of_machines(book: Book) -> Iterator[Sheet]:
             title = words["runs"]["title"].format(experiment=name.replace("_", " "))
             yield Sheet(
                 f"evidence/{name}.md", "runs.md.j2", title, shown.trace.question,
-                experiment=name, turn=2, under=EVIDENCE,
+                experiment=name, under=EVIDENCE,
             )  # fmt: skip
 
 

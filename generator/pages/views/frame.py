@@ -46,7 +46,7 @@ STYLES = {
     "assets/home.css": ("data-survive",),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
-    "assets/runs.css": ("pb-of-run",),
+    "assets/runs.css": ("pb-runs",),
     "assets/stages.css": ("pb-stage", "pb-inner"),
     "assets/summary.css": ("pb-summary",),
     SIFT: ('class="pb-sift"',),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
 from generator.content.glossary import Term
 from generator.evidence.folio import Folio
-from generator.evidence.value import Value
 from generator.pages.shown import Shown
 
 MOST_SHOWN = 2  # lessons that are named beside the run of a term
@@ -25,18 +24,15 @@ class Use(NamedTuple):
     shows: bool
 
     @classmethod
-    def of(
-        cls, path: str, content: bytes, values: Mapping[str, Sequence[Value]], term: Term
-    ) -> Use:
-        """The use in a lesson, by its text and by what it prints of each experiment."""
+    def of(cls, path: str, content: bytes, term: Term) -> Use:
+        """The use in a lesson, by its text."""
         if not term.run:
             return cls(path, shows=False)
         experiment, run = term.run.split(".")
-        place = f"#run-{experiment}-{run}"
+        places = f"#run-{experiment}-{run}", f"/{experiment}.html#{run}"
         ends = ('"', "-on-")  # the second where the run is another machine's
-        is_linked = any(f"{place}{end}".encode() in content for end in ends)
-        leaves = (leaf.origin for one in values.get(experiment, ()) for leaf in one.leaves)
-        return cls(path, is_linked or any(one and one[1:3] == (experiment, run) for one in leaves))
+        links = (f"{place}{end}".encode() for place in places for end in ends)
+        return cls(path, any(one in content for one in links))
 
 
 def entries(used_in: Mapping[str, tuple[Use, ...]], folio: Folio) -> Iterator[Shown]:

@@ -11,32 +11,27 @@ from markupsafe import Markup
 from generator.evidence import units
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.regime import is_crowded, num_ranks
-from generator.evidence.value import Kind, Origin, Value
+from generator.evidence.value import Kind, Origin, Value, computed
 from generator.pages.shown import Shown
-from generator.pages.views import shown_values
-from generator.pages.views.shown_values import ShownOnPages
 from runners.traces.records import Run, Trace
 from runners.traces.skips import is_heavier
 
 
-def by_machine(experiment: str, values: Sequence[Value], folio: Folio) -> list[Shown]:
-    """Every machine's runs of an experiment, with these values; those that pages show first.
+def by_machine(experiment: str, folio: Folio) -> list[Shown]:
+    """Every machine's runs of an experiment; those that pages show first.
 
     A machine that skipped all of them comes last.
     """
-    on_pages = ShownOnPages(values, folio)
     shown = folio.book.traces[experiment].machine.name
     having = [name for name, one in folio.book.machines.items() if experiment in one.traces]
-    found = [_on_machine(experiment, name, name == shown, on_pages, folio) for name in having]
+    found = [_on_machine(experiment, name, name == shown, folio) for name in having]
     return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
 
 
-def _on_machine(
-    experiment: str, name: str, is_shown: bool, on_pages: ShownOnPages, folio: Folio
-) -> Shown:
+def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Shown:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
-    by_name = {row.name: row for row in _rows(trace, name, is_shown, on_pages, folio)}
+    by_name = {row.name: row for row in _rows(trace, name, is_shown, folio)}
     rows = tuple(row for name, row in by_name.items() if trace.runs[name].status != "skipped")
     skipped = list(_skipped(trace, by_name, folio.ui))
     return Shown(
@@ -83,17 +78,13 @@ def _backends(trace: Trace) -> tuple[str, ...]:
     return tuple(f"{backend}: {', '.join(names)}" for backend, names in several)
 
 
-def _rows(
-    trace: Trace, folder: str, is_shown: bool, on_pages: ShownOnPages, folio: Folio
-) -> Iterator[Shown]:
+def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[Shown]:
     words = folio.ui
     for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
         most, at = _peak(run)
         step = run.timing.step.median_seconds if run.timing.step else None
-        origin = _origin(trace, name, "")
-        of_ranks = shown_values.payloads(run, origin, _kind("", run))
-        payload = shown_values.largest_payload(run, of_ranks)
+        payload = _largest_payload(trace, name)
         num = num_ranks(run)
         field = "world_size" if num == run.world_size else "settings.num_ranks"
         yield Shown(
@@ -115,8 +106,6 @@ def _rows(
                 ),
                 words["runs"]["whole"]: _whole(trace, name, folio),
             },
-            # What pages print of it.
-            shown=on_pages.of_run(run, origin, of_ranks),
             timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
             if run.timing.timeline
             else None,
@@ -131,6 +120,26 @@ def _peak(run: Run) -> tuple[int | None, str]:
         if one.memory is not None and one.memory.peak_bytes is not None
     ]
     return max(peaks, key=lambda one: one[0], default=(None, ""))
+
+
+def _largest_payload(trace: Trace, name: str) -> Value | None:
+    """What the rank with the largest payload sends in one step; what it receives, others sent."""
+    by_rank = [
+        [
+            _value(one.bytes, units.BYTES, f"ranks[{place}].collectives[{at}].bytes", trace, name)
+            for at, one in enumerate(rank.collectives)
+            if one.operation != "recv"
+        ]
+        for place, rank in enumerate(trace.runs[name].ranks)
+    ]
+    most = max(by_rank, key=_total, default=[])
+    if not most:
+        return None
+    return computed(_total(most), units.BYTES, " + ".join(one.formula for one in most), tuple(most))
+
+
+def _total(values: Sequence[Value]) -> int:
+    return sum(int(one.number) for one in values)
 
 
 def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str:
