@@ -46,9 +46,7 @@ _KNOWN: dict[str, tuple[str, Callable[[Book], Collection[str]]]] = {
 }
 _KNOWN |= {"sources": _KNOWN["source"], "misconceptions": _KNOWN["misconception"]}
 _HOLDS = re.compile(r"\bholds\(\s*['\"]([^'\"]+)['\"]\s*\)")
-_RUN_KEYS = frozenset(
-    {"run", "other", "runs", "budgeted", "current_metrics", "output", "reference", "planned"}
-)
+_RUN_KEYS = frozenset({"run", "other", "runs", "budgeted", "output", "reference", "planned"})
 
 
 def check(evidence: Evidence) -> list[ContentError]:

@@ -343,7 +343,7 @@ class ExperimentFile(LessonFile):
     commit: Id
     asks_after_refuted: bool = False  # where the question tells what `refuted` shows
     problem: Prose
-    current_metrics: list[RunPath] = []  # the failing runs, shown as a table
+    output: RunPath | None = None  # what the failing run printed
     issue: Prose | None = None
     task: Prose
     constraints: list[Line] = []

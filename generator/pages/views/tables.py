@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
 from generator.content.lesson import DataFlow, Prediction
 from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
-from generator.pages.table import Cell, Column, Marked, table
-from generator.pages.views.listing import raised
-from runners.traces.records import PredictionStep, Run, Stage
+from runners.traces.records import PredictionStep, Stage
 
 NUM_VALUES = 4
 ABSENT_CELL = Markup("–")
@@ -139,71 +136,3 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
     if isinstance(fact, float):
         return folio.cell(f"{expression} | digits(4)")
     return folio.cell(expression)
-
-
-def failing(paths: Sequence[str], folio: Folio) -> tuple[Markup, list[str]]:
-    """The runs that fail: how they did, or what they needed or learnt instead, and their words."""
-    runs = {path: run for path in paths if (run := folio.run(path)) is not None}
-    words, more = folio.ui["table"], folio.ui["experiment"]
-    columns = [Column(folio.ui["figure"]["run"], False), Column(words["outcome"], False)]
-    rows: list[list[Cell | Marked]] = [
-        [folio.strategy(run) + _nature(run), Marked(folio.ui["statuses"][run.status], _css(run))]
-        for run in runs.values()
-    ]
-
-    def add(title: str, cells: Iterable[Markup | str], *, is_number: bool = True) -> None:
-        columns.append(Column(title, is_number))
-        for row, cell in zip(rows, cells, strict=True):
-            row.append(cell)
-
-    def cells(expression: str, is_there: Callable[[Run], object]) -> Iterator[Markup]:
-        for path, run in runs.items():
-            yield folio.cell(f"{path}.{expression}") if is_there(run) else ABSENT_CELL
-
-    epochs_done = list(cells("epochs | count", lambda _: True))
-    if any(run.error or run.budget_bytes for run in runs.values()):
-        phases = (run.error.phase.replace("_", " ") if run.error else "–" for run in runs.values())
-        add(words["phase"], phases, is_number=False)
-        add(
-            words["requested"],
-            cells("error.requested_bytes", lambda run: run.error and run.error.requested_bytes),
-        )
-        add(words["budget"], cells("budget_bytes", lambda run: run.budget_bytes))
-        add(words["epochs_done"], epochs_done)
-    elif any(run.epochs for run in runs.values()):
-        add(words["epochs_done"], epochs_done)
-        add(more["last_loss"], cells("epochs[-1].loss", lambda run: run.epochs))
-        add(more["validated"], cells("validation.accuracy", lambda run: run.validation))
-    else:
-        add(more["fullest_peak"], (_fullest_peak(path, run, folio) for path, run in runs.items()))
-        idle = [_idle_share(path, run, folio) for path, run in runs.items()]
-        if set(idle) != {ABSENT_CELL}:
-            add(more["idle"], idle)
-    messages = (raised(run.error) if run.error else "\n".join(run.printed) for run in runs.values())
-    return table(columns, rows), list(filter(None, messages))
-
-
-def _nature(run: Run) -> Markup:
-    mark = Markup(' <small class="pb-nature">{}</small>')
-    return mark.format(run.nature) if run.nature != "real" else Markup("")
-
-
-def _css(run: Run) -> str:
-    return "pb-holds" if run.status == "completed" else "pb-does-not-hold"
-
-
-def _fullest_peak(path: str, run: Run, folio: Folio) -> Markup:
-    """The peak of the fullest rank, of a run whose memory was metered."""
-    if any(rank.memory is None for rank in run.ranks):
-        return ABSENT_CELL
-    return folio.cell(f"{path}.ranks | each('memory.peak_bytes') | largest")
-
-
-def _idle_share(path: str, run: Run, folio: Folio) -> Markup:
-    """The mean idle share of the ranks of a pipeline whose passes were timed, without sending."""
-    if any("idle_share" not in rank.measures for rank in run.ranks):
-        return ABSENT_CELL
-    idle, sending = (
-        f"mean({path}.ranks | each('measures.{one}_share'))" for one in ("idle", "sending")
-    )
-    return folio.cell(f"({idle} - {sending}) | percent")
