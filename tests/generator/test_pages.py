@@ -118,24 +118,6 @@ def test_an_experiment_without_a_trace_here_comes_from_the_reference_and_the_foo
     assert "traces/reference-frozen/tiny_training.json" in rendered[TRACE]
 
 
-def test_the_digest_of_a_question_changes_with_its_revision_and_touches_no_other(copy, rendered):
-    def digests(text):
-        return dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', text))
-
-    before = digests(rendered[TRACE])
-    changed = next(iter(before))
-    file = copy.content / "topics" / "averaging" / "quiz.yml"
-    written = yaml.safe_load(file.read_text())
-    item = next(item for item in written["items"] if item["id"] == changed)
-    item["options"][0]["why"] += " Really."
-    file.write_text(yaml.safe_dump(written))
-    assert digests(rendering.render(copy.load())[TRACE]) == before
-    item["revision"] = 2
-    file.write_text(yaml.safe_dump(written))
-    after = digests(rendering.render(copy.load())[TRACE])
-    assert {name for name in before if before[name] != after[name]} == {changed}
-
-
 def test_a_listing_is_the_files_own_text(rendered, tmp_path):
     shown = "content/code/a.py"
     (tmp_path / shown).parent.mkdir(parents=True)

@@ -64,7 +64,7 @@ def test_every_value_opens_to_its_provenance(readings):
     for page, reading in readings.items():
         sources = popovers_of(page.read_text(encoding="utf-8"))
         for tag in reading.tags:
-            opens = tag.attributes.get("data-v", tag.attributes.get("data-opens"))
+            opens = tag.attributes.get("data-v")
             if opens is not None:
                 one = sources[int(opens)]
                 of_a_claim = one.kind == "stated" and "#claim-" in tag.attributes.get("href", "")
