@@ -260,7 +260,6 @@ class TraceFile(LessonFile):
     training: Training | None = None
     prediction: Prediction | None = None
     more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
-    timeline: Section | None = None  # the ranks of one metered step, side by side
     quiz: Annotated[list[Id], Field(min_length=2)]
     key_insight: Prose
     claims: list[ClaimId] = []  # the verdict table at the end
@@ -311,20 +310,9 @@ class ChallengeFile(LessonFile):
     afterword: Prose
 
 
-class BeforeAfter(Written):
-    """One row of a before-and-after table."""
-
-    what: Line
-    before: Expression
-    after: Expression
-
-
-class Compared(Written):
+class Compared(Table):
     """What was before the fix, and what is after it."""
 
-    before: Line
-    after: Line
-    rows: Annotated[list[BeforeAfter], Field(min_length=1)]
     afterword: Prose
 
 
