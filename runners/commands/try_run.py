@@ -16,8 +16,6 @@ from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
-from runners.simulate.log import SimulatedRun
-from runners.simulate.suite import Wanted, simulate
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
 from runners.traces.schema import Setting
@@ -50,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure one run and print what it was; 1 where its simulation failed."""
+    """Measure one run and print what it was."""
     if arguments.forget:
         print(f"{tries.forget()} tries deleted")
         return 0
@@ -68,32 +66,11 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
         trial = prepare(experiment, run, settings)
         print(f"{wanted}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
         changed = replace(experiment, runs={trial.run: trial.plan})
-        expected, has_failed = expected_lines(changed, trial.run)
-        print("\n".join(expected), flush=True)
         trace = measure.measure_alone(changed, trial.run, launcher, Progress())
     path = tries.keep(trace)
     print("\n".join(summary_lines(trace.runs[run])))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
-    return 1 if has_failed else 0
-
-
-def expected_lines(experiment: Experiment, run: str) -> tuple[list[str], bool]:
-    """What a simulation of a run expects, a line each, or why there is none; whether it failed."""
-    plan = experiment.runs[run]
-    (simulated,), _ = simulate([Wanted(experiment.name, run, plan)], num_workers=1)
-    if simulated.reason is not None:
-        how = "failed" if simulated.has_failed else "expects nothing"
-        return [f"the dry run {how}: {simulated.reason}"], simulated.has_failed
-    return ["the dry run expects", *_expected(simulated)], False
-
-
-def _expected(simulated: SimulatedRun) -> Iterator[str]:
-    if simulated.ranks and simulated.ranks[0].peak_bytes:
-        peak = max(log.peak_bytes or 0 for log in simulated.ranks)
-        yield f"  peak memory of the fullest rank: {peak / 2**20:.3f} MiB"
-    payload = max((sum(log.payload_bytes.values()) for log in simulated.ranks), default=0)
-    if payload:
-        yield f"  payload of a step: {payload / 2**20:.3f} MiB on the busiest rank"
+    return 0
 
 
 def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:

@@ -14,14 +14,13 @@ import os
 import resource
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
-from runners.plans.experiment import RunPlan, find, names, on_device
+from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
 from runners.simulate.log import RankLog, Sent, SimulatedRun, UnsimulatedError
 from runners.simulate.processes import Job, results, torch_release
 from runners.system.errors import FixableError
@@ -45,12 +44,22 @@ class UnknownRunError(FixableError):
 
 @dataclass(frozen=True)
 class Wanted:
-    """One run to simulate, as it is declared or changed, on `cpu` or `cuda`."""
+    """One run to simulate, by name, on `cpu` or `cuda`; another process loads its settings anew."""
 
     experiment: str
     run: str
-    plan: RunPlan
     device: str = "cpu"
+
+    @property
+    def plan(self) -> RunPlan:
+        """The run as declared."""
+        return _experiment(self.experiment, self.device).runs[self.run]
+
+    def unsimulated(self, reason: str, *, has_failed: bool = True) -> SimulatedRun:
+        """That it could not be simulated, and why."""
+        return SimulatedRun(
+            experiment=self.experiment, run=self.run, reason=reason, has_failed=has_failed
+        )
 
     @property
     def key(self) -> str:
@@ -58,7 +67,8 @@ class Wanted:
 
         Budgets, passes, and the speed of a link are not among it.
         """
-        declared = self.plan.as_json()
+        plan = self.plan
+        declared = plan.as_json()
         settings = {k: v for k, v in declared["settings"].items() if not k.endswith(_SPEED)}
         follows = {name: declared[name] for name in _FOLLOWS_FROM} | {"settings": settings}
         program = str(declared["settings"].get("program"))
@@ -68,22 +78,15 @@ class Wanted:
             source_digest(self.experiment),
             program_digests(self.experiment).get(program, ""),
             json.dumps(follows, sort_keys=True),
-            self.plan.expected if self.plan.expected in TAKE_OTHERS else "",
+            plan.expected if plan.expected in TAKE_OTHERS else "",
             self.device,
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
-    def as_json(self) -> dict[str, Any]:
-        """What another process needs to know of it: experiments' settings cannot be pickled."""
-        return {**vars(self), "plan": self.plan.as_json()}
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Wanted:
-        """A run from what `as_json` made of it."""
-        declared = document["plan"]
-        experiment = find(document["experiment"])
-        kind = experiment.settings_of(declared["strategy"], declared["settings"])
-        return cls(**{**document, "plan": RunPlan.from_json(declared, kind)})
+@cache
+def _experiment(name: str, device: str) -> Experiment:
+    return on_device(find(name), device)
 
 
 def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
@@ -100,13 +103,13 @@ def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
     found = []
     for given in list(names_given) or names():
         name, _, run = given.partition(".")
-        experiment = on_device(find(name), device)
+        experiment = _experiment(name, device)
         if run and run not in experiment.runs:
             raise UnknownRunError(
                 f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
             )
         chosen = [run] if run else list(experiment.runs)
-        found += [Wanted(name, one, experiment.runs[one], device) for one in chosen]
+        found += [Wanted(name, one, device) for one in chosen]
     return found
 
 
@@ -114,10 +117,7 @@ def simulate(
     runs: Sequence[Wanted], folder: Path | None = None, num_workers: int = 2
 ) -> tuple[list[SimulatedRun], int]:
     """Simulate runs that are not known yet, and how many these were; `results` keeps them."""
-    jobs = [
-        Job(one.key, partial(_run, one.as_json()), partial(_unsimulated, one.as_json()))
-        for one in runs
-    ]
+    jobs = [Job(one.key, partial(_run, one), one.unsimulated) for one in runs]
     found, num_new = results(jobs, SimulatedRun, num_workers, folder, "runs simulated")
     named = [
         run.model_copy(update={"experiment": one.experiment, "run": one.run})
@@ -126,34 +126,27 @@ def simulate(
     return named, num_new
 
 
-def _unsimulated(document: dict[str, Any], reason: str, *, has_failed: bool = True) -> SimulatedRun:
-    return SimulatedRun(
-        experiment=document["experiment"], run=document["run"], reason=reason, has_failed=has_failed
-    )
-
-
-def _run(document: dict[str, Any]) -> SimulatedRun:
+def _run(wanted: Wanted) -> SimulatedRun:
     """Simulate the ranks of a run that differ, in this process."""
     from torch._subclasses import fake_tensor
 
     _be_quiet()
     try:
-        wanted = Wanted.from_json(document)
         _check(wanted.plan)
         logs = _logs(wanted)
     except UnsimulatedError as error:
-        return _unsimulated(document, str(error), has_failed=False)
+        return wanted.unsimulated(str(error), has_failed=False)
     except (
         fake_tensor.DynamicOutputShapeException,
         fake_tensor.DataDependentOutputException,
     ) as error:
         reason = f"what it does follows from values of tensors ({error})"
-        return _unsimulated(document, reason, has_failed=False)
+        return wanted.unsimulated(reason, has_failed=False)
     except BaseException as error:  # noqa: BLE001 whatever it was, the run cannot be simulated
         traceback.print_exc()
         said = str(error).strip().splitlines()
         message = said[0][:MOST_CHARACTERS] if said else ""
-        return _unsimulated(document, f"{type(error).__name__}: {message}".rstrip(": "))
+        return wanted.unsimulated(f"{type(error).__name__}: {message}".rstrip(": "))
     return SimulatedRun(
         experiment=wanted.experiment,
         run=wanted.run,
@@ -188,7 +181,7 @@ def _logs(wanted: Wanted) -> dict[int, RankLog]:
 
     every, last = set(range(wanted.plan.world_size)), wanted.plan.world_size - 1
     is_program = wanted.plan.strategy == "program"
-    experiment = find(wanted.experiment)
+    experiment = _experiment(wanted.experiment, wanted.device)
     logs: dict[int, RankLog] = {}
     ranks, sent = {0, last}, Sent()
     while missing := ranks - logs.keys():
