@@ -33,15 +33,13 @@ class PublishedPage(Written):
         lede: what is compared.
         selection: which measurements qualify, and what a simulation of them lacks.
         variants: what tells rows of the same model and strategy apart, by the id of a row.
-        choices: how published searches for a layout are compared with the law of time.
-        notes: why rows miss, in words for readers, by the id of a row or of a search.
+        notes: why rows miss, in words for readers, by the id of a row.
     """
 
     title: Line
     about: Line
     lede: Prose
     selection: Prose
-    choices: Prose
     variants: dict[str, Line] = {}
     notes: dict[str, Line] = {}
 
@@ -52,14 +50,18 @@ class StepsPage(Written):
     Attributes:
         lede: what is compared.
         findings: what the scores show.
+        choices: how published searches for a layout are compared with the law.
         selection: which rates qualify, and what the prediction assumes.
+        notes: why the law prefers another layout, by the id of a search.
     """
 
     title: Line
     about: Line
     lede: Prose
     findings: Prose
+    choices: Prose
     selection: Prose
+    notes: dict[str, Line] = {}
 
 
 class PlanFile(Written):

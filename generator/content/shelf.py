@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,19 +20,10 @@ from generator.content.errors import ContentError, nearest
 from generator.content.once import once
 from runners.plans.experiment import command_for
 from runners.traces import files as traces
-from runners.traces import published_plans, published_steps, values
+from runners.traces import published, values
 from runners.traces.files import NOT_TRACES
 from runners.traces.machine_records import Machine, Primitives
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
-from runners.traces.plan_grid import is_stale as is_stale_plan
-from runners.traces.published_plans import FILE as PUBLISHED
-from runners.traces.published_plans import (
-    PublishedPeak,
-    PublishedPlan,
-    PublishedPlans,
-    reference_of,
-)
-from runners.traces.published_steps import PublishedStep
 from runners.traces.records import Run, Trace
 
 NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
@@ -55,13 +46,8 @@ def is_of_no_machine(experiment: str, nature: str) -> bool:
 
 def is_stale(trace: Trace) -> bool:
     """Whether the code of a trace's experiment has changed since."""
-    if trace.experiment == published_plans.EXPERIMENT:
-        return trace.code.digest != published_plans.code_digest()
-    if trace.experiment == published_steps.EXPERIMENT:
-        return published_steps.is_stale(trace)
-    if trace.experiment.startswith(PREFIX):
-        return is_stale_plan(trace)
-    return traces.is_stale(trace)
+    is_plan = trace.experiment.startswith(PREFIX)
+    return published.is_stale(trace) if is_plan else traces.is_stale(trace)
 
 
 @dataclass(frozen=True)
@@ -76,7 +62,6 @@ class TraceOnPage:
         reference: the reference machine's trace of the same experiment, where there is one.
         lent: the runs that this trace lacks or skipped, as another machine measured them.
         grid: the committed plans of a model that these are: simulated, measured on no machine.
-        published: the simulations of published measurements that these are, likewise.
     """
 
     trace: Trace
@@ -86,7 +71,6 @@ class TraceOnPage:
     reference: Trace | None = None
     lent: TraceOnPage | None = None
     grid: Grid | None = None
-    published: PublishedPlans | None = None
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -116,7 +100,7 @@ class TraceOnPage:
         if self.grid:
             return f"planner/plans/{self.grid.preset}.json"
         if self.is_plan:
-            return PUBLISHED if self.published else published_steps.FILE
+            return f"planner/{self.trace.experiment}.json"
         return f"traces/{self.folder}/{self.trace.experiment}.json"
 
     @property
@@ -239,30 +223,27 @@ class Shelf:
 
     def published_references(self) -> dict[str, Reference]:
         """A citation of each published number, with the number."""
-        found = self.files.trying(traces.read_published, self.files.content / PUBLISHED)
-        cited = [_reference(r, p) for r in found.rows for p in r.peaks] if found else []
-        has_steps = (self.files.content / published_steps.FILE).exists()
-        steps = published_steps.published_steps() if has_steps else []
-        return {one.id: one for one in [*cited, *map(_step_reference, steps)]}
+        found = (one for trace in self._published() for one in _published_references(trace))
+        return {one.id: one for one in found}
+
+    def _published(self) -> Iterator[Trace]:
+        """What is computed of published numbers."""
+        for name in published.COMPARISONS:
+            path = self.files.content / "planner" / f"{name}.json"
+            if path.exists() and (trace := self.files.trying(traces.read, path)):
+                yield trace
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, as pages of any machine show them."""
         found = {}
-        content = self.files.content
-        for path in found_in(content / "planner" / "plans", "*.json"):
+        for path in found_in(self.files.content / "planner" / "plans", "*.json"):
             if grid := self.files.trying(traces.read_grid, path):
                 trace = once(as_trace, grid)
                 found[grid.experiment] = TraceOnPage(
                     trace, machine, is_stale=self.is_stale(trace), grid=grid
                 )
-        if published := self.files.trying(traces.read_published, content / PUBLISHED):
-            trace = once(published_plans.as_trace, published)
-            found[trace.experiment] = TraceOnPage(
-                trace, machine, is_stale=self.is_stale(trace), published=published
-            )
-        path = content / published_steps.FILE
-        if path.exists() and (steps := self.files.trying(traces.read, path)):
-            found[steps.experiment] = TraceOnPage(steps, machine, is_stale=self.is_stale(steps))
+        for trace in self._published():
+            found[trace.experiment] = TraceOnPage(trace, machine, is_stale=self.is_stale(trace))
         return found
 
     @property
@@ -319,33 +300,30 @@ class Shelf:
             self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
 
-def _reference(row: PublishedPlan, peak: PublishedPeak) -> Reference:
-    place = f"blob/{row.commit}/{row.path}"
-    if row.path.startswith("pull request "):
-        place = f"pull/{row.path.split()[-1]}"
-    elif row.path.startswith("the message "):
-        place = f"commit/{row.commit}"
-    return Reference(
-        id=reference_of(row.id, peak.kind),
-        title=row.case,
-        where=f"{row.repository}, commit {row.commit[:10]}, {row.path}",
-        url=f"https://github.com/{row.repository}/{place}",
-        says=f"{peak.field}.",
-        value=peak.measured_bytes,
-        unit="bytes",
-    )
-
-
-def _step_reference(row: PublishedStep) -> Reference:
-    return Reference(
-        id=row.reference,
-        title=row.title,
-        where=row.where,
-        url=row.url,
-        says=f"{row.unit} of each device: {row.model}, {row.devices} devices.",
-        value=row.rate,
-        unit="plain",
-    )
+def _published_references(trace: Trace) -> Iterator[Reference]:
+    """A citation of each number that was published of the rows of a trace."""
+    for name, row in trace.runs.items():
+        about = {key: str(row.settings.get(key, "")) for key in ("where", "url")}
+        for kind, number in published.published_bytes_of(row):
+            yield Reference(
+                id=published.reference_of(name, kind),
+                title=str(row.settings["case"]),
+                says=f"{row.settings[f'field_{kind}']}.",
+                value=number,
+                unit="bytes",
+                **about,
+            )
+        rate = row.settings.get("rate")
+        if isinstance(rate, float):
+            unit, model, devices = (row.settings[key] for key in ("unit", "model", "devices"))
+            yield Reference(
+                id=published.reference_of(name),
+                title=str(row.settings["title"]),
+                says=f"{unit} of each device: {model}, {devices} devices.",
+                value=rate,
+                unit="plain",
+                **about,
+            )
 
 
 def page_of(experiment: str) -> str:

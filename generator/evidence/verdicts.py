@@ -19,6 +19,7 @@ from generator.evidence.paths import Evaluation, Node
 from generator.evidence.quantifier import Scope
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
+from runners.traces.published import COMPARISONS
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -354,7 +355,7 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
 def _again(shown: TraceOnPage) -> str:
     """What to do about plans of older code."""
     if shown.grid is None:
-        option = "--published" if shown.published else "--published-steps"
+        option = COMPARISONS[shown.trace.experiment].option
         return f"{CHANGED}; run `python -m runners plan {option} --grid`"
     command = f"`python -m runners plan {shown.grid.preset} --grid`"
     return f"{CHANGED}; run {command}, with --confirm where the change alters no result"

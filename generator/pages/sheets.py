@@ -9,7 +9,7 @@ from generator.content.plan_page import PlanFile
 from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
 from generator.pages.views import guide
-from runners.traces import published_plans, published_steps
+from runners.traces.published import PEAKS, STEPS
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"
@@ -106,12 +106,12 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
     """The page that leads to the models, and that of each model."""
     written = "content/planner/plan.yml"
     yield Sheet(PLAN, "plan.md.j2", plan.title, plan.about, written, has_toc=True)
-    if plan.published and published_plans.EXPERIMENT in book.traces:
+    if plan.published and PEAKS.experiment in book.traces:
         yield Sheet(
             "plan/published.md", "published.md.j2", plan.published.title,
             plan.published.about, written, under=PLAN, has_toc=True,
         )  # fmt: skip
-    if plan.steps and published_steps.EXPERIMENT in book.traces:
+    if plan.steps and STEPS.experiment in book.traces:
         yield Sheet(
             "plan/steps.md", "steps.md.j2", plan.steps.title, plan.steps.about, written,
             under=PLAN, has_toc=True,

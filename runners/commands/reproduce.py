@@ -17,24 +17,17 @@ from typing import Any
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
-from runners.planning import grid, published
-from runners.planning import published_steps as steps
+from runners.planning import grid, published, published_choices, published_steps
 from runners.plans.experiment import find, names, nearest
 from runners.system.errors import FixableError
-from runners.traces import machine, published_plans, published_steps
+from runners.traces import machine
 from runners.traces.compare import compare
 from runners.traces.fields import Key, at, below, in_words, measure_of, steps_of
-from runners.traces.files import (
-    is_stale,
-    machine_folders,
-    read,
-    read_grid,
-    read_machine,
-    read_published,
-)
+from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
-from runners.traces.plan_grid import is_stale as is_stale_plan
+from runners.traces.published import COMPARISONS, PEAKS, STEPS
+from runners.traces.published import is_stale as is_stale_plan
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
 from runners.traces.tolerance import Tolerance, tolerance
@@ -75,13 +68,7 @@ class Requested:
     @property
     def is_stale(self) -> bool:
         """Whether the code has changed since."""
-        if self.machine is not None:
-            return is_stale(self.trace)
-        if self.trace.experiment == published_plans.EXPERIMENT:
-            return self.trace.code.digest != published_plans.code_digest()
-        if self.trace.experiment == published_steps.EXPERIMENT:
-            return published_steps.is_stale(self.trace)
-        return is_stale_plan(self.trace)
+        return is_stale_plan(self.trace) if self.machine is None else is_stale(self.trace)
 
     def otherwise_here(self) -> Iterator[str]:
         """What else than chance may keep values apart: was this there, is that here."""
@@ -131,10 +118,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     """Runs of plans once more, by name."""
-    if experiment == published_plans.EXPERIMENT:
+    if experiment == PEAKS.experiment:
         return published.again(names)
-    if experiment == published_steps.EXPERIMENT:
-        return steps.trace().runs
+    if experiment == STEPS.experiment:
+        return published_steps.runs() | published_choices.runs()
     return grid.again(experiment, names)
 
 
@@ -184,10 +171,8 @@ def folder_of(on: str | None) -> Path:
 
 
 def _of_page(experiment: str, folder: Path) -> Requested:
-    if experiment == published_plans.EXPERIMENT and (rows := read_published(published.PATH)):
-        return Requested(published_plans.as_trace(rows), None)
-    if experiment == published_steps.EXPERIMENT:
-        return Requested(read(steps.PATH), None)
+    if experiment in COMPARISONS:
+        return Requested(read(COMPARISONS[experiment].path), None)
     if experiment.startswith(PREFIX):
         plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
         if experiment not in plans:

@@ -13,7 +13,7 @@ from math import inf, prod
 from pathlib import Path
 from typing import get_args
 
-from runners.planning import grid, program, published, published_steps
+from runners.planning import grid, program, published, published_choices, published_steps
 from runners.planning.answer import Answer
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
@@ -32,8 +32,9 @@ from runners.planning.table import GIB, document, lines, needs
 from runners.plans.model_presets import model_presets
 from runners.plans.published import published as published_rows
 from runners.traces.device_memory import H100_BYTES
-from runners.traces.files import write, write_rows
+from runners.traces.files import write
 from runners.traces.machine import num_cores
+from runners.traces.published import PEAKS, STEPS
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
 LONGEST = 4096  # tokens of a sample where none are named
@@ -172,22 +173,21 @@ def _outcomes(asked: argparse.Namespace) -> int:
 
 
 def _published(asked: argparse.Namespace) -> int:
-    rows = published_rows().rows
-    found = answers(published.questions(rows), num_cores())
-    has_failed = any(one.has_failed for one in found)
-    plans = published.simulated(found, rows)
-    if asked.grid and not has_failed:
-        write_rows(published.PATH, published.file_of(plans))
-    written = published.document(plans) if asked.json else published.lines(plans)
-    print(json.dumps(written, indent=1) if asked.json else "\n".join(map(str, written)))
-    return 1 if has_failed else 0
+    rows = published_rows()
+    runs = published.runs(answers(published.questions(rows), num_cores()), rows)
+    if asked.grid:
+        write(PEAKS.path, PEAKS.trace(runs))
+    print("\n".join(published.lines(runs)))
+    return 0
 
 
 def _published_steps(asked: argparse.Namespace) -> int:
-    made = published_steps.trace()
+    runs = published_steps.runs() | published_choices.runs()
     if asked.grid:
-        write(published_steps.PATH, made)
-    print("\n".join(published_steps.lines(made)))
+        write(STEPS.path, STEPS.trace(runs))
+    for name, one in runs.items():
+        measures = (f"{key} {value:.4g}" for key, value in one.ranks[0].measures.items())
+        print(f"{name:<44}{', '.join(measures)}")
     return 0
 
 

@@ -231,6 +231,7 @@ def _grid(preset: ModelPreset, rows: list[GridRow]) -> Grid:
     plan = GRIDS[preset.id]
     return Grid(
         **made_here(rows, code_digest(preset.id)),
+        rows=rows,
         preset=preset.id,
         title=preset.title,
         base_sequence=plan.sequence,

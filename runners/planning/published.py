@@ -1,40 +1,26 @@
-"""Published measurements of memory beside their simulations, and the file that is committed.
+"""Published measurements of memory beside their simulations.
 
-In: the rows of content/planner/published_measurements.yml. Out: for each a `Question`; a table of
-measured and simulated bytes, misses included; and planner/published_plans.json. Nothing is fitted
-to a row. What a simulation cannot know is a named term: the workspaces of libraries on Megatron's
-ranks (`workspace_bytes`). A row that misses because of what a plan leaves out is simulated once
-more with it (`TERMS`).
+In: the rows of content/planner/published_measurements.yml. Out: for each a `Question`, and a run
+with measured and simulated bytes; and a table of them, misses included. Nothing is fitted to a row.
+What a simulation cannot know is a named term: the workspaces of libraries on Megatron's ranks
+(`workspace_bytes`). A row that misses because of what a plan leaves out is simulated once more with
+it (`TERMS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from runners.planning import published_choices
 from runners.planning.answer import Answer
 from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.table import GIB
 from runners.plans.published import Measurement, PublishedRow, published
-from runners.traces.digest import ROOT
-from runners.traces.plan_grid import made_here
-from runners.traces.published_plans import (
-    FILE,
-    PublishedPeak,
-    PublishedPlan,
-    PublishedPlans,
-    as_trace,
-    code_digest,
-    run_of,
-)
+from runners.traces.published import MOST_ERROR, published_bytes_of, run, run_name
 from runners.traces.records import Run
 from runners.traces.schema import Setting
-
-PATH = ROOT / "content" / FILE
-MOST_ERROR = 0.10  # a row that misses by more has its term here
 
 
 class Term(NamedTuple):
@@ -152,118 +138,98 @@ def again(names: Sequence[str]) -> dict[str, Run]:
     """Rows simulated anew, as runs by their names.
 
     Raises:
-        PlanError: there is no such row any more.
+        PlanError: there is no such row any more, or it cannot be simulated now.
     """
-    known = {run_of(row.id): row for row in published().rows}
+    known = {run_name(row.id): row for row in published()}
     gone = [name for name in names if name not in known]
     if gone:
         raise PlanError(f"no published row is called {gone[0]!r} any more")
     rows = [known[name] for name in names]
-    found = answers_anew(questions(rows))
-    return as_trace(file_of(simulated(found, rows))).runs
+    return runs(answers_anew(questions(rows)), rows)
 
 
-def file_of(plans: list[PublishedPlan]) -> PublishedPlans:
-    """The file of all rows."""
-    made = made_here(plans, code_digest())
-    return PublishedPlans(**made, most_error=MOST_ERROR, choices=published_choices.choices())
-
-
-def simulated(found: Sequence[Answer], rows: Sequence[PublishedRow]) -> list[PublishedPlan]:
-    """Every published peak beside its simulation.
+def runs(found: Sequence[Answer], rows: Sequence[PublishedRow]) -> dict[str, Run]:
+    """A run for each row: every published peak, and its simulation.
 
     Args:
-        found: answers to the `questions` of `rows`; after them those with a term.
+        found: answers to the `questions` of `rows`.
         rows: whose peaks are compared.
+
+    Raises:
+        PlanError: a row cannot be simulated.
     """
+    for one in found:
+        if one.reason is not None:
+            raise PlanError(f"{one.question.strategy.name}: {one.reason}")
     by_name = {answer.question.strategy.name: answer for answer in found}
-    return [_plan(row, by_name[row.id], by_name.get(_second(row))) for row in rows]
+    places = {row.id: place for place, row in enumerate(published())}
+    return {
+        run_name(row.id): _run(row, places[row.id], by_name[row.id], by_name.get(_second(row)))
+        for row in rows
+    }
 
 
-def _plan(row: PublishedRow, answer: Answer, second: Answer | None) -> PublishedPlan:
-    source = row.source
-    return PublishedPlan(
-        id=row.id,
-        case=row.case,
-        repository=source.repository,
-        commit=source.commit,
-        path=row.path,
-        settings=_settings(row),
-        workspace_bytes=row.workspace_bytes,
-        peaks=[_peak(row, one, answer, second) for one in row.measured if one.moment == "peak"],
-        reason=answer.reason,
-        seconds=answer.seconds,
-    )
+def _run(row: PublishedRow, place: int, answer: Answer, second: Answer | None) -> Run:
+    settings = {"place": place, **_settings(row)}
+    measures: dict[str, Setting] = {"workspace_bytes": row.workspace_bytes}
+    for one in row.measured:
+        if one.moment != "peak":
+            continue
+        simulated, published_bytes = _simulated(row, answer, one), row.bytes_of(one.kind)
+        assert published_bytes is not None
+        settings[f"published_{one.kind}_bytes"] = published_bytes
+        settings[f"field_{one.kind}"] = one.field
+        measures[f"{one.kind}_bytes"] = simulated
+        if abs(simulated / published_bytes - 1) > MOST_ERROR:
+            term = TERMS.get(row.id)
+            settings[f"explained_{one.kind}"] = term.says if term else "Not explained."
+            if second is not None:
+                measures[f"with_term_{one.kind}_bytes"] = _simulated(row, second, one)
+    return run(settings, measures, answer.seconds)
 
 
-def _peak(
-    row: PublishedRow, measured: Measurement, answer: Answer, second: Answer | None
-) -> PublishedPeak:
-    peak = PublishedPeak(
-        kind=measured.kind,
-        field=measured.field,
-        measured_bytes=row.bytes_of(measured.kind) or 0.0,
-        resolution_bytes=row.resolution_of(measured.kind) or 0.0,
-        simulated_bytes=_simulated(row, answer, measured),
-    )
-    if abs(peak.error or 0.0) <= MOST_ERROR:
-        return peak
-    term = TERMS.get(row.id)
-    explained = term.says if term else "Not explained."
-    with_term = _simulated(row, second, measured) if second else None
-    return peak.model_copy(update={"explained": explained, "with_term_bytes": with_term})
-
-
-def _simulated(row: PublishedRow, answer: Answer, measured: Measurement) -> int | None:
-    is_of_last = answer.ranks and measured.rank == "last"
-    rank = answer.ranks[-1] if is_of_last else answer.busiest
-    if rank is None:
-        return None
+def _simulated(row: PublishedRow, answer: Answer, measured: Measurement) -> int:
+    rank = answer.ranks[-1] if measured.rank == "last" else answer.busiest
+    assert rank is not None
     kinds = {"reserved": rank.reserved_bytes, "active": rank.active_bytes}
     return row.workspace_bytes + (kinds.get(measured.kind) or rank.allocated_bytes)
 
 
-def document(plans: Sequence[PublishedPlan]) -> list[dict[str, object]]:
-    """Each peak, for JSON."""
-    return [
-        {**one.model_dump(mode="json"), "row": row.id, "error": one.error, "reason": row.reason}
-        for row in plans
-        for one in row.peaks
+def lines(found: Mapping[str, Run]) -> list[str]:
+    """A table, and the median error of each kind."""
+    rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
+    errors: dict[str, list[float]] = {"allocated and active": [], "reserved": []}
+    for name, one in found.items():
+        measures: dict[str, Any] = one.ranks[0].measures
+        for kind, published_bytes in published_bytes_of(one):
+            simulated, again = measures[f"{kind}_bytes"], measures.get(f"with_term_{kind}_bytes")
+            rows.append(_line(f"{name:<44}{kind:<10}", published_bytes, simulated))
+            errors["reserved" if kind == "reserved" else "allocated and active"].append(
+                abs(simulated / published_bytes - 1)
+            )
+            if again:
+                rows.append(f"    {one.settings[f'explained_{kind}']}")
+                rows.append(_line(f"{'    with it':<54}", published_bytes, again))
+    return rows + [
+        f"{kind}: median error {median(found):.2%} over {len(found)} numbers; "
+        f"{sum(error > MOST_ERROR for error in found)} miss by more than {MOST_ERROR:.0%}"
+        for kind, found in errors.items()
+        if found
     ]
 
 
-def lines(plans: Sequence[PublishedPlan]) -> list[str]:
-    """A table, the median error of each kind, and a line for each published choice."""
-    rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
-    errors: dict[str, list[float]] = {"allocated and active": [], "reserved": []}
-    for plan in plans:
-        for one in plan.peaks:
-            head = f"{plan.id:<44}{one.kind:<10}{one.measured_bytes / GIB:10.3f}"
-            if one.simulated_bytes is None or one.error is None:
-                rows.append(f"{head}  not simulated: {plan.reason}")
-                continue
-            rows.append(f"{head}{one.simulated_bytes / GIB:11.3f}{one.error:+9.1%}")
-            rows += [f"    {one.explained}"] if one.explained else []
-            if one.with_term_bytes is not None:
-                error = one.with_term_bytes / one.measured_bytes - 1
-                rows.append(f"{'    with it':<64}{one.with_term_bytes / GIB:11.3f}{error:+9.1%}")
-            kind = "reserved" if one.kind == "reserved" else "allocated and active"
-            errors[kind].append(abs(one.error))
-    return (
-        rows
-        + [
-            f"{kind}: median error {median(found):.2%} over {len(found)} numbers; "
-            f"{sum(error > MOST_ERROR for error in found)} miss by more than {MOST_ERROR:.0%}"
-            for kind, found in errors.items()
-            if found
-        ]
-        + ["", *published_choices.lines(published_choices.choices())]
-    )
+def _line(head: str, measured: float, simulated: int) -> str:
+    return f"{head}{measured / GIB:10.3f}{simulated / GIB:11.3f}{simulated / measured - 1:+9.1%}"
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:
-    axes = row.parallelism
+    axes, source = row.parallelism, row.source
     return {
+        "id": row.id,
+        "case": row.case,
+        "repository": source.repository,
+        "where": f"{source.repository}, commit {source.commit[:10]}, {row.path}",
+        "url": _url(row),
         "model": row.model,
         "num_ranks": row.device.count,
         "device": row.device.name,
@@ -278,3 +244,13 @@ def _settings(row: PublishedRow) -> dict[str, Setting]:
         "recomputation": row.recomputation,
         "optimizer": row.optimizer,
     }
+
+
+def _url(row: PublishedRow) -> str:
+    """The file, the pull request or the commit that states a row."""
+    place = f"blob/{row.source.commit}/{row.path}"
+    if row.path.startswith("pull request "):
+        place = f"pull/{row.path.split()[-1]}"
+    elif row.path.startswith("the message "):
+        place = f"commit/{row.source.commit}"
+    return f"https://github.com/{row.source.repository}/{place}"

@@ -1,8 +1,9 @@
 """Published rates of training steps beside the law of time: bounds, fits and scores. No torch.
 
-In: the rows of planner/published_steps.yml. Out: a trace. A row's run has the rate that the law
-allows at most, and the rate at its device's efficiency. A device's run has this efficiency, how
-many rows that were held out it predicts, and how many pairs of layouts it orders.
+In: the rows of planner/published_steps.yml, whose head states which rates qualify. Out: runs. A
+row's has the rate that the law allows at most, and the rate at its device's efficiency. A device's
+has this efficiency, how many rows that were held out it predicts, and how many pairs of layouts it
+orders.
 """
 
 from __future__ import annotations
@@ -10,25 +11,97 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations, groupby
-from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
+
+import yaml
 
 from runners.planning.law_of_time import Bounds, Cluster, bounds
 from runners.planning.question import Strategy
 from runners.plans.closed_forms import layers_of_stages, pipelined_work
-from runners.traces import published_steps as listed
-from runners.traces.plan_grid import GridCall, GridRank, Simulated, made_here, run_of, trace_of
-from runners.traces.published_steps import PublishedStep
-from runners.traces.records import RankRecord, Run, Trace
-from runners.traces.schema import Setting
+from runners.traces.plan_grid import GridCall, GridRank
+from runners.traces.published import PLANNER, run, run_name
+from runners.traces.records import Run
+from runners.traces.schema import Record, Setting
 
-PATH = Path(__file__).resolve().parents[2] / "content" / listed.FILE
+LIST = "published_steps.yml"
+_COLUMNS = ("model", "sequence", "devices", "tensor", "pipeline", "micro", "batch", "rate")
 PER_NODE = 8
 WIDTH_BYTES = 2  # of a gathered parameter, and of an activation
 WITHIN = 0.2  # a predicted time may differ from the published one by so much
-SETTINGS = ("model", "sequence", "devices", "tensor", "pipeline", "micro", "batch", "sharding")
+SETTINGS = (
+    "device", "model", "sequence", "devices", "tensor", "pipeline", "micro", "batch", "sharding",
+    "rate", "unit", "title", "where", "url",
+)  # fmt: skip
 APART = 1.05  # times that differ by less are no order
+
+
+class PublishedStep(Record):
+    """A published rate, with all that its table, model, device and source say of it.
+
+    Attributes:
+        table, device: their names in the file.
+        micro, batch: samples of a forward pass of one data-parallel rank, and of a step.
+        rate: of each device, in `unit`.
+        layers, hidden, vocabulary: of a dense decoder.
+        layer_weights: of a layer's products, if they are not 12 × hidden².
+        sharding: of data parallelism.
+        is_interleaved: a rank of a pipeline has as many stages as layers.
+        recomputed: the share of the layers' products that backward computes again.
+        reduced_bytes: of a gradient, as FSDP reduces it.
+        flops: of a device in a second, at its highest rate.
+        within, between: bytes a second, as `law_of_time.Cluster` has them; None where the source
+            does not state what a node sends.
+    """
+
+    table: str
+    device: str
+    model: str
+    sequence: int
+    devices: int
+    tensor: int
+    pipeline: int
+    micro: int
+    batch: int
+    rate: float
+    layers: int
+    hidden: int
+    vocabulary: int
+    layer_weights: int = 0
+    sharding: Literal["none", "fsdp"]
+    is_interleaved: bool = True
+    recomputed: float
+    reduced_bytes: int = 2
+    flops: float
+    within: float
+    between: float | None
+    title: str
+    where: str
+    url: str
+    unit: Literal["TFLOP/s", "tokens/s"]
+
+    @property
+    def run(self) -> str:
+        """The name of its run."""
+        return run_name(f"{self.table}_{self.model}_{self.sequence}_on_{self.devices}")
+
+
+def published_steps() -> list[PublishedStep]:
+    """The rows, in the order of the file.
+
+    Raises:
+        ValueError, KeyError: the file is not what it should be.
+    """
+    file = yaml.safe_load((PLANNER / LIST).read_text(encoding="utf-8"))
+    found = []
+    for table in file["tables"]:
+        source, cluster = file["sources"][table["source"]], table["cluster"]
+        shared = {**source, **cluster, **file["devices"][cluster["device"]], **table["layout"]}
+        shared |= {"table": table["name"], "title": f"{source['title']}, {table['part']}"}
+        for row in table["rows"]:
+            of_row = dict(zip(_COLUMNS, row, strict=True))
+            found.append(PublishedStep(**shared, **of_row, **file["models"][row[0]]))
+    return found
 
 
 def data(row: PublishedStep) -> int:
@@ -156,26 +229,30 @@ def order(
     return "right" if predicted[0] < predicted[1] else "wrong"
 
 
-def trace() -> Trace:
+def runs() -> dict[str, Run]:
     """Every row and every device as a run."""
-    runs: dict[str, Run] = {}
-    for device, found in groupby(listed.published_steps(), lambda row: row.device):
-        rows = list(found)
+    found: dict[str, Run] = {}
+    for device, of_device in groupby(published_steps(), lambda row: row.device):
+        rows = list(of_device)
         share = efficiency(rows[::2])
-        runs |= {row.run: _row_run(row, share) for row in rows} | {device: _scores(rows, share)}
-    made = made_here([], listed.digest(runs))
-    del made["rows"]
-    return trace_of(listed.EXPERIMENT, listed.QUESTION, Simulated(**made), runs)
+        for number, row in enumerate(rows):
+            place: dict[str, Setting] = {"place": len(found), "is_held_out": number % 2 == 1}
+            found[row.run] = run(place | _settings(row), _measures(row, share))
+        found[device] = _scores(rows, share)
+    return found
 
 
-def _row_run(row: PublishedStep, share: float) -> Run:
-    measures: dict[str, Setting] = {
+def _settings(row: PublishedStep) -> dict[str, Setting]:
+    return {name: getattr(row, name) for name in SETTINGS}
+
+
+def _measures(row: PublishedStep, share: float) -> dict[str, Setting]:
+    return {
         "at_most": _rate(row, law(row).at_least),
         "at_most_flat": _rate(row, law(row, is_flat=True).at_least),
         "predicted": _rate(row, law(row, share).at_least),
         "error_share": error(row, share),
     }
-    return _run({name: getattr(row, name) for name in SETTINGS}, measures)
 
 
 def _scores(rows: Sequence[PublishedStep], share: float) -> Run:
@@ -199,18 +276,4 @@ def _scores(rows: Sequence[PublishedStep], share: float) -> Run:
         "num_wrong": orders["wrong"],
         "num_wrong_by_sharding": orders["wrong by sharding"],
     }
-    return _run({"device": rows[0].device}, measures)
-
-
-def _run(settings: dict[str, Any], measures: dict[str, Setting]) -> Run:
-    rank = RankRecord(rank=0, status="completed", measures=measures)
-    return run_of("published", settings, [rank], 0.0)
-
-
-def lines(made: Trace) -> list[str]:
-    """A line for each run."""
-    measures = {name: run.ranks[0].measures for name, run in made.runs.items()}
-    said = {
-        name: (f"{key} {value:.4g}" for key, value in m.items()) for name, m in measures.items()
-    }
-    return [f"{name:<44}{', '.join(parts)}" for name, parts in said.items()]
+    return run({"device": rows[0].device}, measures)

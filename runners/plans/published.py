@@ -21,7 +21,6 @@ from runners.traces.schema import Record
 PUBLISHED = (
     Path(__file__).resolve().parents[2] / "content" / "planner" / "published_measurements.yml"
 )
-LEAST_ROWS = 12
 GIB = 1 << 30
 
 Positive = Annotated[float, Field(gt=0)]
@@ -109,7 +108,6 @@ class Measurement(Record):
         moment: `peak` since the start, or `between_steps`.
         rank: which rank's; `largest` over all.
         value: as published, in `unit`; `percent` is of the device's memory.
-        last_digit: what the last published digit counts, in the same unit.
         step: after which update it was read, where the source says so.
     """
 
@@ -118,7 +116,6 @@ class Measurement(Record):
     rank: Literal["last", "largest", "unstated"]
     value: Positive
     unit: Literal["bytes", "GiB", "percent"]
-    last_digit: Positive
     step: Count | None = None
     field: str
 
@@ -199,16 +196,8 @@ class PublishedRow(Record):
 
     def bytes_of(self, kind: str, moment: str = "peak") -> float | None:
         """A measurement in bytes; None where this kind was not published."""
-        found = self._measurement(kind, moment)
+        found = next((m for m in self.measured if (m.kind, m.moment) == (kind, moment)), None)
         return found.value * self._unit_bytes(found) if found else None
-
-    def resolution_of(self, kind: str) -> float | None:
-        """By how many bytes the published peak may be rounded, up or down."""
-        found = self._measurement(kind, "peak")
-        return found.last_digit * self._unit_bytes(found) / 2 if found else None
-
-    def _measurement(self, kind: str, moment: str) -> Measurement | None:
-        return next((m for m in self.measured if (m.kind, m.moment) == (kind, moment)), None)
 
     def _unit_bytes(self, measurement: Measurement) -> float:
         if measurement.unit == "percent":
@@ -216,33 +205,12 @@ class PublishedRow(Record):
         return GIB if measurement.unit == "GiB" else 1
 
 
-class Unqualified(Record):
-    """Cases that were looked at and do not qualify."""
-
-    cases: Annotated[list[str], Field(min_length=1)]
-    because: str
-
-
-class PublishedFile(Record):
-    """content/planner/published_measurements.yml.
-
-    Attributes:
-        shared: what rows merge; nothing else reads it.
-        notes: texts that several rows name.
-        unqualified: what was looked at and left out, and why.
-    """
-
-    shared: dict[Id, object]
-    notes: dict[Id, str]
-    rows: Annotated[list[PublishedRow], Field(min_length=LEAST_ROWS)]
-    unqualified: list[Unqualified]
-
-
 @cache
-def published(path: Path = PUBLISHED) -> PublishedFile:
-    """The rows, in the order of the file.
+def published(path: Path = PUBLISHED) -> list[PublishedRow]:
+    """The rows, in the order of the file, whose head says what else it holds.
 
     Raises:
-        ValueError: the file is not what it should be.
+        ValueError: a row is not what it should be.
     """
-    return PublishedFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    file = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [PublishedRow.model_validate(row) for row in file["rows"]]

@@ -24,7 +24,6 @@ from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
 from runners.traces.machine_records import Machine, Primitives
 from runners.traces.plan_grid import Grid, rows_digest
-from runners.traces.published_plans import PublishedPlans
 from runners.traces.records import Trace
 from runners.traces.schema import Record
 
@@ -54,7 +53,7 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
     broken = list(violations(record)) if isinstance(record, Trace) else []
     if broken:
         raise _of_field(path, broken[0].path, broken[0].message, len(broken) - 1)
-    if isinstance(record, Grid | PublishedPlans) and record.values != rows_digest(record.rows):
+    if isinstance(record, Grid) and record.values != rows_digest(record.rows):
         said = "cut or edited after they were simulated; simulate them again with `python -m"
         said += " runners plan --grid` (`--published`), or restore the file from git"
         raise _of_field(path, ("rows",), said, 0)
@@ -132,11 +131,6 @@ def read_grid(path: Path) -> Grid:
     return read_record(path, Grid)
 
 
-def read_published(path: Path) -> PublishedPlans | None:
-    """Read the simulations of published measurements; None where there are none."""
-    return read_record(path, PublishedPlans) if path.exists() else None
-
-
 def is_stale(trace: Trace) -> bool:
     """Whether the experiment's code, or a program that it ran, has changed since."""
     is_other_code = trace.code.digest != source_digest(trace.experiment)
@@ -173,7 +167,7 @@ def _as_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def write_rows(path: Path, found: Grid | PublishedPlans) -> None:
+def write_rows(path: Path, found: Grid) -> None:
     """Write simulated plans as `write`, each of their rows in one line."""
     document = found.model_dump(mode="json")
     rows = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in document.pop("rows")]

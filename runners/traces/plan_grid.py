@@ -146,7 +146,7 @@ def now() -> str:
 
 
 def made_here(rows: Sequence[Record], code: str) -> dict[str, Any]:
-    """What a file of rows that were simulated now says of its making, and the rows."""
+    """What a file of rows that were simulated now says of its making."""
     return {
         "schema_version": 1,
         "made_at": now(),
@@ -154,7 +154,6 @@ def made_here(rows: Sequence[Record], code: str) -> dict[str, Any]:
         "torch": metadata.version("torch"),
         "python": platform.python_version(),
         "values": rows_digest(rows),
-        "rows": rows,
     }
 
 

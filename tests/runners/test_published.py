@@ -13,7 +13,7 @@ from torch._inductor.utils import run_and_get_code
 from runners.plans.published import PUBLISHED, published
 
 MIB = 1 << 20
-ROWS = {row.id: row for row in published().rows}
+ROWS = {row.id: row for row in published()}
 MEGATRON = {name: row for name, row in ROWS.items() if "Megatron" in row.source.repository}
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 # What the loader of batches keeps beside state and workspaces: at most the tensors of a few

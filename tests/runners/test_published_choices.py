@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runners.planning.published import PATH
-from runners.planning.published_choices import choices, listed, step
+from runners.planning.published_choices import listed, step
 from runners.planning.published_steps import law
-from runners.traces.files import read_published
 
 FILE = listed()
 
@@ -24,7 +22,3 @@ def test_the_law_counts_the_operations_of_the_published_mfu(case):
     looked_up = embedding / (case["devices"] * whole.flops)
     assert law(whole).computing + looked_up == pytest.approx(case["mfu"] * seconds, rel=0.005)
     assert law(step(FILE, case, won)).at_least < seconds
-
-
-def test_committed_choices_are_those_of_today():
-    assert read_published(PATH).choices == choices()

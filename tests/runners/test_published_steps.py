@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from runners.planning import published_steps as steps
+from runners.planning.published_choices import runs as choices
 from runners.traces.files import read
-from runners.traces.published_steps import published_steps
+from runners.traces.published import STEPS, is_stale
 
-ROWS = {row.run: row for row in published_steps()}
+ROWS = {row.run: row for row in steps.published_steps()}
 
 
 def test_the_committed_file_is_what_the_list_gives_today():
-    assert read(steps.PATH).runs == steps.trace().runs
+    committed = read(STEPS.path)
+    assert committed.runs == steps.runs() | choices()
+    assert not is_stale(committed)
 
 
 def test_operations_are_those_of_equation_3_of_the_paper():

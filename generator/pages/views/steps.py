@@ -1,37 +1,50 @@
-"""Published rates of training steps beside the law of time: a row each, and a score a device.
+"""Published steps beside the law of time: a row each, a score a device, and searches for a layout.
 
-In: planner/plan_steps.json as a trace, and a citation of each published rate. Out: two tables.
+In: planner/plan_steps.json as a trace, and a citation of each published rate. Out: three tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from markupsafe import Markup
 
 from generator.evidence.folio import Folio
 from generator.pages.table import Column, Marked, Row, table
-from runners.traces.published_steps import EXPERIMENT, PublishedStep, published_steps
+from generator.pages.views.published import in_order
+from runners.traces.published import STEPS, reference_of
+from runners.traces.schema import Setting
 
 SCORES = (
     "efficiency_share", "num_within", "num_held_out", "num_right", "num_wrong", "num_pairs",
 )  # fmt: skip
 WITHIN, APART = 0.2, 1.05  # as runners.planning.published_steps scores them
 RATES = {"within": f"{WITHIN:.0%}", "apart": f"{APART - 1:.0%}"}
+SLOWER_SAYS = "measured step of the preferred layout / that of the winner − 1"
+Rows = list[tuple[str, dict[str, Setting]]]  # the name of each run, and its settings
+
+
+def _listed(folio: Folio, setting: str) -> Rows:
+    """The rows of a list: of rates or of searches, which have such a setting."""
+    found = in_order(STEPS.experiment, folio)
+    return [(name, run.settings) for name, run in found if setting in run.settings]
 
 
 def scores(folio: Folio) -> Markup:
     """For each device its efficiency, and how far this explains the rows that were held out."""
     folio.text.unmarked = "simulated"  # the page says which values were computed
     words = folio.ui["steps"]
-    devices = dict.fromkeys(row.device for row in published_steps())
+    devices = dict.fromkeys(str(one["device"]) for _, one in _listed(folio, "rate"))
     rows = (
         [_named(one, one.upper()), *(_cell(one, name, folio) for name in SCORES)] for one in devices
     )
-    heads = (
-        Markup('<span class="pb-label">{}</span>').format(words[n].format(**RATES)) for n in SCORES
-    )
-    return table([Column(words["device"], False), *map(Column, heads)], rows)
+    return table([Column(words["device"], False), *(Column(_head(n, folio)) for n in SCORES)], rows)
+
+
+def _head(word: str, folio: Folio) -> Markup:
+    said = folio.ui["steps"][word].format(**RATES)
+    return Markup('<span class="pb-label">{}</span>').format(said)
 
 
 def rows(folio: Folio) -> Markup:
@@ -46,35 +59,77 @@ def rows(folio: Folio) -> Markup:
 
 
 def _rows(folio: Folio) -> Iterator[Row]:
-    words, seen = folio.ui["steps"], dict[str, int]()
-    for row in published_steps():
-        seen[row.device] = seen.get(row.device, 0) + 1
-        folio.run(f"{EXPERIMENT}.{row.run}")
-        error = folio.value(f"{EXPERIMENT}.{row.run}.ranks[0].measures.error_share")
+    words = folio.ui["steps"]
+    for run, settings in _listed(folio, "rate"):
+        folio.run(f"{STEPS.experiment}.{run}")
+        error = folio.value(f"{STEPS.experiment}.{run}.ranks[0].measures.error_share")
         misses = error is not None and abs(float(error.number)) > WITHIN
         yield [
-            _case(row, folio),
-            words["fitted" if seen[row.device] % 2 else "held_out"],
+            _case(run, settings, folio),
+            words["held_out" if settings["is_held_out"] else "fitted"],
             Markup('{} <small class="pb-label">{}</small>').format(
-                folio.cell(f"cited['{row.reference}']"), row.unit
+                folio.cell(f"cited['{reference_of(run)}']"), settings["unit"]
             ),
-            _cell(row.run, "at_most", folio),
-            _cell(row.run, "predicted", folio),
-            Marked(_cell(row.run, "error_share", folio), "pb-does-not-hold" if misses else ""),
+            _cell(run, "at_most", folio),
+            _cell(run, "predicted", folio),
+            Marked(_cell(run, "error_share", folio), "pb-does-not-hold" if misses else ""),
         ]
 
 
-def _case(row: PublishedStep, folio: Folio) -> Markup:
+def _case(run: str, settings: dict[str, Any], folio: Folio) -> Markup:
     """What ran where, and the table that states it."""
     words, tokens = folio.ui["published"], folio.ui["steps"]["tokens"]
-    axes = [words["axes"]["data"], words["axes"]["tensor"], words["axes"]["pipeline"]]
-    ways = (row.devices // (row.tensor * row.pipeline), row.tensor, row.pipeline)
-    mesh = " × ".join(f"{axis} {num}" for axis, num in zip(axes, ways, strict=True) if num > 1)
-    sharding = words["sharding"][row.sharding]
-    said = f"{row.model}, {row.micro} × {row.sequence} {tokens}, {sharding}, {mesh}"
-    return _named(row.run, said) + Markup(
+    inner = {axis: settings[axis] for axis in ("tensor", "pipeline")}
+    ways = {"data": settings["devices"] // (inner["tensor"] * inner["pipeline"]), **inner}
+    mesh = " × ".join(f"{words['axes'][axis]} {num}" for axis, num in ways.items() if num > 1)
+    sharding = words["sharding"][settings["sharding"]]
+    shape = f"{settings['micro']} × {settings['sequence']} {tokens}"
+    said = f"{settings['model']}, {shape}, {sharding}, {mesh}"
+    return _named(run, said) + _source(settings["url"], settings["title"])
+
+
+def choices(folio: Folio) -> Markup:
+    """Published searches for a layout: what won, what the law of time prefers, and its cost."""
+    words = folio.ui["steps"]["choice"]
+    texts = [Column(words[key], False) for key in ("case", "won", "preferred")]
+    rows = (_choice(*one, folio) for one in _listed(folio, "won"))
+    return table([*texts, Column(words["slower"]), Column(_head("pairs", folio))], rows)
+
+
+def _choice(run: str, settings: dict[str, Any], folio: Folio) -> Row:
+    assert folio.book.plan is not None
+    assert folio.book.plan.steps is not None
+    words, notes = folio.ui["steps"]["choice"], folio.book.plan.steps.notes
+    folio.run(f"{STEPS.experiment}.{run}")
+    won, preferred = (
+        Markup('<span class="pb-label">{}</span>').format(words["layout"].format(*settings[key]))
+        for key in ("won", "preferred")
+    )
+    if settings["id"] in notes:
+        preferred += Markup("<br><small>{}</small>").format(folio.line(notes[settings["id"]]))
+    slower = folio.value(f"{STEPS.experiment}.{run}.ranks[0].measures.slower_share")
+    assert slower is not None
+    said = folio.text.shown_alike(slower.shown(way="percent"), "choice-slower", SLOWER_SAYS)
+    return [
+        _named(run, words["about"].format(**settings)) + _source(settings["url"], words["table"]),
+        won,
+        preferred,
+        Marked(said, "pb-does-not-hold" if settings["won"] != settings["preferred"] else ""),
+        Markup("{} {} {} {} {}").format(
+            _cell(run, "num_right", folio),
+            words["right"],
+            _cell(run, "num_wrong", folio),
+            words["wrong"],
+            _cell(run, "num_pairs", folio),
+        ),
+    ]
+
+
+def _source(url: str, said: str) -> Markup:
+    """Where a row was published, below what it is."""
+    return Markup(
         '<br><small class="pb-regime"><a class="pb-cited" href="{}" rel="noreferrer">{}</a></small>'
-    ).format(row.url, row.title)
+    ).format(url, said)
 
 
 def _named(run: str, said: str) -> Markup:
@@ -83,4 +138,4 @@ def _named(run: str, said: str) -> Markup:
 
 
 def _cell(run: str, measure: str, folio: Folio) -> Markup:
-    return folio.cell(f"{EXPERIMENT}.{run}.ranks[0].measures.{measure}")
+    return folio.cell(f"{STEPS.experiment}.{run}.ranks[0].measures.{measure}")
