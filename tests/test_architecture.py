@@ -153,7 +153,6 @@ ROOMS = {
             "measuring",
             "primitives",
             "planning",
-            "simulate",
         },
         "experiments": {"system", "traces", "plans", "meters", "ranks", "training"},
     },
