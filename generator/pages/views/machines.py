@@ -16,7 +16,6 @@ from generator.evidence.value import Origin, Value
 from generator.pages.shown import Shown
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quietness, quietness
-from runners.traces.skips import is_heavier
 
 PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
 PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
@@ -28,23 +27,17 @@ PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
 
 
 def experiments(measured: Measured) -> list[Shown]:
-    """What a machine has measured, by experiment; `reasons` are those of skipped runs.
-
-    Where runs were skipped because they are heavier, the row gives no reason.
-    """
+    """What a machine has measured, by experiment, whose page says why runs were skipped."""
     rows = []
     for name, trace in measured.traces.items():
-        skipped = [run.reason or "" for run in trace.runs.values() if run.status == "skipped"]
-        reasons = sorted({one for one in skipped if not is_heavier(one)})
+        num_skipped = sum(run.status == "skipped" for run in trace.runs.values())
         rows.append(
             Shown(
                 name=name,
                 recorded_at=trace.recorded_at,
-                num_runs=len(trace.runs) - len(skipped),
+                num_runs=len(trace.runs) - num_skipped,
                 surprises=[one for one, run in trace.runs.items() if run.is_surprise],
-                num_skipped=len(skipped),
-                reasons=reasons,
-                skipped_only_heavier=bool(skipped) and not reasons,
+                num_skipped=num_skipped,
                 is_stale=name in measured.stale,
             )
         )
