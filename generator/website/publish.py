@@ -19,14 +19,11 @@ from generator.checks import statement_checks
 from generator.content import handwritten, listed_code
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
-from generator.content.once import once
-from generator.evidence import trace_events
 from generator.evidence.folio import interface_words
 from generator.pages.press import EVERYTHING, TAKEN, Press
 from generator.pages.views import sift
 from generator.pages.views.claims import STANDINGS
 from generator.pages.views.frame import JOINT, SIFT
-from runners.traces.records import Trace
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"
@@ -86,7 +83,6 @@ def site_files(
     files.update(_joint(files))
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
-    files.update(timelines(book))
     files.update(_programs(book))
     if (content / "picture.png").is_file():
         files[PICTURE] = (content / "picture.png").read_bytes()
@@ -150,22 +146,6 @@ def _programs(book: Book) -> dict[str, bytes]:
     shown = {one.model.path for page in book.handwritten for one in page.listings}
     texts |= {Path(path).stem: listed_code.text(book.root, path) for path in sorted(shown)}
     return {statement_checks.file_of(name): text.encode() for name, text in texts.items() if text}
-
-
-def timelines(book: Book) -> dict[str, bytes]:
-    """Every timeline that pages link, for Perfetto, by its path under the site's root."""
-    return {
-        f"timelines/{folder}/{experiment}.{name}.json": exported
-        for folder, one in sorted(book.machines.items())
-        for experiment, trace in sorted(one.traces.items())
-        for name, exported in once(_timelines_of, trace).items()
-    }
-
-
-def _timelines_of(trace: Trace) -> dict[str, bytes]:
-    """The exported timelines of a trace, by run."""
-    recorded = (name for name, run in sorted(trace.runs.items()) if run.timing.timeline)
-    return {name: trace_events.exported(trace, name) for name in recorded}
 
 
 def _asset(path: Path) -> bytes:

@@ -31,7 +31,7 @@ def by_machine(experiment: str, folio: Folio) -> list[Shown]:
 def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Shown:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
-    by_name = {row.name: row for row in _rows(trace, name, is_shown, folio)}
+    by_name = {row.name: row for row in _rows(trace, is_shown, folio)}
     rows = tuple(row for name, row in by_name.items() if trace.runs[name].status != "skipped")
     skipped = list(_skipped(trace, by_name, folio.ui))
     return Shown(
@@ -78,7 +78,7 @@ def _backends(trace: Trace) -> tuple[str, ...]:
     return tuple(f"{backend}: {', '.join(names)}" for backend, names in several)
 
 
-def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[Shown]:
+def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[Shown]:
     words = folio.ui
     for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
@@ -106,9 +106,6 @@ def _rows(trace: Trace, folder: str, is_shown: bool, folio: Folio) -> Iterator[S
                 ),
                 words["runs"]["whole"]: _whole(trace, name, folio),
             },
-            timeline=f"timelines/{folder}/{trace.experiment}.{name}.json"
-            if run.timing.timeline
-            else None,
         )
 
 
