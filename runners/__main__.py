@@ -13,8 +13,7 @@
                                                one, the tolerance, and "same" or "differs"
     python -m runners show NAME[.RUN]          its runs; of one run each value, and what to paste
     python -m runners show --grep WORD [NAME]  the values whose expression holds a word
-    python -m runners compare A B              what two machines measured otherwise, and which
-                                               claims changed their verdict
+    python -m runners compare A B              what two machines measured otherwise
     python -m runners simulate [EXPERIMENT[.RUN] …]
                                                every run as one rank of many, without data: its
                                                peak and payload beside the recorded ones

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runners.__main__ import main
+from runners.traces import machine
 from runners.traces.compare import compare, traces_in
 from runners.traces.measured import SampledSeconds
 from tests.recorded import as_recorded
@@ -128,3 +130,20 @@ def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_sa
     document["code"]["digest"] = "another"
     path.write_text(json.dumps(document))
     assert "tiny_training: measured by other code" in _compared(other).left_out
+
+
+def test_the_command_lists_what_differs_and_ends_with_one_where_anything_does(
+    other, monkeypatch, capsys
+):
+    shutil.copytree(FROZEN, other.parent / "first")
+    monkeypatch.setattr(machine, "TRACES", other.parent)
+    assert main(["compare", "first", "other"]) == 0
+
+    def larger(run):
+        run["ranks"][0]["memory"]["peak_bytes"] += 512
+
+    _change(other, "tiny_memory", "whole", larger)
+    assert main(["compare", "first", "other"]) == 1
+
+    assert "tiny_memory.whole.ranks[].memory.peak_bytes: " in capsys.readouterr().out
+    assert main(["compare", "first", "nowhere"]) == 2
