@@ -53,11 +53,6 @@ def path_of(name: str) -> str:
     return f"content/retracted/{name}.py"
 
 
-def file_of(name: str) -> str:
-    """The file of a program for readers to download, under the site's root."""
-    return f"programs/{name}.py"
-
-
 def problem(book: Book, name: str) -> str | None:
     """Why a sentence cannot stand with this program, or None."""
     if listed_code.text(book.root, path_of(name)) is None:

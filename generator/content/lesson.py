@@ -111,16 +111,16 @@ class BuildStep(Naming):
     concept: Prose
     explanation: Prose
     result: Prose
-    insight: Prose
+    insight: Prose | None = None
     figure: Id | None = None
     claims: list[ClaimId] = []
     sources: list[Id] = []
 
 
 class Myth(Written):
-    """Commit, then belief, what a run showed, the mechanism, why it matters."""
+    """A belief, what a run showed, the mechanism, why it matters; `question` asks first."""
 
-    question: Id  # an item of quiz.yml that the belief gets wrong
+    question: Id | None = None  # an item of quiz.yml that the belief gets wrong
     belief: Line
     showed: Prose
     mechanism: Prose
@@ -165,8 +165,8 @@ class MentalModel(Written):
     """The one picture to keep."""
 
     core_idea: Prose
-    analogy: Prose
-    figure: Id
+    analogy: Prose | None = None
+    figure: Id | None = None
 
 
 class UnderTheHood(Written):
@@ -185,12 +185,12 @@ class DeepFile(LessonFile):
     mental_model: MentalModel
     build_up: Annotated[list[BuildStep], Field(min_length=3)]
     under_the_hood: UnderTheHood
-    why_designed_this_way: Section
+    why_designed_this_way: Section | None = None
     myths: Annotated[list[Myth], Field(min_length=1)]
     expert_zone: list[Section]
-    when_not_to_use: Section
-    production_patterns: list[Section]
-    connections: list[Connection]
+    when_not_to_use: Section | None = None
+    production_patterns: list[Section] = []
+    connections: list[Connection] = []
     pitfalls: list[Pitfall]
     takeaways: list[Line]
 

@@ -84,6 +84,11 @@ def listed(root: Path, path: str, name: str | None) -> str:
     return shown.strip("\n") + "\n"
 
 
+def file_of(path: str) -> str | None:
+    """The file of a program for readers to download, under the site's root; None for others."""
+    return f"programs/{path.rpartition('/')[2]}" if path.startswith("content/") else None
+
+
 def problem(root: Path, path: str, name: str | None) -> str | None:
     """Why a listing cannot be shown, or None."""
     try:

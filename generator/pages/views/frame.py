@@ -57,7 +57,7 @@ _WORD = re.compile(r"\S*\w\S*")
 _NOT_READ = re.compile(
     r"<(?:(pre|svg|style|script)\b.*?</\1>"
     r'|p class="pb-(?:paper|waits).*?</p>'
-    r'|details class="pb-details pb-(?:numbers|answer|backing)".*?</details>)',
+    r'|details class="pb-details pb-(?:numbers|answer|backing|whole)".*?</details>)',
     re.DOTALL,
 )
 

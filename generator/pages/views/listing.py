@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from generator.content.exhibit import Listing
-from generator.content.listed_code import listed
+from generator.content.listed_code import file_of, listed
 from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
 from generator.pages.views.highlighting import highlighted
@@ -12,11 +12,17 @@ from runners.traces.records import Failure
 KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
 
 
-def listing(written: Listing, folio: Folio, *, with_output: bool = True) -> Shown:
-    """Read a listing from its file and its run; what it printed only where that is shown."""
-    code = highlighted(listed(folio.book.root, written.path, written.object))
-    said = vars(printed(written.run, folio)) | ({} if with_output else {"printed": ""})
-    return Shown(title=folio.line(written.title), path=written.path, code=code, **said)
+def listing(written: Listing, folio: Folio) -> Shown:
+    """Read a listing from its file and its run."""
+    code = listed(folio.book.root, written.path, written.object)
+    return Shown(
+        title=folio.line(written.title),
+        path=written.path,
+        code=highlighted(code),
+        num_lines=code.count("\n"),
+        file=None if written.object else file_of(written.path),
+        **vars(printed(written.run, folio)),
+    )
 
 
 def printed(path: str | None, folio: Folio) -> Shown:

@@ -19,6 +19,7 @@ from generator.items.answers import claim_behind, told_once
 from generator.items.cases import answerable
 from generator.items.kinds import Asked, Form, Kind, Rows, digest_of, kind_of, whole
 from generator.pages.shown import Shown
+from generator.pages.views.difference import difference
 from generator.pages.views.highlighting import highlighted_lines
 from generator.pages.views.listing import listing
 
@@ -38,7 +39,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     form, code, corrected = kind.form(folio, explained), None, None
     if isinstance(item, FaultyLine):
         form, code = Form(_code_lines(item, folio)), listing(item.wrong, folio)
-        corrected = listing(item.right, folio, with_output=False)
+        corrected = difference(item.wrong, item.right, folio)
     told = item.reveal if isinstance(item, Predict) else item.explains
     return Shown(
         id=item.id,
@@ -58,7 +59,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
         backing=backing,  # the evidence that does not stand with a single answer
-        corrected=corrected,  # of a faulty line: the program that works
+        corrected=corrected,  # of a faulty line: the program that works, and where it differs
         hints=tuple(folio.line(hint) for hint in item.hints),
     )
 

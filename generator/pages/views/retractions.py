@@ -86,11 +86,10 @@ def _program(one: Retraction, name: str, folio: Folio) -> Shown:
     shown = folio.book.traces[statement_checks.EXPERIMENT]
     code = listed_code.listed(folio.book.root, path, None)
     said = [*run.printed, *([raised(run.error)] if run.error else [])]
-    file = statement_checks.file_of(name)
-    saved = file.rpartition("/")[2]
+    saved = f"{name}.py"
     start = f"torchrun --nproc-per-node {run.world_size}"
     return Shown(
-        file=file,
+        file=listed_code.file_of(path),
         name=saved,
         here=f"{start} {saved}",
         command=f"{start} {path}",

@@ -1,0 +1,71 @@
+"""Two programs as the lines that differ, and each whole one closed and to be downloaded."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+
+from generator.content.listed_code import listed
+from generator.pages import rendering
+from generator.pages.press import Press
+from generator.pages.views.difference import _body, unified
+from generator.website.publish import site_files
+from tests.conftest import ROOT
+
+PAIRS = sorted(ROOT.glob("content/topics/*/code/*_wrong.py"))
+HEAD = '"""Wrong.\n\ntorchrun a.py\n"""\n\n'
+
+
+def shown(before, after):
+    return unescape(re.sub(r"<[^>]+>", "", unified(_body(before), _body(after), "line")))
+
+
+def test_only_lines_that_differ_are_shown_with_two_of_context_and_their_number():
+    before = HEAD + "".join(f"step_{n}()\n" for n in range(9))
+    after = before.replace("Wrong", "Right").replace("step_6()", "other()")
+    assert shown(before, after) == (
+        "line 10\n  step_4()\n  step_5()\n- step_6()\n+ other()\n  step_7()\n  step_8()\n"
+    )
+
+
+def test_a_line_that_only_moves_in_is_shown_as_the_right_program_has_it():
+    before = "for one in all:\n    go(one)\nend()\n"
+    after = "with join():\n    for one in all:\n        go(one)\nend()\n"
+    assert shown(before, after) == (
+        "line 1\n+ with join():\n      for one in all:\n          go(one)\n"
+    )
+
+
+def test_where_most_differs_no_difference_is_shown():
+    assert shown("".join(f"a{n}\n" for n in range(30)), "".join(f"b{n}\n" for n in range(30))) == ""
+
+
+@pytest.mark.parametrize("wrong", PAIRS, ids=lambda path: path.stem)
+def test_a_difference_holds_lines_of_the_wrong_program_where_it_says_and_of_the_right_one(wrong):
+    before, after = (
+        listed(ROOT, path.relative_to(ROOT).as_posix(), None)
+        for path in (wrong, wrong.with_name(wrong.name.replace("_wrong", "_right")))
+    )
+    told = re.split(r"^line (\d+)\n", shown(before, after), flags=re.MULTILINE)[1:]
+    for number, lines in zip(told[::2], told[1::2], strict=True):
+        old, new = (
+            [line[1:].strip() for line in lines.splitlines() if line[0] != mark] for mark in "+-"
+        )
+        start = int(number) - 1
+        assert [line.strip() for line in before.splitlines()][start : start + len(old)] == old
+        assert "\n".join(new) in "\n".join(line.strip() for line in after.splitlines())
+        assert old != new
+
+
+def test_both_programs_of_a_pitfall_stay_on_its_page_closed_and_are_published(copy):
+    book = copy.load()
+    page = rendering.render(book)["topics/sharding/deep.md"]
+    link = r'<details class="pb-details pb-whole".*?href="\.\./\.\./(.*?)" download'
+    offered = re.findall(link, page, re.DOTALL)
+    assert offered
+    files = site_files(book, copy.content, Press())
+    for name in offered:
+        code = copy.content / "topics/sharding/code" / name.rpartition("/")[2]
+        assert files[name] == code.read_bytes()
