@@ -2,12 +2,13 @@
 
 Bytes are tensor bytes, as the memory meter counts them; a payload is counted as the meter of
 collectives counts it, the larger side of a call. Counts and FLOPs are those of one settled step; of
-a program, which has no steps that are known, they are those of all of it.
+a program, which has no steps that are known, they are those of all of it. A timeline says what a
+rank does one after another: it computes, begins a collective or a message, waits for it, or sleeps.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from runners.traces.measured import Collective, Memory
 from runners.traces.schema import Record
@@ -32,6 +33,20 @@ class Call(Record):
     bytes: int  # payload, summed over the calls
 
 
+class Moment(Record):
+    """What a rank does from one point of its step to the next; fields of other kinds are empty."""
+
+    kind: Literal["compute", "begin", "wait", "sleep"]
+    phase: str = ""  # of a stretch of computing
+    flops: int = 0  # of the same
+    call: int = 0  # which communication begins, or is waited for
+    operation: str = ""
+    ranks: list[int] = []  # that take part
+    peer: int | None = None  # of a message: its other end
+    bytes: int = 0  # payload
+    seconds: float = 0.0  # slept
+
+
 class RankLog(Record):
     """What one simulated rank recorded."""
 
@@ -41,6 +56,7 @@ class RankLog(Record):
     collectives: list[Collective]
     calls: list[Call]
     flops: dict[str, int]  # by phase: matrix products and attention, by torch's own formulas
+    timeline: list[Moment] = []
 
     @property
     def peak_bytes(self) -> int | None:
@@ -51,6 +67,11 @@ class RankLog(Record):
     def payload_bytes(self) -> dict[str, int]:
         """Payload of the counted step by operation."""
         return {one.operation: one.bytes for one in self.collectives}
+
+    def without_places(self) -> RankLog:
+        """The log without what tells equal ranks apart: their number, and those of their groups."""
+        moments = [one.model_copy(update={"ranks": [len(one.ranks)]}) for one in self.timeline]
+        return self.model_copy(update={"rank": 0, "timeline": moments})
 
 
 class Result(Record):

@@ -1,9 +1,9 @@
-"""The meter of a simulation: memory, FLOPs, collectives, and an allocator's events.
+"""The meter of a simulation: memory, FLOPs, collectives, their order, and an allocator's events.
 
 In: the operations of a rank inside a fake mode. Out: what the memory meter gives; FLOPs by phase,
 by the formulas of `torch.utils.flop_counter`; each collective's payload with the axis of the mesh
-that carries it; and the log of allocations and frees with the streams of an accelerator, which
-CUDA's allocator can replay.
+that carries it; the timeline of the counted step; and the log of allocations and frees with the
+streams of an accelerator, which CUDA's allocator can replay.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.memory import local
 from runners.simulate.allocation_replay import Allocate, Event, Free, Pass, Use
 from runners.simulate.log import Call
+from runners.simulate.timeline import Timeline
 from runners.traces.plan_grid import RESHARDED
 
 _aten = torch.ops.aten
@@ -85,6 +86,7 @@ class Meter(FakeMemoryMeter):
     Attributes:
         log_always: without steps, everything counts.
         flops: of the counted step, by phase.
+        timeline: of the counted step, where it is on.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Meter(FakeMemoryMeter):
         self._gloo = _NoThreads()  # type: ignore[assignment]
         self.log_always = False
         self.flops: Counter[str] = Counter()
+        self.timeline = Timeline()
         self._calls: Counter[tuple[str, str, int, str]] = Counter()
         self._payloads: Counter[tuple[str, str, int, str]] = Counter()
         self._is_activation = False
@@ -139,20 +142,25 @@ class Meter(FakeMemoryMeter):
             self._commands += [len(self._log)] * _num_commands(func)
 
     def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        if func.namespace in NAMESPACES:
+        if func is _WAIT:
+            self.timeline.wait()
+        elif func.namespace in NAMESPACES:
             given = [*args, result] if self._counts_results else args
             self._count_call(func.__name__.partition(".")[0], given)
         elif func.namespace != "prim":  # a question about a tensor, which only fake ones pass on
             packet = func._overloadpacket
             formula = flop_registry.get(packet) or _FORMULAS.get(packet)
-            if formula:
-                self.flops[self.phase] += int(formula(*args, **kwargs, out_val=result))
+            flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
+            self.flops[self.phase] += flops
+            self.timeline.compute(self.phase, flops)
 
     def _count_call(self, name: str, args: Any) -> None:
+        group = _group_of(args)
+        members = dist.get_process_group_ranks(group) if group else [dist.get_rank()]
+        self.timeline.begin(name, args, members)
         operation = OPERATIONS.get(name)
         if operation is not None:
-            group = _group_of(args)
-            key = (operation, self._axis(group), group.size() if group else 1, self.phase)
+            key = (operation, self._axis(group), len(members), self.phase)
             self._calls[key] += 1
             self._payloads[key] += payload_bytes(args)
 

@@ -2,7 +2,7 @@
 
 In: which rank of how many. Out: a context in which torch's process groups send nothing, DDP keeps
 its buckets in Python, meshes are built of real numbers, objects come from a mailbox, and nobody
-sleeps. Everything is put back when it ends.
+sleeps; a timeline hears of waits and of sleep. Everything is put back when it ends.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C import _distributed_c10d
+from torch._C._distributed_c10d import FakeWork
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed.checkpoint.utils import _DistWrapper
 from torch.distributed.device_mesh import DeviceMesh
@@ -37,6 +38,7 @@ from runners.simulate import reducer
 from runners.simulate.fake_mode import array_of, formatted
 from runners.simulate.log import UnsimulatedError
 from runners.simulate.messages import Mailbox, holding
+from runners.simulate.timeline import Timeline
 
 Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something else for now
 _TICK_SECONDS = 1e-7  # every wait for the clock ends
@@ -69,6 +71,7 @@ def stand_ins(
     mailbox: Mailbox,
     world_size: int,
     meshes: list[DeviceMesh],
+    timeline: Callable[[], Timeline] | None = None,
 ) -> Iterator[None]:
     """Let everything in this process be rank `mailbox.rank` of so many.
 
@@ -76,6 +79,7 @@ def stand_ins(
         mailbox: of this rank.
         world_size: ranks there are.
         meshes: filled with every mesh that is built.
+        timeline: the present one of the rank, which hears of waits and of sleep.
     """
     with ExitStack() as stack:
 
@@ -95,7 +99,10 @@ def stand_ins(
         put(FakeTensor, "__deepcopy__", _copied)
         for owner, name, reason in _REFUSED:
             put(owner, name, _refuses(reason))
-        _put_clock(put)
+        if timeline is None:
+            put(time, "sleep", lambda _: None)
+        else:
+            _put_clock(put, timeline)
         try:
             yield
         finally:
@@ -132,19 +139,34 @@ def _put_groups(put: Put, mailbox: Mailbox, world_size: int) -> None:
             put(module, name, call)
 
 
-def _put_clock(put: Put) -> None:
-    """A clock that goes on by what is slept: who waits for a set time gets there at once."""
+def _put_clock(put: Put, timeline: Callable[[], Timeline]) -> None:
+    """Let a timeline hear what no operation shows; the clock goes on by what is slept.
+
+    So a rank that wakes at a set time sleeps as long as it says.
+    """
     passed = [0.0]
 
     def slept(seconds: float) -> None:
         passed[0] += seconds
+        timeline().sleep(seconds)
 
     def clock() -> float:
         passed[0] += _TICK_SECONDS
         return passed[0]
 
+    def heard(own: Callable[..., Any], hear: Callable[[], None]) -> Callable[..., Any]:
+        @wraps(own)
+        def called(*arguments: Any, **named: Any) -> Any:
+            hear()
+            return own(*arguments, **named)
+
+        return called
+
     put(time, "sleep", slept)
     put(time, "perf_counter", clock)
+    put(FakeWork, "wait", heard(FakeWork.wait, lambda: timeline().wait()))
+    finish = reducer.Reducer._finish
+    put(reducer.Reducer, "_finish", heard(finish, lambda: timeline().wait_for_all()))
 
 
 def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
