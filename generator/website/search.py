@@ -28,7 +28,7 @@ _PARTS = frozenset(
     f"pb-{name}"
     for name in (
         "option", "pieces", "end", "typed", "actions", "sure", "status", "waits", "listing",
-        "listing-title", "printed", "suggestions", "claim", "apart", "largest", "sources", "meta",
+        "listing-title", "printed", "suggestions", "claim", "largest", "sources", "meta",
         "eyebrow", "level", "controls", "fields", "retraction",
     )
 )  # fmt: skip
@@ -67,7 +67,7 @@ class _Excerpt:
         self._open: list[_Element] = []
         self._is_begun = is_begun
         self._is_loose = False  # a paragraph is open that the page does not have
-        self._titled = ""  # the id of the figure or stage whose title comes next
+        self._figure = ""  # the id of the figure whose title comes next
 
     def read(self, html: str) -> None:
         """Read a page: its tags and the text between them."""
@@ -90,7 +90,7 @@ class _Excerpt:
         begin = end = ""
         if tag not in _INLINE:
             self._end_loose(tag)
-        if tag == "figure" and self._titled:
+        if tag == "figure" and self._figure:
             begin, end = "<figure>", "</figure>"
         elif is_kept and name in _WRITTEN:
             begin = f'<{name} id="{anchor}">' if name in _HEADINGS and anchor else f"<{name}>"
@@ -104,10 +104,10 @@ class _Excerpt:
         """The name and the id under which an element is written, and whether its text is."""
         classes = given.get("class", "").split()
         anchor = given.get("id", "")
-        if (tag == "figure" and "pb-play" in classes) or "pb-stage" in classes:
-            self._titled = anchor
-        elif tag in ("figcaption", "summary") and self._titled:
-            anchor, self._titled = self._titled, ""
+        if tag == "figure" and "pb-play" in classes:
+            self._figure = anchor
+        elif tag == "figcaption" and self._figure:
+            anchor, self._figure = self._figure, ""
             return "h3", anchor, True
         elif tag == "dt" and anchor:
             return "h3", anchor, is_kept
@@ -148,7 +148,7 @@ def _is_kept_out(tag: str, given: Mapping[str, str], classes: Sequence[str]) -> 
 def part_of(html: str) -> str:
     """The part of a page that the search may find and show.
 
-    Retracted sentences, terms, stages and titles of figures that readers play with become headings,
+    Retracted sentences, terms and titles of figures that readers play with become headings here,
     so that each is an entry of its own. Such a title names quantities and answers nothing, so it
     stays where its figure waits for an answer. Headings lose their numbers, and what precedes the
     first heading stays out, so that the page's own entry holds its introduction.
