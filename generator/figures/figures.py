@@ -19,7 +19,7 @@ from generator.evidence.regime import CROWDED, is_crowded
 from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
 from generator.figures.picture import Picture
-from generator.figures.placement_figures import placement
+from generator.figures.placement_figure import placement
 from generator.figures.play.frame import play
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
