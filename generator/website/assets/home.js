@@ -42,7 +42,8 @@
       if (ticks.includes(true)) {
         const hits = rows.filter(({ row, fits }, n) => {
           const isRight = ticks[n] === fits;
-          row.querySelector("label").insertAdjacentHTML("beforeend", `<span data-right="${isRight}"><span aria-hidden="true">${isRight ? "✓" : "✗"}</span><span class="pb-hidden">${isRight ? right : wrong}</span></span>`);
+          const [css, mark, said] = isRight ? ["right", "✓", right] : ["wrong", "✗", wrong];
+          row.querySelector("label").insertAdjacentHTML("beforeend", `<span class="pb-${css}" role="img" aria-label="${said}">${mark}</span>`);
           return isRight;
         });
         task.textContent = score.replace("{n}", hits.length).replace("{m}", rows.length);
