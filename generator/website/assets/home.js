@@ -13,7 +13,7 @@
     const rows = all("[data-need]").map((row) => {
       const end = row.querySelector(".pb-end");
       const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
-      return { row, end, bars, words: end.textContent, need: Number(row.dataset.need), fits: row.dataset.fits === "1" };
+      return { row, end, bars, tick: row.querySelector("input"), words: end.textContent, need: Number(row.dataset.need), fits: row.dataset.fits === "1" };
     });
     const { unit, top, score, right, wrong, below, above } = root.dataset;
     const budget = line.defaultValue;
@@ -37,13 +37,12 @@
 
     line.addEventListener("input", move);
     show.addEventListener("click", () => {
-      const ticks = rows.map(({ row }) => row.querySelector("[type=checkbox]").checked);
       root.dataset.shown = "";
-      if (ticks.includes(true)) {
-        const hits = rows.filter(({ row, fits }, n) => {
-          const isRight = ticks[n] === fits;
+      if (rows.some(({ tick }) => tick.checked)) {
+        const hits = rows.filter(({ tick, fits }) => {
+          const isRight = tick.checked === fits;
           const [css, mark, said] = isRight ? ["right", "✓", right] : ["wrong", "✗", wrong];
-          row.querySelector("label").insertAdjacentHTML("beforeend", `<span class="pb-${css}" role="img" aria-label="${said}">${mark}</span>`);
+          tick.parentNode.insertAdjacentHTML("beforeend", `<span class="pb-${css}" role="img" aria-label="${said}">${mark}</span>`);
           return isRight;
         });
         task.textContent = score.replace("{n}", hits.length).replace("{m}", rows.length);
