@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -18,6 +19,9 @@ from generator.pages.views.highlighting import highlighted
 from generator.pages.views.listing import raised
 from generator.pages.views.proof import measured_by
 
+_SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
+SHOWN = 2  # sentences of a correction; the rest is closed
+
 
 def shared_sources(book: Book) -> list[tuple[Reference, int]]:
     """The sources of more than one sentence, with how many: those of most sentences first."""
@@ -30,8 +34,11 @@ def retraction(one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Fo
     standings = _standings(one, folio)
     judged = [(place, on.standing.word) for on in standings for place in on.places]
     kind = folio.book.claims[one.claim].kind
+    why, more = _in_short(one.correction)
     row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
     return Shown(
+        why=folio.prose(why),
+        more=folio.prose(more),
         claim=row,
         again=command(row.runs, machine, folio.book.reference.name),
         marks=sift.marks(
@@ -40,6 +47,14 @@ def retraction(one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Fo
         standings=standings,
         program=_program(one, one.program, folio) if one.program else None,
     )
+
+
+def _in_short(correction: str) -> tuple[str, str]:
+    """The first sentences of a correction, and what follows them."""
+    first, *others = re.split(r"\n\s*\n", correction.strip())
+    sentences = _SENTENCE_ENDS.split(first)
+    rest = [" ".join(sentences[SHOWN:]), *others]
+    return " ".join(sentences[:SHOWN]), "\n\n".join(filter(None, rest))
 
 
 def _standings(one: Retraction, folio: Folio) -> tuple[Shown, ...]:
