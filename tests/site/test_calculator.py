@@ -62,6 +62,21 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(page, outputs):
             assert float(_shown(page, name)[1]) == pytest.approx(expected, rel=1e-12)
 
 
+def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open_page):
+    page = open_page(built_site / "topics/ddp/cost.html")
+    form, below = page.locator("[data-calculator] form"), page.locator("[data-beyond]")
+    assert below.text_content() == ""
+    for named in ("parameters", "parameters, ranks"):
+        field = form.locator(f"[name={named.rpartition(' ')[2]}][type=number]")
+        high = float(field.get_attribute("data-covered").split(" ")[1])
+        field.fill(str(2 * high / float(field.get_attribute("data-size"))))
+        assert below.text_content().startswith(f"No run had such a value of {named}.")
+    field.fill("0")
+    assert below.text_content().startswith("No run had such a value of parameters.")
+    fault = form.locator(".pb-field [role=status]").last
+    assert fault.text_content() == "Enter a number above zero."
+
+
 def _sent_around_a_ring(ranks: int) -> float:
     """What a rank sends in an all-reduce, as a share of its payload: rank by rank, part by part."""
     held = [[{rank} for _ in range(ranks)] for rank in range(ranks)]  # whose values a part sums

@@ -51,6 +51,10 @@
   document.querySelectorAll("[data-calculator] form").forEach((form) => {
     var fields = form.querySelectorAll("[type=number]");
     var said = JSON.parse(form.dataset.said);
+    var below = form.querySelector("[data-beyond]");
+
+    // What stays is not read out again.
+    var say = (status, text) => status.textContent !== text && (status.textContent = text);
 
     // What is wrong with a number; `most` is what the other fields allow.
     function wrong(field, number, most) {
@@ -62,6 +66,7 @@
     function calculate() {
       var typed = {};
       var inputs = {};
+      var beyond = []; // fields with values that no run had
       fields.forEach((field) => {
         typed[field.name] = field.value ? field.value * field.dataset.size : NaN;
       });
@@ -71,16 +76,15 @@
         // What was refused before allows anything.
         var limit = most ? worked(most, { ...typed, ...inputs }) : Infinity;
         var fault = wrong(field, number, limit);
-        var isBeyond = (covered || "").split(" ").some((end, at) =>
-          isApart(number, end) && (at ? number > end : number < end));
+        if (!fault && (covered || "").split(" ").some((end, at) =>
+          isApart(number, end) && (at ? number > end : number < end))) beyond.push(field.name);
         var status = field.closest(".pb-field").querySelector("[role=status]");
         inputs[field.name] = fault ? NaN : number;
         field.setAttribute("aria-invalid", Boolean(fault));
-        status.className = fault ? "pb-wrong" : "";
-        var text = (said[fault || (isBeyond && "beyond")] || "").replace("{most}", () =>
-          `${+(limit / size).toPrecision(6)} ${(field.nextElementSibling || {}).textContent || ""}`.trim());
-        if (status.textContent !== text) status.textContent = text; // what stays is not read out again
+        say(status, (said[fault] || "").replace("{most}", () =>
+          `${+(limit / size).toPrecision(6)} ${(field.nextElementSibling || {}).textContent || ""}`.trim()));
       });
+      say(below, beyond.length ? said.beyond.replace("{names}", beyond.join(", ")) : "");
       form.querySelectorAll("output").forEach((output) => {
         output.dataset.number = worked(output.dataset.formula, inputs);
         output.value = shown(+output.dataset.number, output.dataset.quantity);
