@@ -24,6 +24,11 @@ class Cell:
     is_whole: bool
     came: Literal["", "above", "all above", "all below"] = ""
 
+    @property
+    def looks(self) -> tuple[str, bool]:
+        """What is drawn of it, but for its arrows."""
+        return self.words, self.is_whole
+
 
 Rows = Sequence[Sequence[Cell | None]]
 
@@ -48,8 +53,8 @@ def chunks(
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
     grid = _Grid(0 if is_above else left, layout.width - 2, len(columns), group)
-    heads = [(position * group + (group - 1) / 2, 6, name) for position, name in enumerate(groups)]
-    heads += [(position, 22, name) for position, name in enumerate(columns)]
+    heads = [(position * group + (group - 1) / 2, 8, name) for position, name in enumerate(groups)]
+    heads += [(position, 26, name) for position, name in enumerate(columns)]
     drawing.middles([(grid.middle(at), y, name) for at, y, name in heads], "soft")
     for position, name in enumerate(rows):
         y = grid.top(position)
@@ -57,10 +62,21 @@ def chunks(
             drawing.word(0, y - BETWEEN / 2, name, "soft")
         else:
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
-    for (start, found), end in zip(frames.items(), [*list(frames)[1:], 2], strict=True):
-        with drawing.during(start, end):
-            for number, row in enumerate(found):
-                _row(drawing, row, grid, number, len(rows))
+    moments = [*frames, 2.0]
+    for (first, last), places in _lasting(list(frames.values())).items():
+        with drawing.during(moments[first], moments[last]):
+            for row, column, cell in places:
+                _cell(drawing, cell, grid, row, column)
+    for (start, found), end in zip(frames.items(), moments[1:], strict=True):
+        came = [
+            (row, column, cell)
+            for row, line in enumerate(found) for column, cell in enumerate(line)
+            if cell and cell.came
+        ]  # fmt: skip
+        if came:
+            with drawing.during(start, end):
+                for row, column, cell in came:
+                    _arrows(drawing, cell.came, grid, row, column, len(rows))
     return drawing
 
 
@@ -88,31 +104,42 @@ class _Grid(NamedTuple):
         return range(first, first + self.group)
 
 
-def _row(
-    drawing: Drawing, cells: Sequence[Cell | None], grid: _Grid, row: int, num_rows: int
-) -> None:  # fmt: skip
-    for column, cell in enumerate(cells):
-        if cell is not None:
-            _cell(drawing, cell, grid, row, column, num_rows)
+def _lasting(frames: Sequence[Rows]) -> dict[tuple[int, int], list[tuple[int, int, Cell]]]:
+    """The cells that stay as they are from one frame to another, with their places."""
+    found: dict[tuple[int, int], list[tuple[int, int, Cell]]] = {}
+    for row, line in enumerate(frames[-1]):
+        for column in range(len(line)):
+            through = [frame[row][column] for frame in frames]
+            start = 0
+            for n, cell in enumerate(through):
+                following = through[n + 1] if n + 1 < len(through) else None
+                if following is None or cell is None or following.looks != cell.looks:
+                    if cell:
+                        found.setdefault((start, n + 1), []).append((row, column, cell))
+                    start = n + 1
+    return found
 
 
-def _cell(
-    drawing: Drawing, cell: Cell, grid: _Grid, row: int, column: int, num_rows: int
-) -> None:  # fmt: skip
+def _cell(drawing: Drawing, cell: Cell, grid: _Grid, row: int, column: int) -> None:
     middle, y = grid.middle(column), grid.top(row)
     look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
     drawing.box(middle - grid.width / 2 + 2, y, grid.width - 4, HEIGHT, look, radius=4)
     drawing.word(middle, y + HEIGHT / 2, cell.words, letters, "middle")
-    if cell.came == "above":
+
+
+def _arrows(
+    drawing: Drawing, came: str, grid: _Grid, row: int, column: int, num_rows: int
+) -> None:  # fmt: skip
+    middle, y = grid.middle(column), grid.top(row)
+    if came == "above":
         drawing.arrow(middle, y - BETWEEN + 4, middle, y - 2)
         if row == 0:  # it left the last row at the bottom
             lower = grid.top(num_rows) - BETWEEN
             drawing.arrow(middle, lower + 2, middle, lower + BETWEEN - 6)
-    elif cell.came:
-        below = cell.came == "all below"
-        start, end = (
-            (y + HEIGHT + BETWEEN - 2, y + HEIGHT + 3) if below else (y - BETWEEN + 2, y - 3)
-        )
-        for other in grid.ranks(column):
-            origin = grid.middle(other)
-            drawing.arrow(origin, start, middle + (origin - middle) / 8, end)
+        return
+    start, end = y - BETWEEN + 2.0, y - 3.0
+    if came == "all below":
+        start, end = y + HEIGHT + BETWEEN - 2, y + HEIGHT + 3
+    for other in grid.ranks(column):
+        origin = grid.middle(other)
+        drawing.arrow(origin, start, middle + (origin - middle) / 8, end)
