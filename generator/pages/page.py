@@ -256,7 +256,8 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         machines=None if sheet.template in OF_MACHINES[:2] else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,
         of_reference=sheet.on_reference,
-        notices=frame.notices(folio, found, body),
+        notices=frame.notices(folio, found),
+        natures=frame.natures(folio, body),
         boost=search_rank.boost(sheet.template),
         title=plans.title(sheet.experiment, folio)
         if sheet.template == PLANNED

@@ -54,7 +54,7 @@ def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy
         copy.change_run(f"tiny_memory.{run}", nature="paced")
     text = rendering.render(copy.load())["topics/sharding/experiment.md"]
     notice = text[text.rindex("</figure>") :]
-    assert "<strong>Paced.</strong>" in notice
+    assert "<i>paced</i>: the work of each rank lasted for a set time" in notice
     assert "as long as they were told" in notice
     captions = re.findall(r'<p class="pb-caption".*?</p>', text, re.DOTALL)
     assert captions
@@ -75,7 +75,7 @@ def test_the_foot_of_a_page_tells_a_replay_from_a_simulation_with_fake_tensors(c
     page = "evidence/tiny_memory.md"
     copy.change_run("tiny_memory.whole", nature="simulated")
     shown = rendering.render(copy.load())[page]
-    assert "fake tensors and a fake process" in shown
+    assert "with fake tensors" in shown
     assert "come from a replay" not in shown
     run = copy.load().run("tiny_memory.whole")
     bare = [rank.model_copy(update={"memory": None}) for rank in run.ranks]

@@ -136,7 +136,7 @@ def _notice(lead: str, text: str | Markup, css: str = "") -> Shown:
     return Shown(css=css, lead=lead, text=text)
 
 
-def notices(folio: Folio, found: Sequence[Shown], body: str) -> list[Shown]:
+def notices(folio: Folio, found: Sequence[Shown]) -> list[Shown]:
     """Stale traces, surprises and broken laws among what a page names, for its end."""
     rows: list[Shown] = []
     stale: dict[str, list[str]] = {}
@@ -150,7 +150,7 @@ def notices(folio: Folio, found: Sequence[Shown], body: str) -> list[Shown]:
         named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
         rows.append(_notice("", Markup(folio.ui["notice"]["stale"]).format(**named)))
     rows += _new_runs(folio, found)
-    return [*rows, *_natures(folio, body), *_surprises(folio), *_broken_laws(folio)]
+    return [*rows, *_surprises(folio), *_broken_laws(folio)]
 
 
 def _new_runs(folio: Folio, found: Sequence[Shown]) -> Iterator[Shown]:
@@ -166,15 +166,15 @@ def _new_runs(folio: Folio, found: Sequence[Shown]) -> Iterator[Shown]:
             yield _notice(words["not_on_reference"], text)
 
 
-def _natures(folio: Folio, body: str) -> list[Shown]:
-    """What the words behind numbers mean, where the page has such a number, or one that waits."""
+def natures(folio: Folio, body: str) -> list[tuple[str, str]]:
+    """The words behind numbers of a page, also of numbers that wait, and what each means."""
     runs = [run for book, paths in _used(folio) for run in map(book.run, paths) if run]
     used = {(run.nature, is_replayed(run)) for run in runs if run.nature != "real"}
     found = sorted(used) + ([(CROWDED, False)] if folio.text.sources.has_crowded else [])
     found += [(REFERENCE, False)] if folio.text.marks_reference else []
     words = folio.ui["notice"]
     return [
-        _notice(f"{word.capitalize()}.", words["replayed" if replayed else word])
+        (word, words["replayed" if replayed else word])
         for word, replayed in found
         if re.search(rf'class="pb-nature">[^<]*\b{word}\b', body)
     ]
