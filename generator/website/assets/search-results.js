@@ -11,6 +11,7 @@
   const RESULT = 3;
   const WEIGHT = { title: 5, title_synonyms: 1, text: 0.3, text_synonyms: 0.5, above: 1.2, heard: 0.6, led: 2 };
   const RARE = 4; // rarer words than those of so many entries count alike
+  const ROUNDED = 1000; // the theme keeps two digits behind the point
   const UNKNOWN = 0.6; // what remains of how rare a word is that no heading has: it is not of the field
   const MOST = 0.2; // entries with less of the typed words than this share of the most are not read
   const LED = 0.3; // the share of the typed words, by how rare they are, that a lead has to be to come first,
@@ -151,7 +152,7 @@
       (isPage ? PAGE : 1) *
       (common.has(entry.title) ? OUTSIDE : 1);
     const fit = (1 + SIDE_BY_SIDE * together) * (1 + TITLE * titled + LEAD * led);
-    return worth * (had / all) ** COVER * fit * kind * entry.boost;
+    return ROUNDED * worth * (had / all) ** COVER * fit * kind * entry.boost;
   };
 
   // How much the rareness of a word tells; nothing tells less than a word that no page has.
