@@ -112,9 +112,12 @@ def _marked_once(table: str) -> str:
     is_whole = all(one or not cells for one, cells in zip(alike, measured, strict=True))
     (nature,) = natures
     titles = [Markup(one).striptags() for one in _CELL.findall(head)]
-    named = dict.fromkeys(one for one, is_alike in zip(titles, alike, strict=True) if is_alike)
-    said = nature if is_whole else f"{', '.join(named)}: {nature}"
+    named = [one for one, is_alike in zip(titles, alike, strict=True) if is_alike]
+    others = dict.fromkeys(one for one in named if one.casefold() != nature)
+    said = nature if is_whole else f"{', '.join(others)}: {nature}"
     caption = f'<caption><small class="pb-nature">{said}</small></caption>'
+    if not is_whole and not others:  # the title of the column says it
+        caption = ""
 
     def row(found: re.Match[str]) -> str:
         at = iter(alike)

@@ -53,8 +53,8 @@ def chunks(
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
     grid = _Grid(0 if is_above else left, layout.width - 2, len(columns), group)
-    heads = [(position * group + (group - 1) / 2, 8, name) for position, name in enumerate(groups)]
-    heads += [(position, 26, name) for position, name in enumerate(columns)]
+    heads = [(position * group + (group - 1) / 2, 7, name) for position, name in enumerate(groups)]
+    heads += [(position, 22, name) for position, name in enumerate(columns)]
     drawing.middles([(grid.middle(at), y, name) for at, y, name in heads], "soft")
     for position, name in enumerate(rows):
         y = grid.top(position)

@@ -49,7 +49,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         explained_before.add(formula)
         if is_bound:
             bound = folio.ui["cost"]["bound"].format(verdict=verdict)
-            off_by += Markup(' <small class="pb-nature">{}</small>').format(bound)
+            off_by += Markup(' <small class="pb-nature pb-bound">{}</small>').format(bound)
         what = Markup('{}<br><span class="pb-said">{}</span>').format(
             folio.line(one.what), run_link(run)
         )
