@@ -59,7 +59,7 @@ def growth(series: Sequence[Grown], axes: Axes, layout: Layout) -> Drawing:
     # beside a formula a band, on which dashes still show
     looks = [f"{look} {'band' if has_formula else 'thick'}" for look, _ in MARKS]
     marks = list(zip(series, looks, MARKS, strict=False))
-    top = legend(drawing, _keys(marks, axes, has_formula=has_formula))
+    top = legend(drawing, _keys(marks, axes, has_formula=has_formula)) + 8
     drawing.word(0, top + LINE / 2, axes.y_title, "soft")
     top += LINE + 12
     plot = 230 if layout.labels_above else 260

@@ -37,7 +37,7 @@ def regions(
     """The line, a name on each of its sides, and a legend row for each mark."""
     drawing = Drawing(layout.width)
     keys = [Key(one.say, (), mark) for one, mark in zip(marks, MARKS[1:], strict=False)]
-    top = legend(drawing, [Key(words.runs, (), MARKS[0]), *keys])
+    top = legend(drawing, [Key(words.runs, (), MARKS[0]), *keys]) + 8
     drawing.word(0, top + LINE / 2, words.y_title, "soft")
     top += LINE + 12
     places = [value for one in (*runs, *marks) for value in (one.x, one.y)]
