@@ -1,9 +1,9 @@
-"""A complete DDP program: every rank has the whole model and a share of each batch.
+r"""A complete DDP program: every rank has the whole model and a share of each batch.
 
 On two CPU processes, and on a node with eight GPUs:
 
     torchrun --standalone --nproc-per-node 2 complete_ddp.py
-    torchrun --standalone --nproc-per-node 8 complete_ddp.py --size small --length 1024
+    torchrun --standalone --nproc-per-node 8 complete_ddp.py --size small --length 1024 \
         --batch 256 --steps 1000 --learning-rate 3e-4 --checkpoints checkpoints
 """
 

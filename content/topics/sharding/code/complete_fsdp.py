@@ -1,9 +1,9 @@
-"""A complete FSDP program: every rank keeps a shard of the model and of its state.
+r"""A complete FSDP program: every rank keeps a shard of the model and of its state.
 
 On two CPU processes, and on a node with eight GPUs:
 
     torchrun --standalone --nproc-per-node 2 complete_fsdp.py
-    torchrun --standalone --nproc-per-node 8 complete_fsdp.py --size large --length 1024
+    torchrun --standalone --nproc-per-node 8 complete_fsdp.py --size large --length 1024 \
         --batch 256 --steps 1000 --learning-rate 3e-4 --checkpoints checkpoints
 """
 
