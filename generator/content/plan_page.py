@@ -52,7 +52,6 @@ class StepsPage(Written):
         findings: what the scores show.
         choices: how published searches for a layout are compared with the law.
         selection: which rates qualify, and what the prediction assumes.
-        notes: why the law prefers another layout, by the id of a search.
     """
 
     title: Line
@@ -61,7 +60,6 @@ class StepsPage(Written):
     findings: Prose
     choices: Prose
     selection: Prose
-    notes: dict[str, Line] = {}
 
 
 class PlanFile(Written):

@@ -97,7 +97,6 @@ class HomeFile(Written):
         licence: of the text and the code.
         first_hour: the lessons that lead through the book first, in their order.
         statements: the retractions that their page shows first.
-        how: how the book works; for the page of evidence.
         repeat: what a reader needs to measure a number again; every popover leads there.
     """
 
@@ -108,7 +107,6 @@ class HomeFile(Written):
     licence: Prose | None = None
     first_hour: list[HourStep] = []
     statements: list[Id] = []
-    how: Prose
     repeat: Prose
 
 

@@ -36,7 +36,7 @@ STYLES = {
     "assets/calculator.css": ("data-calculator",),
     "assets/claims.css": (
         'class="pb-claim-facts',
-        'class="pb-claims',
+        "data-claims=",
         'class="pb-machine',
         'class="pb-retraction',
         'class="pb-advice',

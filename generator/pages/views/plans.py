@@ -181,13 +181,14 @@ def models(folio: Folio) -> Markup:
 def _model(plans: Plans) -> Row:
     first, folio = plans.asked[0], plans.folio
     made = first.choice
-    options = " · ".join(map(str, _options(plans, first).values()))
+    options = _options(plans, first) | {"memory": first.device}
+    options["sequence"] += f" {folio.ui['steps']['tokens']}"
     best = plans.label(made.best.answer) if made else plans.words["nothing_fits"]
     page = folio.book.traces[plans.name].page
     return [
         Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
         folio.cell(f"{plans.name}.{next(iter(plans.runs))}.settings.num_parameters"),
-        _label(options),
+        _label(" · ".join(options.values())),
         _label(best),
     ]
 

@@ -97,16 +97,12 @@ def choices(folio: Folio) -> Markup:
 
 
 def _choice(run: str, settings: dict[str, Any], folio: Folio) -> Row:
-    assert folio.book.plan is not None
-    assert folio.book.plan.steps is not None
-    words, notes = folio.ui["steps"]["choice"], folio.book.plan.steps.notes
+    words = folio.ui["steps"]["choice"]
     folio.run(f"{STEPS.experiment}.{run}")
     won, preferred = (
         Markup('<span class="pb-label">{}</span>').format(words["layout"].format(*settings[key]))
         for key in ("won", "preferred")
     )
-    if settings["id"] in notes:
-        preferred += Markup("<br><small>{}</small>").format(folio.line(notes[settings["id"]]))
     slower = folio.value(f"{STEPS.experiment}.{run}.ranks[0].measures.slower_share")
     assert slower is not None
     said = folio.text.shown_alike(slower.shown(way="percent"), "choice-slower", SLOWER_SAYS)
