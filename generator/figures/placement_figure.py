@@ -46,7 +46,7 @@ def _travels(path: str, run: Run, folio: Folio) -> tuple[str, ...]:
     for operation, sizes in sorted(sent.items(), key=lambda one: _first_call(run, one[0])):
         distinct = list(dict.fromkeys(sizes))
         words = folio.ui["figure"]
-        lines.append(f"{operation} {' / '.join(distinct)} {words['per_rank']}")
+        lines.append(f"{operation}: {words['payload']} {' / '.join(distinct)} {words['per_rank']}")
     return tuple(lines)
 
 

@@ -33,6 +33,7 @@ from runners.planning.table import GIB, needs, verdict
 from runners.traces.plan_grid import named_rows
 
 ID = "plan"
+TIGHT = 0.95  # of a device's memory; above it, a first try may well fail
 MOST = 8  # layouts that fit, of which bars and the table show the best
 
 
@@ -284,7 +285,10 @@ def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
             "part": words["parts"][decided_by(layout.bounds)],
         }
 
-    lines = [(words["recommended"], words["reason"], numbers(made.best))]
+    reason = words["reason"]
+    if made.runner_up and needs(made.best.answer) > TIGHT * numeric(asked.memory):
+        reason += words["tight"]
+    lines = [(words["recommended"], reason, numbers(made.best))]
     if made.runner_up is not None:
         why = words["later"][longer_by(made.runner_up, made.best)]
         lines.append((words["runner_up"], why, numbers(made.runner_up)))

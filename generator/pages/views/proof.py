@@ -162,6 +162,9 @@ def tally(claims: Sequence[str], folio: Folio) -> Shown:
         num_holding=sum(one.verdict == "holds" for one in laws),
         num_beyond=len(beyond),
         num_observations=len(outcomes) - len(laws),
+        num_contrary=sum(
+            one.claim.kind == "observation" and one.verdict == "does_not_hold" for one in outcomes
+        ),
         furthest=found[0] if found else None,
     )
 

@@ -19,18 +19,19 @@
     const budget = line.defaultValue;
 
     function move() {
-      const isMeasured = line.value === budget;
-      const share = 100 * (isMeasured ? root.dataset.share : line.value / top);
+      const isTested = line.value === budget;
+      root.toggleAttribute("data-off", !isTested);
+      const share = 100 * (isTested ? root.dataset.share : line.value / top);
       rows.forEach(({ row, end, bars, words, need, fits }) => {
-        const isUnder = isMeasured ? fits : 100 * need <= share;
-        end.textContent = isMeasured ? words : isUnder ? below : above;
+        const isUnder = isTested ? fits : 100 * need <= share;
+        end.textContent = isTested ? words : isUnder ? below : above;
         row.classList.toggle("pb-over", !isUnder);
         bars.forEach(([rect, width]) => rect.setAttribute("width", `${isUnder ? 100 : Math.min(100, (100 * share) / width)}%`));
       });
       all("line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
       root.querySelector(".pb-limit svg").setAttribute("width", `${share}%`);
-      measured.hidden = !isMeasured;
-      moved.hidden = isMeasured;
+      measured.hidden = !isTested;
+      moved.hidden = isTested;
       moved.textContent = `${line.value} ${unit}`;
       line.setAttribute("aria-valuetext", moved.textContent);
     }
@@ -41,8 +42,7 @@
       if (rows.some(({ tick }) => tick.checked)) {
         const hits = rows.filter(({ tick, fits }) => {
           const isRight = tick.checked === fits;
-          const [css, mark, said] = isRight ? ["right", "✓", right] : ["wrong", "✗", wrong];
-          tick.parentNode.insertAdjacentHTML("beforeend", `<span class="pb-${css}" role="img" aria-label="${said}">${mark}</span>`);
+          tick.parentNode.insertAdjacentHTML("beforeend", `<span class="pb-${isRight ? "right" : "wrong"}" role="img" aria-label="${isRight ? right : wrong}">${isRight ? "✓" : "✗"}</span>`);
           return isRight;
         });
         task.textContent = score.replace("{n}", hits.length).replace("{m}", rows.length);
