@@ -53,12 +53,12 @@ def test_whatever_is_put_into_a_file_each_mistake_is_located_and_nothing_runs(
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
-        ("x: &a [b]\ny: [*a, *a]", "25:4", "anchors and aliases are not used"),
-        ("title: Another", "25:1", "duplicate key 'title'"),
-        ("x: !!python/object/apply:os.system [ls]", "25:4", "is not used here"),
-        ("---\ntitle: x", "25:1", "keep one document to a file"),
-        ("? [a]\n: x", "25:3", "a key must be a word"),
-        ("x: ti\x1bny", "25:6", "a control character (U+001B); delete it"),
+        ("x: &a [b]\ny: [*a, *a]", "24:4", "anchors and aliases are not used"),
+        ("title: Another", "24:1", "duplicate key 'title'"),
+        ("x: !!python/object/apply:os.system [ls]", "24:4", "is not used here"),
+        ("---\ntitle: x", "24:1", "keep one document to a file"),
+        ("? [a]\n: x", "24:3", "a key must be a word"),
+        ("x: ti\x1bny", "24:6", "a control character (U+001B); delete it"),
     ],
 )
 def test_yaml_that_is_not_used_here_is_refused_at_its_place(copy, capsys, text, place, said):
