@@ -54,7 +54,7 @@ def test_a_page_says_below_its_text_what_the_word_means_and_figures_bear_it(copy
         copy.change_run(f"tiny_memory.{run}", nature="paced")
     text = rendering.render(copy.load())["topics/sharding/experiment.md"]
     notice = text[text.rindex("</figure>") :]
-    assert "<i>paced</i>: the work of each rank lasted for a set time" in notice
+    assert "<i>Paced</i>: the work of each rank lasted for a set time" in notice
     assert "as long as they were told" in notice
     captions = re.findall(r'<p class="pb-caption".*?</p>', text, re.DOTALL)
     assert captions
