@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from functools import partial
 from math import inf, prod
 from pathlib import Path
@@ -35,6 +36,7 @@ from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write
 from runners.traces.machine import num_cores
 from runners.traces.published import PEAKS, STEPS
+from runners.traces.records import Run
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
 LONGEST = 4096  # tokens of a sample where none are named
@@ -177,14 +179,21 @@ def _published(asked: argparse.Namespace) -> int:
     runs = published.runs(answers(published.questions(rows), num_cores()), rows)
     if asked.grid:
         write(PEAKS.path, PEAKS.trace(runs))
-    print("\n".join(published.lines(runs)))
+    print(_as_json(runs) if asked.json else "\n".join(published.lines(runs)))
     return 0
+
+
+def _as_json(runs: Mapping[str, Run]) -> str:
+    return json.dumps({name: one.as_json() for name, one in runs.items()}, indent=1)
 
 
 def _published_steps(asked: argparse.Namespace) -> int:
     runs = published_steps.runs() | published_choices.runs()
     if asked.grid:
         write(STEPS.path, STEPS.trace(runs))
+    if asked.json:
+        print(_as_json(runs))
+        return 0
     for name, one in runs.items():
         measures = (f"{key} {value:.4g}" for key, value in one.ranks[0].measures.items())
         print(f"{name:<44}{', '.join(measures)}")

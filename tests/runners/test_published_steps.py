@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from runners.__main__ import main
 from runners.planning import published_steps as steps
 from runners.planning.published_choices import runs as choices
 from runners.traces.files import read
@@ -16,6 +19,13 @@ def test_the_committed_file_is_what_the_list_gives_today():
     committed = read(STEPS.path)
     assert committed.runs == steps.runs() | choices()
     assert not is_stale(committed)
+
+
+def test_the_command_prints_every_value_as_json(capsys):
+    assert main(["plan", "--published-steps", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    committed = read(STEPS.path).runs
+    assert printed == {name: one.as_json() for name, one in committed.items()}
 
 
 def test_operations_are_those_of_equation_3_of_the_paper():
