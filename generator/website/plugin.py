@@ -40,7 +40,7 @@ from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
-from generator.pages import headings, search_rank
+from generator.pages import headings
 from generator.pages.press import EVERYTHING, Press, pages_of
 from generator.website import banner, page_html, publish, search
 from runners.traces.digest import forget_code
@@ -92,7 +92,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
-        self.heard: dict[str, set[str]] = {}  # by address of a section, for the search
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the world will."""
@@ -256,10 +255,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Show the search no more of a page of the book than it may show."""
         if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
-            page.content, heard = search.part_of(self.html)
-            if page.meta["search"]["boost"] >= search_rank.HEARD:
-                for anchor, words in heard.items():
-                    self.heard[f"{page.url}#{anchor}" if anchor else page.url] = words
+            page.content = search.part_of(self.html)
 
     @event_priority(-50)
     def _after_the_search(
@@ -283,10 +279,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
             groups = (*self.book.glossary.synonyms, *(one.alike for one in self.book.terms))
-            for idle in search.add_words(entries, groups):
-                if not self.is_serving:  # then the index has the pages of the last edit alone
-                    log.warning(f"glossary.yml: no page says any of {', '.join(idle)}")
-            search.add_heard(entries, self.heard)
+            search.add_words(entries, groups)
             search.add_places(entries, dict(_sections(config.nav)), interface_words())
             led = search.add_leads(entries, self.book.glossary.leads)
             alone = search.add_leads(entries, self.book.glossary.alone, "alone")
@@ -294,7 +287,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             named = search.add_leads(entries, names, "names")
             for lost in (*led, *alone, *named):
                 if self.is_serving and _is_page(lost, Path(config.docs_dir)):
-                    continue
+                    continue  # the index has the pages of the last edit alone
                 log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
 
     @event_priority(-200)

@@ -3,19 +3,17 @@
 Flow: the HTML of a page in, the part of it that the search may show out; then the entries that
 Material made of it in, with the synonyms of `content/glossary.yml` out. Material's own search does
 the rest in the browser, over http and from disk alike. How pages rank among each other stands in
-`generator/pages/search_rank.py`, which fields are searched and which words are ignored in
-`mkdocs.yml`.
+`generator/pages/search_rank.py`, how fields weigh and which words are ignored in `mkdocs.yml`.
 
 Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
 and shows only title and text; so synonyms are fields of the index beside those two.
-`assets/search-results.js` cuts endings off what is typed, gives what is found a score and an order,
+`assets/search-results.js` cuts endings off what is typed, puts what is found in order once more,
 and knows leads, places and the terms of the glossary.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape, unescape
 from typing import Any, NamedTuple
@@ -44,15 +42,6 @@ _MACHINE = re.compile(r"machines/(?!index\.html)([^#]+)\.html")
 _TAG = re.compile(r"<[^>]+>")
 # What is never read and holds none of its kind.
 _SKIPPED = re.compile(r"<(svg|table|select|pre|script)\b.*?</\1>", re.DOTALL)
-# What answers a question, or is evidence in rows: none of its words counts.
-_ANSWERS = frozenset(
-    f"pb-{name}"
-    for name in (
-        "answer", "hint", "option", "pieces", "reveal", "backing", "claim", "sources", "meta",
-    )
-)  # fmt: skip
-_WORD = re.compile(r"[^\W\d][\w-]*\w")
-_NAME = re.compile(r"\b(?:[a-z]\w*_\w+|[A-Z]+_[A-Z_]+|[A-Z]\w*[a-z][A-Z]\w*)\b")  # in a program
 _TOKEN = re.compile(r"<(/?)(\w+)([^>]*)>|([^<]+)")  # templates escape > in attributes
 _ATTRIBUTE = re.compile(r'([\w-]+)(?:="([^"]*)")?')
 
@@ -64,7 +53,6 @@ class _Element(NamedTuple):
     end: str
     is_kept: bool
     is_block: bool
-    is_heard: bool  # whether its words count, although its text is not kept
 
 
 class _Excerpt:
@@ -80,12 +68,10 @@ class _Excerpt:
         self._is_begun = is_begun
         self._is_loose = False  # a paragraph is open that the page does not have
         self._figure = ""  # the id of the figure whose title comes next
-        self._section = ""  # its id
-        self.heard: defaultdict[str, list[str]] = defaultdict(list)  # by section
 
     def read(self, html: str) -> None:
         """Read a page: its tags and the text between them."""
-        for end, tag, attributes, text in _TOKEN.findall(_SKIPPED.sub(_words_only, html)):
+        for end, tag, attributes, text in _TOKEN.findall(_SKIPPED.sub(r"<\1></\1>", html)):
             if text:
                 self._text(unescape(text))
             elif end:
@@ -98,7 +84,7 @@ class _Excerpt:
         if tag in _VOID or not self._is_begun:
             return
         classes = given.get("class", "").split()
-        above = self._open[-1] if self._open else _TOP
+        above = self._open[-1] if self._open else _Element("", "", is_kept=True, is_block=False)
         is_kept = above.is_kept and not _is_kept_out(tag, given, classes)
         name, anchor, is_kept = self._named(tag, given, above, is_kept=is_kept)
         begin = end = ""
@@ -108,15 +94,9 @@ class _Excerpt:
             begin, end = "<figure>", "</figure>"
         elif is_kept and name in _WRITTEN:
             begin = f'<{name} id="{anchor}">' if name in _HEADINGS and anchor else f"<{name}>"
-            if name in _HEADINGS and anchor:
-                self._section = anchor if name != "h1" else ""
             end = f"</{name}>"
         self.parts.append(begin)
-        is_heard = above.is_heard and not (
-            tag == "button" or "data-search-exclude" in given or _ANSWERS & set(classes)
-        )
-        is_block = above.is_block or name in _BLOCKS
-        self._open.append(_Element(tag, end, is_kept, is_block, is_heard))
+        self._open.append(_Element(tag, end, is_kept, above.is_block or name in _BLOCKS))
 
     def _named(
         self, tag: str, given: Mapping[str, str], above: _Element, *, is_kept: bool
@@ -145,11 +125,7 @@ class _Excerpt:
                 return
 
     def _text(self, data: str) -> None:
-        if not self._open:
-            return
-        if not self._open[-1].is_kept:
-            if self._open[-1].is_heard:
-                self.heard[self._section].append(data)
+        if not self._open or not self._open[-1].is_kept:
             return
         if data.strip() and not (self._open[-1].is_block or self._is_loose):
             self.parts.append("<p>")
@@ -162,19 +138,6 @@ class _Excerpt:
             self._is_loose = False
 
 
-_TOP = _Element("", "", is_kept=True, is_block=False, is_heard=True)
-
-
-def _words_only(skipped: re.Match[str]) -> str:
-    """A table without its tags; of a program, its names."""
-    tag, text = skipped[1], skipped[0]
-    if tag == "table":
-        said = _TAG.sub(" ", text)
-    else:
-        said = " ".join(_NAME.findall(_TAG.sub("", text))) if tag == "pre" else ""
-    return f"<{tag}>{said}</{tag}>"
-
-
 def _is_kept_out(tag: str, given: Mapping[str, str], classes: Sequence[str]) -> bool:
     is_read = (tag == "button" and "pb-value" in classes) or "pb-stage" in classes
     return bool(
@@ -182,20 +145,7 @@ def _is_kept_out(tag: str, given: Mapping[str, str], classes: Sequence[str]) -> 
     )
 
 
-class Part(NamedTuple):
-    """What the search may find of a page.
-
-    Attributes:
-        html: what it may also show.
-        heard: by section, words of tables, of programs and of what waits for an answer. They
-            bring a reader to the place, and hold no sentence.
-    """
-
-    html: str
-    heard: dict[str, set[str]]
-
-
-def part_of(html: str) -> Part:
+def part_of(html: str) -> str:
     """The part of a page that the search may find and show.
 
     Retracted sentences, terms and titles of figures that readers play with become headings here,
@@ -208,24 +158,10 @@ def part_of(html: str) -> Part:
     """
     excerpt = _Excerpt(is_begun="<h1" not in html)
     excerpt.read(html)
-    heard = {
-        section: {word.lower() for word in _WORD.findall(" ".join(texts))}
-        for section, texts in excerpt.heard.items()
-    }
-    return Part(" ".join("".join(excerpt.parts).split()), heard)
+    return " ".join("".join(excerpt.parts).split())
 
 
-def add_heard(entries: Iterable[Entry], heard: Mapping[str, Iterable[str]]) -> None:
-    """Give entries the words of what they do not show, in alphabetical order."""
-    by_place = {entry["location"]: entry for entry in entries}
-    for location, words in heard.items():
-        if entry := by_place.get(location) or by_place.get(location.partition("#")[0]):
-            said = set(_WORD.findall(f"{entry['title']} {_TAG.sub(' ', entry['text'])}".lower()))
-            if new := sorted(set(words) - said):
-                entry["heard"] = " ".join(new)
-
-
-def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> list[Sequence[str]]:
+def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None:
     """Give each entry of the index other words by which it is found, and which nobody sees.
 
     Args:
@@ -233,25 +169,19 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> list
             words for what its title and its text say, and in a lesson `above`, the titles of its
             page and its topic.
         groups: words and phrases that mean the same.
-
-    Returns:
-        The groups that lead nowhere, because no entry says any of their words.
     """
-    groups = list(groups)
     known = [[_Form.of(form) for form in group] for group in groups]
     titles = {entry["location"]: entry["title"] for entry in entries}
-    met: set[str] = set()
     for entry in entries:
         above = " ".join(_above(entry["location"], titles))
         if above:
-            entry["above"] = " ".join([above, *_others(above, known, met)])
+            entry["above"] = " ".join([above, *_others(above, known)])
         for name in ("title", "text"):
             plain = unescape(_TAG.sub(" ", entry[name]))
-            found = dict.fromkeys(_others(plain, known, met))
+            found = dict.fromkeys(_others(plain, known))
             entry.pop(f"{name}_synonyms", None)
             if found:
                 entry[f"{name}_synonyms"] = ", ".join(found)
-    return [group for group in groups if met.isdisjoint(group)]
 
 
 class _Form(NamedTuple):
@@ -265,17 +195,15 @@ class _Form(NamedTuple):
     def of(cls, text: str) -> _Form:
         words = re.split(r"[\s_-]+", text.lower())
         said = "[ _-]".join(map(re.escape, words))  # however its words are joined
-        said = re.sub(r"i[sz](?=e|ation|ing)", "i[sz]", said)  # and spelled
         return cls(text, words[0], re.compile(rf"(?<!\w){said}s?(?!\w)"))
 
 
-def _others(text: str, groups: Iterable[Sequence[_Form]], met: set[str]) -> Iterator[str]:
-    """The words that mean the same as those of a text, but do not stand in it; `met` gets these."""
+def _others(text: str, groups: Iterable[Sequence[_Form]]) -> Iterator[str]:
+    """The words that mean the same as those of a text, but do not stand in it."""
     text = text.lower()
     for group in groups:
         said = [one for one in group if one.first in text and one.pattern.search(text)]
         if said:
-            met.update(one.text for one in said)
             yield from (one.text for one in group if one not in said)
 
 
@@ -302,8 +230,6 @@ def add_leads(
     for location, searches in leads.items():
         if location in by_place:
             by_place[location][field] = list(searches)
-            if field == "leads":
-                by_place[location]["led"] = " ".join(searches)
         else:
             yield location
 

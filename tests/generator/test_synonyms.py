@@ -71,33 +71,3 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
         "retracted.html#faster": "A statement, tested",
         "topics/ddp/deep.html#figure-ring": "An interactive figure",
     }
-
-
-def test_a_group_of_which_no_page_says_a_word_comes_back():
-    entries = [{"location": "plan.html", "title": "Batch normalization", "text": ""}]
-    groups = [("batch normalisation", "BatchNorm"), ("who gets which samples", "sampler")]
-    assert search.add_words(entries, groups) == [groups[1]]
-    assert entries[0]["title_synonyms"] == "BatchNorm"
-
-
-PAGE = """<h1 id="top">Buckets</h1>
-<h2 id="size">Their size</h2><p>One sentence.</p>
-<table><tr><td><code>Address already in use</code></td></tr></table>
-<pre>model = wrap(net, <b>bucket_cap_mb</b>=1)</pre>
-<div data-after="item"><p>It stays the smallest.</p></div>
-<details class="pb-details pb-answer"><p>Forty-two</p></details>
-<form data-search-exclude><p>Guess</p></form>"""
-
-
-def test_tables_programs_and_what_waits_give_words_and_answers_give_none():
-    html, heard = search.part_of(PAGE)
-    assert "smallest" not in html
-    assert "Address" not in html
-    said = "address already in use bucket_cap_mb it stays the smallest"
-    assert heard == {"size": set(said.split())}
-
-
-def test_words_that_are_heard_stand_in_the_order_of_the_alphabet_and_beside_no_sentence():
-    entries = [{"location": "a.html#size", "title": "Size", "text": "<p>It is small.</p>"}]
-    search.add_heard(entries, {"a.html#size": {"stays", "it", "cap", "small"}, "b.html": {"lost"}})
-    assert entries[0]["heard"] == "cap stays"
