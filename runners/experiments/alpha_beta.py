@@ -72,7 +72,26 @@ def _operations(rank: Rank[Any], num_bytes: int) -> dict[str, Callable[[], objec
         "send": partial(_send, rank, whole),
         "all_reduce": partial(dist.all_reduce, whole),
         "all_gather": partial(dist.all_gather_into_tensor, torch.empty_like(whole), share),
+        "exchange_one_ready": partial(_exchange, rank, share, is_ready=rank.rank % 2 == 1),
+        "exchange_all_ready": partial(_exchange, rank, share, is_ready=True),
     }
+
+
+def _exchange(rank: Rank[Any], share: Tensor, *, is_ready: bool) -> None:
+    """Each rank sends its share to the next one; one that is ready has called its receive before.
+
+    gloo sends a payload only after the receiver's notice that it is ready. A rank that sends first
+    puts its own notice behind its payload, if both go to the same rank.
+    """
+    received = torch.empty_like(share)
+    sender, receiver = ((rank.rank + step) % rank.world_size for step in (-1, 1))
+    works = [dist.irecv(received, sender)] if is_ready else []
+    dist.barrier()
+    works.append(dist.isend(share, receiver))
+    if not is_ready:
+        works.append(dist.irecv(received, sender))
+    for work in works:
+        work.wait()
 
 
 def _send(rank: Rank[Any], whole: Tensor) -> None:
