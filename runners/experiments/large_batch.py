@@ -147,4 +147,4 @@ RUNS = {
     **_runs("microbatches", num_microbatches=4),
 }
 STRATEGIES = {"single": train, "split": train, "microbatches": train}
-TRIED_WITH = {"*": {"num_epochs": 2}}
+TRIED_WITH = {"*": {"num_epochs": 1}}

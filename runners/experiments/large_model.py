@@ -308,4 +308,4 @@ RUNS = {
     **_runs("wide", "adam", single=FAILS, stages=FITS, tensor_parallel=FITS, fsdp=TOO_CLOSE),
     **_runs("deep", "adam", single=FAILS, ddp=FAILS, stages=FITS, fsdp=FITS),
 }
-TRIED_WITH = {"*": {"num_epochs": 1}}
+TRIED_WITH = {"*": {"num_epochs": 1, "num_samples": 20}}

@@ -500,4 +500,4 @@ ON_CUDA = {
         "learning_rate": 0.0003,
     }
 }
-TRIED_WITH = {"long": {"num_steps": 100}}
+TRIED_WITH = {"*": {"num_steps": 8}, "long": {"num_steps": 50}}

@@ -17,6 +17,7 @@ There each rank is a new process that loads torch itself.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -210,6 +211,7 @@ def _start(requests: list[dict[str, Any]], *, forks: bool) -> list[int]:
     for name in {request["experiment"] for request in requests}:
         with suppress(Exception):
             find(name).strategies  # noqa: B018
+    gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
     return [_fork(one) for one in requests]
 
 

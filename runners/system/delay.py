@@ -6,16 +6,15 @@ delays (`netem`) need this: a process beside the rank reads packets from a TUN d
 for as long as it was told to, and sends it over the link as one datagram; at the other end it is
 written into the TUN device there.
 
-The process ends with the rank that started it. Linux and root are needed. No torch.
+The process outlives the rank that started it by what the rank's last packets wait: another rank may
+wait for them. Linux and root are needed. No torch.
 """
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -31,7 +30,6 @@ _PORT = 40213
 # A packet is as long as a datagram can be: TCP needs a packet less often, and Python is slow.
 _PACKET_BYTES = 60000
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
-_PR_SET_PDEATHSIG = 1
 _NETWORK = bytes((10, 214))
 _BUFFER_BYTES = 1 << 24
 
@@ -48,13 +46,13 @@ def start(rank: int, seconds: float) -> None:
         LinkError: the interface did not come up.
     """
     command = [sys.executable, "-m", "runners.system.delay", str(rank), str(seconds)]
-    parent, child = socket.socketpair()
-    with parent:
-        with child:
-            subprocess.Popen([*command, str(child.fileno())], pass_fds=[child.fileno()])
-        parent.settimeout(20)
-        if not parent.recv(1):
-            raise LinkError("a delayed link cannot be made here: it needs a TUN device")
+    rank_end, relay_end = socket.socketpair()
+    with relay_end:
+        subprocess.Popen([*command, str(relay_end.fileno())], pass_fds=[relay_end.fileno()])
+    rank_end.settimeout(20)
+    if not rank_end.recv(1):
+        raise LinkError("a delayed link cannot be made here: it needs a TUN device")
+    rank_end.detach()  # the kernel closes it when this process ends, however that comes about
 
 
 def _device(rank: int) -> int:
@@ -72,19 +70,21 @@ def _device(rank: int) -> int:
     return device
 
 
-def _relay(device: int, link: socket.socket, seconds: float) -> None:
-    """Pass packets on, for ever; those of the device wait first."""
+def _relay(device: int, link: socket.socket, to_rank: socket.socket, seconds: float) -> None:
+    """Pass packets on until the rank and its last ones are gone; those of the device wait first."""
     waiting: deque[tuple[float, bytes]] = deque()
-    while True:
-        due = waiting[0][0] - time.monotonic() if waiting else None
-        wait = None if due is None else max(due, 0)
-        ready, _, _ = select.select([device, link.fileno()], [], [], wait)
+    sources = [device, link.fileno(), to_rank.fileno()]
+    while waiting or len(sources) == 3:
+        wait = max(waiting[0][0] - time.monotonic(), 0) if waiting else None
+        ready, _, _ = select.select(sources, [], [], wait)
         if device in ready:
             packet = os.read(device, _PACKET_BYTES)
             if packet[16:18] == _NETWORK:  # to a rank; the kernel also asks for routers
                 waiting.append((time.monotonic() + seconds, packet))
         if link.fileno() in ready:
             os.write(device, link.recv(_PACKET_BYTES))
+        if to_rank.fileno() in ready:
+            sources.remove(to_rank.fileno())
         while waiting and waiting[0][0] <= time.monotonic():
             packet = waiting.popleft()[1]
             receiver = socket.inet_ntoa(packet[16:20]).replace("10.214.", "10.213.", 1)
@@ -92,17 +92,16 @@ def _relay(device: int, link: socket.socket, seconds: float) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Be the process beside the rank: `RANK SECONDS FILE`, where FILE hears that it is ready."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    rank, seconds, parent = int(arguments[0]), float(arguments[1]), int(arguments[2])
+    """Be the process beside the rank: `RANK SECONDS SOCKET`; its other end is the rank's."""
+    rank, seconds = int(arguments[0]), float(arguments[1])
+    to_rank = socket.socket(fileno=int(arguments[2]))
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         link.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
     link.bind((address(rank), _PORT))
     device = _device(rank)
-    os.write(parent, b"r")
-    os.close(parent)
-    _relay(device, link, seconds)
+    to_rank.send(b"r")
+    _relay(device, link, to_rank, seconds)
 
 
 if __name__ == "__main__":

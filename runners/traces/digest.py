@@ -2,10 +2,10 @@
 
 It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
 of the code that measures (`MEASURING`), of the programs that it executes from `content/`, with what
-their comments declare, and of the texts there that it names. Comments, docstrings and imports of
-our own modules are left out: none of them changes a result. Programs that an experiment finds by a
-pattern, one a run, have a digest each: a new one, or a changed one, leaves the runs of the others
-as they are.
+their comments declare, and of the texts there that it names. Comments, docstrings, imports of our
+own modules and the sizes of a try are left out: none of them changes a result. Programs that an
+experiment finds by a pattern, one a run, have a digest each: a new one, or a changed one, leaves
+the runs of the others as they are.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ MEASURING = (
     "runners/measuring/launch.py",
     "runners/measuring/gather.py",
 )
+TRIES = "TRIED_WITH"  # what an experiment declares for tries alone (`runners/plans/experiment.py`)
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -73,7 +74,7 @@ def _parsed(text: str, *, is_program: bool) -> _Read:
 
 
 def _strip(node: ast.AST, modules: set[str]) -> None:
-    """Take docstrings and imports of our own modules out of a tree; `modules` gets their names."""
+    """Take out of a tree what changes no result; `modules` gets the names of those of ours."""
     for name in BLOCKS:
         block = getattr(node, name, None)
         if not isinstance(block, list):
@@ -81,8 +82,8 @@ def _strip(node: ast.AST, modules: set[str]) -> None:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and _is_words(block[:1]):
             del block[0]
         ours = [one for one in block if _is_import_of_ours(one)]
+        block[:] = [one for one in block if one not in ours and not _is_of_tries(one)]
         for one in ours:
-            block.remove(one)
             modules.add(one.module)
             modules.update(f"{one.module}.{alias.name}" for alias in one.names)
         for one in block:
@@ -91,6 +92,13 @@ def _strip(node: ast.AST, modules: set[str]) -> None:
 
 def _is_import_of_ours(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runners")
+
+
+def _is_of_tries(node: ast.stmt) -> bool:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name == TRIES
+    return False
 
 
 def _is_words(first: list[ast.stmt]) -> bool:

@@ -12,6 +12,7 @@ from runners.traces import digest
 CODE = '''"""An experiment."""
 from runners.training.teacher import teach# the rows
 SETTINGS = {"num_samples": 100}
+TRIED_WITH = {"*": {"num_samples": 20}}
 def single(rank):
     """Train."""
     return teach
@@ -37,7 +38,9 @@ def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_only_what_decides_a_result_changes_a_digest(digest_of) -> None:
     before = digest_of(CODE)
-    same = CODE.replace("# the rows", "# rows").replace("Train.", "Train it.")
+    same = (
+        CODE.replace("# the rows", "# rows").replace("Train.", "Train it.").replace(": 20", ": 9")
+    )
     assert digest_of(same.replace(": 100", ":  100")) == before
     for old, new in (("100", "101"), ("return teach", "return teach()"), ("single", "ddp")):
         assert digest_of(CODE.replace(old, new)) != before
