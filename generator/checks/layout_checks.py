@@ -67,8 +67,9 @@ def recommended(evidence: Evidence, model: Any) -> Iterator[Recommended]:  # noq
     key, plan = WRITTEN.get(type(model)), evidence.book.plan
     if key is None or plan is None:
         return
-    rates = [_number(evidence, one) for one in (plan.compute, plan.link, plan.between)]
-    node, memory = Cluster(1, plan.per_node, *rates), _number(evidence, plan.line)
+    device = plan.devices[0]
+    rates = [_number(evidence, one) for one in (device.compute, device.link, device.between)]
+    node, memory = Cluster(1, plan.per_node, *rates), _number(evidence, device.memory)
     for position, one in enumerate(getattr(model, key)):
         experiment, _, name = (one.planned or "").partition(".")
         shown = evidence.book.traces.get(experiment)

@@ -11,10 +11,21 @@ from generator.content.words import Expression, Line, Name, Prose, Written
 
 
 class Device(Written):
-    """A device whose memory readers compare plans with, and its name as a button shows it."""
+    """A device that readers choose.
+
+    Attributes:
+        name: as a button shows it.
+        memory: bytes.
+        compute: FLOPs per second, at its highest rate.
+        link: bytes per second that it sends to others of its node.
+        between: bytes per second that a node of such devices sends to other nodes.
+    """
 
     name: Line
     memory: Expression
+    compute: Expression
+    link: Expression
+    between: Expression
 
 
 class Words(Written):
@@ -73,11 +84,9 @@ class PlanFile(Written):
         opening: of each model's page: what it recommends, and at which rates.
         task: what readers change there.
         caption: of the bars.
-        devices: whose memory readers choose; the page begins with `line`.
+        devices: among which readers choose; the page begins with the first.
         words: what settings are called; of strategies, what each axis does.
-        compute: what a device computes in a second, for the bounds of the time.
-        link: what it sends in a second to others of its node, for the same bounds.
-        per_node, between: devices of a node, and what they send to other nodes in a second.
+        per_node: devices of a node.
         reading: the rules by which a layout fits and comes first, and what the bounds leave out.
         experts: what is assumed of a model with experts.
         simulated: how a plan comes about, and what it leaves out.
@@ -95,12 +104,8 @@ class PlanFile(Written):
     task: Line
     caption: Line
     devices: Annotated[list[Device], Field(min_length=1)]
-    line: Expression
     words: Words
-    compute: Expression
-    link: Expression
     per_node: int
-    between: Expression
     reading: Prose
     experts: Prose
     simulated: Prose

@@ -19,6 +19,7 @@ from runners.planning.question import Model, PlanError, Question, Strategy, Trai
 from runners.planning.table import GIB, needs, verdict
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
+TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 ROUND = 4  # layouts that are simulated before the clock is looked at
 # Bytes of each parameter beside what is gathered: the parameter, its gradient, and the state.
 _STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
@@ -46,6 +47,10 @@ class Layout:
         """Layouts in order: bounds that differ by less than a hundredth count as equal."""
         at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
         return at_least, at_most, self.needed_bytes
+
+    def is_tight(self, memory_bytes: float) -> bool:
+        """Whether it leaves so little of a device that a first try may well fail."""
+        return self.needed_bytes > TIGHT * memory_bytes
 
     def document(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -293,6 +298,7 @@ def _reason(one: Layout, memory_bytes: float) -> str:
         f"a step takes at least {law.at_least:.3g} s, by {law.decides}, "
         f"and without any overlap {law.at_most:.3g} s (computing {law.computing:.3g}, "
         f"within a node {law.within:.3g}, between nodes {law.between:.3g})"
+        + ("; little memory is left" if one.is_tight(memory_bytes) else "")
     )
 
 

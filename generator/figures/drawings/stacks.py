@@ -83,7 +83,8 @@ def stacks(
         names: of all kinds of parts, for the legend.
         unseen: what the legend says before the names of parts that are too small to be seen.
         unit: title of the axis, as in "MiB per rank".
-        top: the end of the axis, the same for all states of a figure.
+        top: the end of the axis, the same for all states of a figure; a longer bar is cut there,
+            and two gaps mark it.
         budget: where the line starts.
         layout: the room there is.
     """
@@ -117,7 +118,8 @@ def _drawn(row: Stack, x: Scale) -> Iterator[tuple[Part, float, float]]:
     """The parts that are drawn, each with its left side and its width."""
     start = 0.0
     for part in row.parts:
-        left, width = x(start), x(start + part.size) - x(start)
+        left, right = x(start), min(x(start + part.size), x.end)
+        width = right - left
         start += part.size
         if width >= LEAST:
             yield part, left, width
@@ -128,6 +130,9 @@ def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
         look = LOOKS[part.kind][0]
         seen = look if width >= SEEN else look.partition(" ")[0]
         drawing.box(left, y, width, THICK, f"span {seen}", say=part.say)
+    if row.size > x.high:
+        for gap in (4, 8):
+            drawing.box(x.end - gap, y, 2, THICK, "ground")
 
 
 def _names(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:

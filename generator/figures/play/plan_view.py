@@ -17,6 +17,7 @@ from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
 from runners.traces.device_memory import Verdict
 from runners.traces.records import RankRecord, Run
 
+MOST = 2.2  # memories of a device that the axis reaches to: a longer bar is cut
 PARTS = (*CLASSES, "allocator", "outside")
 
 
@@ -41,7 +42,7 @@ def bars(found: Sequence[Bar], memory: float, folio: Folio) -> Seen:
     names = [folio.ui["play"]["classes"][name] for name in PARTS]
     rows = [_stack(one, size, names, folio.ui["playing"]) for one in found]
     title = f"{unit} {folio.ui['figure']['per_rank']}"
-    unseen, top = folio.ui["play"]["unseen"], longest * 1.05 / size
+    unseen, top = folio.ui["play"]["unseen"], min(longest * 1.05, memory * MOST) / size
     drawings = both(stacks, rows, names, unseen, title, top, memory / size)
     return Seen(drawings, "; ".join(f"{row.label}: {row.words}" for row in rows))
 

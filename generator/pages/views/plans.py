@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.plan_page import PlanFile
+from generator.content.plan_page import Device, PlanFile
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.folio import Folio, breakable
@@ -33,7 +33,6 @@ from runners.planning.table import GIB, needs, verdict
 from runners.traces.plan_grid import named_rows
 
 ID = "plan"
-TIGHT = 0.95  # of a device's memory; above it, a first try may well fail
 MOST = 8  # layouts that fit, of which bars and the table show the best
 
 
@@ -50,7 +49,7 @@ class Asked(NamedTuple):
 
     setting: Setting
     cluster: Cluster
-    device: str  # its name
+    device: Device
     memory: Value
     answers: list[Answer]
 
@@ -95,17 +94,18 @@ class Plans:
         found: dict[Setting, list[Answer]] = {}
         for name, answer in self.answers.items():
             found.setdefault(self.settings[name], []).append(answer)
-        devices = sorted(self.plan.devices, key=lambda one: one.memory != self.plan.line)
         return [
-            Asked(setting, self.cluster(setting), device.name, self.known(device.memory), answers)
+            Asked(
+                setting, self.cluster(setting, device), device, self.known(device.memory), answers
+            )
             for setting, answers in found.items()
             if len(answers) > 1
-            for device in devices
-        ]
+            for device in self.plan.devices
+        ]  # fmt: skip
 
-    def cluster(self, setting: Setting) -> Cluster:
-        """The nodes that a setting's devices fill, at the rates of the page."""
-        rates = (self.plan.compute, self.plan.link, self.plan.between)
+    def cluster(self, setting: Setting, device: Device) -> Cluster:
+        """The nodes that so many of these devices fill, at their rates."""
+        rates = (device.compute, device.link, device.between)
         node = Cluster(1, self.plan.per_node, *(numeric(self.known(one)) for one in rates))
         return node.of(setting.devices)
 
@@ -114,7 +114,7 @@ class Plans:
         path = next(name for name, one in self.settings.items() if one == setting)
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
         return {
-            "mesh": _mesh(self.cluster(setting)),
+            "mesh": _mesh(self.cluster(setting, self.plan.devices[0])),
             "sequence": str(self.known(f"{self.name}.{path}.settings.sequence")),
             "optimizer": plain(self.folio.line(optimizer)),
         }
@@ -146,7 +146,7 @@ class Plans:
         at = self.runs[name].ranks.index(fullest(self.runs[name]))
         return self.folio.cell(f"{self.name}.{name}.ranks[{at}].measures.needed_bytes")
 
-    def seconds(self, layout: Layout, bound: str, cluster: Cluster) -> Markup:
+    def seconds(self, layout: Layout, bound: str, asked: Asked) -> Markup:
         """A bound of a layout's step, and what the law of time makes it of."""
         name, ranks = self.run_of(layout.answer), layout.answer.ranks
         computing = max(range(len(ranks)), key=lambda at: ranks[at].flops)
@@ -158,11 +158,11 @@ class Plans:
                 f"{path}.ranks[{sending}].collectives['{one.operation}'].bytes"
                 for one in self.runs[name].ranks[sending].collectives
             ),
-            self.plan.compute,
-            self.plan.link,
-            *([self.plan.between] if cluster.nodes > 1 else []),
+            asked.device.compute,
+            asked.device.link,
+            *([asked.device.between] if asked.cluster.nodes > 1 else []),
         ]
-        of = f"law_of_time({path}, {_mesh(cluster)}).{bound}"
+        of = f"law_of_time({path}, {_mesh(asked.cluster)}).{bound}"
         inputs = tuple(map(self.known, read))
         return self.folio.show(computed(getattr(layout.bounds, bound), units.SECONDS, of, inputs))
 
@@ -182,7 +182,7 @@ def models(folio: Folio) -> Markup:
 def _model(plans: Plans) -> Row:
     first, folio = plans.asked[0], plans.folio
     made = first.choice
-    options = _options(plans, first) | {"memory": first.device}
+    options = _options(plans, first) | {"memory": first.device.name}
     options["sequence"] += f" {folio.ui['steps']['tokens']}"
     best = plans.label(made.best.answer) if made else plans.words["nothing_fits"]
     page = folio.book.traces[plans.name].page
@@ -235,7 +235,7 @@ def planned(name: str, folio: Folio) -> Shown:
 def _options(plans: Plans, asked: Asked) -> dict[str, str]:
     """What a choice is of each control, as readers see it."""
     mesh, *others = plans.words_of(asked.setting).items()
-    return dict([mesh, ("memory", f"{asked.device} {asked.memory}"), *others])
+    return dict([mesh, ("memory", f"{asked.device.name} {asked.memory}"), *others])
 
 
 def _named(plans: Plans) -> Iterator[Shown]:
@@ -280,13 +280,13 @@ def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
             "layout": _label(plans.label(layout.answer)),
             "needs": plans.needs(layout.answer),
             "memory": plans.folio.show(asked.memory),
-            "at_least": plans.seconds(layout, "at_least", asked.cluster),
-            "at_most": plans.seconds(layout, "at_most", asked.cluster),
+            "at_least": plans.seconds(layout, "at_least", asked),
+            "at_most": plans.seconds(layout, "at_most", asked),
             "part": words["parts"][decided_by(layout.bounds)],
         }
 
     reason = words["reason"]
-    if made.runner_up and needs(made.best.answer) > TIGHT * numeric(asked.memory):
+    if made.runner_up and made.best.is_tight(numeric(asked.memory)):
         reason += words["tight"]
     lines = [(words["recommended"], reason, numbers(made.best))]
     if made.runner_up is not None:
@@ -360,8 +360,8 @@ def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
         (
             _label(plans.label(one.answer)),
             plans.needs(one.answer),
-            plans.seconds(one, "at_least", asked.cluster),
-            plans.seconds(one, "at_most", asked.cluster),
+            plans.seconds(one, "at_least", asked),
+            plans.seconds(one, "at_most", asked),
             words["parts"][decided_by(one.bounds)],
         )
         for one in best
@@ -377,11 +377,27 @@ def _counts(plans: Plans, asked: Asked, made: Choice | None) -> Markup:
         f" --memory {numeric(asked.memory) / GIB:.4g} --sequence {setting.sequence}"
         f" --microbatch {grid.microbatch} --optimizer {setting.optimizer}"
     )
-    return Markup('<p class="pb-aside">{} <code>{}</code></p>').format(
+    if asked.device is not plans.plan.devices[0]:  # whose rates are the command's own
+        command += (
+            f" --flops {asked.cluster.flops:.4g}"
+            f" --links {asked.cluster.within / 1e9:g},{asked.cluster.between / 1e9:g}"
+        )
+    return Markup('<p class="pb-aside">{} {} <code>{}</code></p>').format(
+        _rates(plans, asked),
         Markup(plans.words["counts"]).format(
             n=counted(len(asked.answers)), m=counted(len(made.fitting) if made else 0)
         ),
         command,
+    )
+
+
+def _rates(plans: Plans, asked: Asked) -> Markup:
+    """At which rates the bounds are computed."""
+    device, show = asked.device, plans.folio.cell
+    return Markup(plans.words["rates"]).format(
+        compute=show(f"({device.compute}) / 1000000000000"),
+        link=show(f"({device.link}) / 1000000000"),
+        between=show(f"({device.between}) / 1000000000"),
     )
 
 
