@@ -150,7 +150,7 @@ def _too_far(
         return
     shown = evidence.book.holder(check.run)
     is_reference = shown and shown.machine.name == evidence.book.reference.name
-    if found and is_reference and found.distance > output.within.slack(numeric(found.measured)):
+    if found and is_reference and found.is_beyond(output.within):
         off = found.off if found.off is not None else found.by_formula - found.measured
         message = (
             f"{output.name} is off by {off} on {check.run}: {found.by_formula} by the formula, "

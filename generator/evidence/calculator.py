@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from generator.content import names
+from generator.content.claim import Tolerance
 from generator.content.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
 from generator.content.laws import short_names
 from generator.evidence import units
@@ -75,6 +76,10 @@ class Checked:
     def distance(self) -> float:
         """How far off the formula was, in the measurement's own unit."""
         return abs(numeric(self.by_formula) - numeric(self.measured))
+
+    def is_beyond(self, within: Tolerance) -> bool:
+        """Whether the formula was further off than it may be."""
+        return self.distance > within.slack(numeric(self.measured))
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,8 @@ def _output(
         postfix=calculators.parsed(one.formula).postfix,
         at_start=ABSENT if start is None else folio.show(start),
         checks=found,
-        worst=calculators.worst(found),
+        worst=(worst := calculators.worst(found)),
+        is_beyond=worst is not None and worst.is_beyond(one.within),
         # How far off the build lets it be, where the book was written.
         within=_within(one.within, one.quantity),
     )
