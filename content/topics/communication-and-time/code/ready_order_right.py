@@ -18,7 +18,7 @@ works = [dist.all_reduce(gradients[name], async_op=True) for name in order]
 for work in works:
     work.wait()
 for gradient in gradients.values():
-    gradient /= world_size
+    gradient.div_(world_size)
 
 report = [{}] * world_size
 dist.all_gather_object(report, {name: one[0].item() for name, one in gradients.items()})

@@ -16,13 +16,12 @@ rank, world_size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(NUM_LAYERS)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-pending, most_pending = [], 0
+pending, num_pending = [], []
 
 
 def reduce(parameter):
-    global most_pending
     pending.append(dist.all_reduce(parameter.grad, async_op=True))
-    most_pending = max(most_pending, len(pending))
+    num_pending.append(len(pending))
 
 
 for parameter in model.parameters():
@@ -36,9 +35,9 @@ for parameter in model.parameters():
 optimizer.step()
 
 report = [{}] * world_size
-dist.all_gather_object(report, {"most_pending": most_pending})
+dist.all_gather_object(report, {"most_pending": max(num_pending)})
 if rank == 0:
-    print(f"{NUM_LAYERS} layers, at most {most_pending} all-reduce pending at a time")
+    print(f"{NUM_LAYERS} layers, at most {max(num_pending)} all-reduce pending at a time")
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
