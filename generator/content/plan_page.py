@@ -43,6 +43,7 @@ class PublishedPage(Written):
     Attributes:
         lede: what is compared.
         selection: which measurements qualify, and what a simulation of them lacks.
+        compiled: runs under a compiler, which no plan simulates.
         variants: what tells rows of the same model and strategy apart, by the id of a row.
         notes: why rows miss, in words for readers, by the id of a row.
     """
@@ -51,6 +52,7 @@ class PublishedPage(Written):
     about: Line
     lede: Prose
     selection: Prose
+    compiled: Prose | None = None
     variants: dict[str, Line] = {}
     notes: dict[str, Line] = {}
 
