@@ -28,6 +28,7 @@ SCRIPTS = {
     "play": ("data-play=",),
     "calculator": ("data-calculator",),
     "home": ("data-survive",),
+    "narrow": ("data-narrows",),
 }
 APART = ("play",)  # a figure's own code, in a file of its own
 SIFT = "assets/sift.css"
