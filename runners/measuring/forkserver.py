@@ -34,7 +34,6 @@ from runners.system import processes
 from runners.system.count import WORD_SECONDS
 from runners.system.errors import LaunchError
 
-POLL_SECONDS = 0.01
 PROGRAM = [sys.executable, "-m", "runners.measuring.forkserver"]
 SERVE = "serve"
 ENVIRONMENT = {
@@ -167,6 +166,8 @@ def _fork(request: dict[str, Any]) -> int:
     pid = os.fork()
     if not pid:  # in the rank; it must never return into the server's loop
         processes.end_with(server)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.close(0)
         _be(request)
     return pid
@@ -224,6 +225,15 @@ def _reap(pids: set[int]) -> None:
         _say({"exited": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
+def _ended_children() -> int:
+    """A file that can be read when a child has ended."""
+    ended, said = os.pipe()
+    os.set_blocking(said, False)
+    signal.set_wakeup_fd(said, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # or the signal would be ignored, and not told
+    return ended
+
+
 def serve(launcher: int) -> None:
     """Load torch, then fork ranks until standard input ends.
 
@@ -238,10 +248,14 @@ def serve(launcher: int) -> None:
 
         runners.ranks.process.preload()
     pids: set[int] = set()
+    ended = _ended_children()
     _say({"ready": True})
     pending = b""
     while True:
-        if select.select([0], [], [], POLL_SECONDS)[0]:
+        ready, _, _ = select.select([0, ended], [], [])
+        if ended in ready:
+            os.read(ended, 4096)
+        if 0 in ready:
             chunk = os.read(0, 1 << 16)
             if not chunk:
                 break
