@@ -1,4 +1,4 @@
-"""All ranks reduce their gradients in the same order, whichever is ready first.
+"""Right: all ranks reduce their gradients in the same order.
 
 torchrun --nproc-per-node 2 ready_order_right.py
 """

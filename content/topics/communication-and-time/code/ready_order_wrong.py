@@ -1,4 +1,4 @@
-"""Wrong: each rank reduces its gradients in the order in which they became ready on it.
+"""Two ranks average two gradients, which become ready at different times.
 
 torchrun --nproc-per-node 2 ready_order_wrong.py
 """

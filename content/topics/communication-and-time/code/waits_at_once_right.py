@@ -1,4 +1,4 @@
-"""Each rank waits for the sums of the gradients when backward has ended.
+"""Right: each rank waits for the sums when backward has ended.
 
 torchrun --nproc-per-node 2 waits_at_once_right.py
 """

@@ -1,4 +1,4 @@
-"""Wrong: each rank waits for a gradient's sum before backward goes on to the next layer.
+"""Two ranks reduce the gradient of each layer as soon as backward has computed it.
 
 torchrun --nproc-per-node 2 waits_at_once_wrong.py
 """

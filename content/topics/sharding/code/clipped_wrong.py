@@ -1,4 +1,4 @@
-"""Two ranks train under FSDP; each clips by the norm of the gradients that it stores.
+"""Two ranks train under FSDP, and limit the norm of the gradient.
 
 torchrun --nproc-per-node 2 clipped_wrong.py
 """
