@@ -50,25 +50,19 @@ class Slip(Written):
 
 
 class Option(Written):
-    """One answer: a text that explains itself, or a slip, which is computed and explains itself.
+    """One answer, and why it is right or wrong.
 
     One that can be wrong names its misconception. What `right_if` or `refuted_by` names decides
     whether it is right; where neither stands, or more claims are needed to tell, `decides` names
     them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
-    text: Line | None = None
-    why: Line | None = None
-    slip: Slip | None = None
+    text: Line
+    why: Line
     right_if: RightIf | None = None
     misconception: Id | None = None
     refuted_by: ClaimId | None = None  # a claim that must hold; shown as the evidence
     decides: Annotated[list[ClaimId], SEVERAL] = []  # whatever their verdict; not shown
-
-    @property
-    def says(self) -> str:
-        """Its text; a slip says its number."""
-        return f"{{{{ {self.slip.gives} }}}}" if self.slip else self.text or ""
 
     @property
     def deciders(self) -> tuple[ClaimId, ...]:
@@ -78,12 +72,8 @@ class Option(Written):
         return tuple(dict.fromkeys((*right, *wrong, *self.decides)))
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if self.slip is None and (self.text is None or self.why is None):
-            raise ValueError("an option has text: and why:, or a slip:")
-        if self.slip and (self.text or self.right_if or self.misconception):
-            raise ValueError("a slip brings its own text and misconception, and is never right")
-        if not (self.slip or self.deciders or self.misconception):
+    def _decided(self) -> Self:
+        if not (self.deciders or self.misconception):
             raise ValueError(UNDECIDED)
         return self
 

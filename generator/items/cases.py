@@ -80,7 +80,7 @@ def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
 
 def _seen(item: Item, evidence: Evidence) -> tuple[str, ...]:
     """What a reader sees of a question: its text, and what there is to choose from."""
-    texts = [one.says for one in getattr(item, "options", ())]
+    texts = [one.text for one in getattr(item, "options", ())]
     texts += [f"{one.left} {one.right}" for one in getattr(item, "pairs", ())]
     texts += [one.text for one in getattr(item, "pieces", ())]
     texts += [one.title for one in getattr(item, "rows", ())]

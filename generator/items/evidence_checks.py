@@ -23,7 +23,7 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
         if problem:
             yield path, problem
     for number, option in enumerate(getattr(item, "options", ())):
-        if not (option.slip or option.deciders):
+        if not option.deciders:
             yield ("options", number), UNDECIDED  # no claim refutes its misconception
     try:
         yield from kind_of(item, evidence).unclear()

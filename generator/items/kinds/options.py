@@ -8,7 +8,7 @@ from functools import cached_property
 from generator.content.quiz import Choice, Option, Several
 from generator.evidence.folio import Folio
 from generator.evidence.verdicts import UNDECIDED, Outcome
-from generator.items.answers import Answer, slipped
+from generator.items.answers import Answer
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind, Part
 
 
@@ -23,10 +23,9 @@ class OneOption(Kind[Choice | Several]):
         return self.item.kind == "choice" and self.num_places == 2
 
     def parts(self) -> Iterator[Part]:
-        """Its options; a slip is decided by its number."""
+        """Its options."""
         for place, option in enumerate(self.item.options):
-            gives = (option.slip.gives,) if option.slip else ()
-            yield Part(("options", place), option.deciders, gives)
+            yield Part(("options", place), option.deciders)
 
     @cached_property
     def key(self) -> Key:
@@ -73,14 +72,10 @@ class OneOption(Kind[Choice | Several]):
 
     def _explained(self, option: Option, place: int, folio: Folio) -> Answer:
         verdict = self.verdict(place)
-        if option.slip is not None:
-            text, why = folio.text.expression(option.slip.gives), slipped(option.slip, folio)
-            backing = self.refuted(option.refuted_by, option.slip.misconception, folio)
-        else:
-            text, why = folio.line(option.text or ""), folio.line(option.why or "")
-            behind = option.right_if.claim if option.right_if else None
-            named = behind if verdict == "right" else option.refuted_by or behind
-            backing = self.refuted(named, option.misconception, folio)
+        text, why = folio.line(option.text), folio.line(option.why)
+        behind = option.right_if.claim if option.right_if else None
+        named = behind if verdict == "right" else option.refuted_by or behind
+        backing = self.refuted(named, option.misconception, folio)
         return Answer(text, why, verdict, folio.ui["item"][verdict], place, backing)
 
 
