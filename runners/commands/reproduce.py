@@ -17,7 +17,7 @@ from typing import Any
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
-from runners.planning import grid, published, published_choices, published_steps
+from runners.planning import grid, published, published_steps
 from runners.plans.experiment import find, names, nearest
 from runners.system.errors import FixableError
 from runners.traces import machine
@@ -121,7 +121,7 @@ def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     if experiment == PEAKS.experiment:
         return published.again(names)
     if experiment == STEPS.experiment:
-        return published_steps.runs() | published_choices.runs()
+        return published_steps.runs()
     return grid.again(experiment, names)
 
 

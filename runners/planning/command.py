@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf, prod
 from pathlib import Path
 from typing import get_args
 
-from runners.planning import grid, program, published, published_choices, published_steps
+from runners.planning import grid, program, published, published_steps
 from runners.planning.answer import Answer
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
@@ -28,14 +28,13 @@ from runners.planning.question import (
     strategy_of,
     usual,
 )
-from runners.planning.recommendation import compared, layouts, search, strategies, told
-from runners.planning.table import GIB, document, lines, needs
+from runners.planning.recommendation import search, strategies, told
+from runners.planning.table import GIB, Layout, compared, lines, ordered
 from runners.plans.model_presets import model_presets
-from runners.plans.published import published as published_rows
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write
 from runners.traces.machine import num_cores
-from runners.traces.published import PEAKS, STEPS
+from runners.traces.published import PEAKS, STEPS, Comparison
 from runners.traces.records import Run
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
@@ -139,13 +138,13 @@ def main(asked: argparse.Namespace) -> int:
     if asked.outcomes:
         return _outcomes(asked)
     if asked.published:
-        return _published(asked)
+        return _published(asked, PEAKS, _peaks(), published.lines)
     if asked.published_steps:
-        return _published_steps(asked)
+        return _published(asked, STEPS, published_steps.runs(), published_steps.lines)
     if asked.program:
         _check_program(asked)
     if not asked.grid:
-        return _plan(asked) if asked.strategies or asked.model else _recommend(asked)
+        return _plan(asked)
     for line in grid.main(asked.preset, confirms=asked.confirm):
         print(line, flush=True)
     return 0
@@ -174,30 +173,29 @@ def _outcomes(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _published(asked: argparse.Namespace) -> int:
-    rows = published_rows()
-    runs = published.runs(answers(published.questions(rows), num_cores()), rows)
+def _peaks() -> dict[str, Run]:
+    rows = published.published()
+    return published.runs(answers(published.questions(rows), num_cores()), rows)
+
+
+def _published(
+    asked: argparse.Namespace,
+    comparison: Comparison,
+    runs: dict[str, Run],
+    lines_of: Callable[[Mapping[str, Run]], list[str]],
+) -> int:
+    """Print what is computed of published lists; with `--grid` write it, too."""
     if asked.grid:
-        write(PEAKS.path, PEAKS.trace(runs))
-    print(_as_json(runs) if asked.json else "\n".join(published.lines(runs)))
-    return 0
-
-
-def _as_json(runs: Mapping[str, Run]) -> str:
-    return json.dumps({name: one.as_json() for name, one in runs.items()}, indent=1)
-
-
-def _published_steps(asked: argparse.Namespace) -> int:
-    runs = published_steps.runs() | published_choices.runs()
-    if asked.grid:
-        write(STEPS.path, STEPS.trace(runs))
+        write(comparison.path, comparison.trace(runs))
     if asked.json:
-        print(_as_json(runs))
-        return 0
-    for name, one in runs.items():
-        measures = (f"{key} {value:.4g}" for key, value in one.ranks[0].measures.items())
-        print(f"{name:<44}{', '.join(measures)}")
+        _print_json({name: one.as_json() for name, one in runs.items()})
+    else:
+        print("\n".join(lines_of(runs)))
     return 0
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=1))
 
 
 def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
@@ -222,40 +220,36 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
     return Cluster(nodes, per_node, asked.flops, within, between)
 
 
-def _recommend(asked: argparse.Namespace) -> int:
-    """The search, what it recommends, and the layouts that it simulated."""
+def _plan(asked: argparse.Namespace) -> int:
+    """A table of the strategies that are named; without any, a search and a recommendation."""
     model, training = _asked(asked)
     memory, cluster = asked.memory * GIB, _cluster(asked)
-    simulate = partial(answers, num_workers=num_cores())
-    tried = program.covered(strategies(cluster)) if asked.program else None
-    found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds, tried)
-    best = layouts(found, cluster, memory)
+    if asked.strategies or asked.model:
+        questions, refused = _questions(model, training, asked)
+        found = answers(questions, num_cores())
+        unplanned = [one for one in [*found, *refused] if one.reason]
+        best = ordered(found, cluster, memory)
+        if not best:
+            raise PlanError(unplanned[0].reason or "there is nothing to plan")
+        said = [*lines(best), *map(_unplanned, unplanned)]
+    else:
+        simulate = partial(answers, num_workers=num_cores())
+        tried = program.covered(strategies(cluster)) if asked.program else None
+        found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds, tried)
+        best, unplanned = ordered(found, cluster, memory), []
+        said = told(found, cluster, memory, is_whole=is_whole)
+        said += ["", *compared([one for one in best if one.verdict == "fits"])]
     if asked.json:
-        print(json.dumps([one.document() for one in best], indent=1))
-        return 0
-    said = told(found, cluster, memory, is_whole=is_whole)
-    print("\n".join([_title(model, training, asked), *said, "", *compared(best)]))
+        _print_json([one.document() for one in best] + [one.model_dump() for one in unplanned])
+    else:
+        print("\n".join([_title(model, training, asked), *said]))
     if asked.program:
-        _write_program(best[0].answer, asked)
+        _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
 
 
-def _plan(asked: argparse.Namespace) -> int:
-    model, training = _asked(asked)
-    questions, refused = _questions(model, training, asked)
-    answered = answers(questions, num_cores())
-    found = [*answered, *refused]
-    if all(one.reason for one in found):
-        raise PlanError(found[0].reason or "there is nothing to plan")
-    memory, cluster = asked.memory * GIB, _cluster(asked)
-    if asked.json:
-        written = json.dumps(document(found, memory, cluster), indent=1)
-    else:
-        written = "\n".join([_title(model, training, asked), *lines(found, memory, cluster)])
-    print(written)
-    if asked.program:
-        _write_program(answered[0], asked)
-    return 1 if any(one.has_failed for one in answered) else 0
+def _unplanned(one: Answer) -> str:
+    return f"{one.question.strategy.name:<18}  not planned: {one.reason}"
 
 
 def _check_program(asked: argparse.Namespace) -> None:
@@ -270,16 +264,10 @@ def _check_program(asked: argparse.Namespace) -> None:
     program.check(Question(model=model, training=training, strategy=strategy))
 
 
-def _write_program(answer: Answer, asked: argparse.Namespace) -> None:
+def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
     """Write the program of a layout, and say how to try it."""
-    cluster = _cluster(asked)
-    text = program.program_of(
-        answer.question,
-        cluster,
-        asked.program,
-        program.plan_of(answer, cluster),
-        needs(answer),
-    )
+    question, said = layout.answer.question, program.plan_of(layout)
+    text = program.program_of(question, _cluster(asked), asked.program, said, layout.needed_bytes)
     asked.program.write_text(text, encoding="utf-8")
     print(f"program:     {asked.program}, which says how to start it")
 

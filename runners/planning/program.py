@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from runners.planning.answer import Answer
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import PlanError, Question, Strategy, strategy_of
-from runners.planning.table import GIB, needs
+from runners.planning.table import GIB, Layout
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 
@@ -45,11 +44,11 @@ def program_of(
     return source.replace(docstring, docstring.format_map(words), 1)
 
 
-def plan_of(answer: Answer, cluster: Cluster) -> str:
+def plan_of(layout: Layout) -> str:
     """What a simulated layout needs, and how long a step takes: two lines of the program."""
-    law, training = answer.bounds(cluster), answer.question.training
+    law, training = layout.bounds, layout.answer.question.training
     return (
-        f"The plan: {needs(answer) / GIB:.1f} GiB on each device, and for a step of "
+        f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device, and for a step of "
         f"{training.global_batch * training.sequence:,} tokens\nbetween {law.at_least:.3g} and "
         f"{law.at_most:.3g} s, by {law.decides}."
     )

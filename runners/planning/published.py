@@ -1,26 +1,157 @@
 """Published measurements of memory beside their simulations.
 
-In: the rows of content/planner/published_measurements.yml. Out: for each a `Question`, and a run
-with measured and simulated bytes; and a table of them, misses included. Nothing is fitted to a row.
-What a simulation cannot know is a named term: the workspaces of libraries on Megatron's ranks
-(`workspace_bytes`). A row that misses because of what a plan leaves out is simulated once more with
-it (`TERMS`).
+In: planner/published_measurements.yml, whose head states which measurements qualify: rows with the
+whole configuration, what was measured, and the exact place that states it. Out: for each a
+`Question`, and a run with measured and simulated bytes; and a table of them, misses included.
+Nothing is fitted to a row. What a simulation cannot know is a named term: the workspaces of
+libraries on Megatron's ranks (`workspace_bytes`). A row that misses because of what a plan leaves
+out is simulated once more with it (`TERMS`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import yaml
+from pydantic import Field, model_validator
 
 from runners.planning.answer import Answer
 from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.table import GIB
-from runners.plans.published import Measurement, PublishedRow, published
-from runners.traces.published import MOST_ERROR, published_bytes_of, run, run_name
+from runners.plans.architecture import Architecture
+from runners.plans.model_presets import Id, Source
+from runners.plans.settings import Count
+from runners.traces.published import MOST_ERROR, PLANNER, published_bytes_of, run, run_name
 from runners.traces.records import Run
-from runners.traces.schema import Setting
+from runners.traces.schema import Record, Setting
+
+PUBLISHED = PLANNER / "published_measurements.yml"
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Device(Record):
+    """What it ran on."""
+
+    name: str
+    memory_gib: Positive | None = Field(None, description="where the source states it")
+    count: Count
+
+
+class Measurement(Record):
+    """One published number.
+
+    Attributes:
+        kind: `allocated` are blocks given out, `active` those and freed ones that a stream still
+            uses, `reserved` all segments.
+        moment: `peak` since the start, or `between_steps`.
+        rank: which rank's; `largest` over all.
+        value: as published, in `unit`; `percent` is of the device's memory.
+        step: after which update it was read, where the source says so.
+    """
+
+    kind: Literal["allocated", "active", "reserved"]
+    moment: Literal["peak", "between_steps"]
+    rank: Literal["last", "largest", "unstated"]
+    value: Positive
+    unit: Literal["bytes", "GiB", "percent"]
+    step: Count | None = None
+    field: str
+
+
+class PublishedRow(Training):
+    """One training that was measured, in the fields by which a plan asks for it.
+
+    Attributes:
+        id: names the row, and its strategy; `case` is its name at the source.
+        source: where it stands; its path may hold `{case}`.
+        implementation: whose layers; they decide which activations are kept.
+        details: other settings that change what is allocated, by the names of notes.
+        derived: what the source does not state and how it follows, by the names of notes.
+    """
+
+    id: Id
+    case: str
+    source: Source
+    implementation: Literal["transformer_engine", "megatron_local", "torchtitan"]
+    model: str
+    architecture: Architecture
+    strategy: Strategy
+    device: Device
+    measured: Annotated[list[Measurement], Field(min_length=1)]
+    details: list[str] = []
+    derived: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_its_strategy(cls, row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "strategy": {"name": row["id"], **row["strategy"]}}
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.strategy.num_devices != self.device.count:
+            raise ValueError(f"{self.id}: axes of {self.strategy.num_devices} ranks")
+        if sum(self.strategy.layers_of_stages) not in (0, self.architecture.num_layers):
+            raise ValueError(f"{self.id}: the stages' layers are not the model's")
+        if any(one.unit == "percent" for one in self.measured) and not self.device.memory_gib:
+            raise ValueError(f"{self.id}: a share of a device whose memory is not stated")
+        return self
+
+    @property
+    def question(self) -> Question:
+        """The row as a plan asks it."""
+        return Question(
+            model=Model(name=self.model, architecture=self.architecture),
+            training=Training.model_validate(self.model_dump(include={*Training.model_fields})),
+            strategy=self.strategy,
+        )
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What libraries keep on a rank of Megatron's.
+
+        A workspace for each of torch's two handles of cuBLAS, that of the main thread and that of
+        autograd's (aten/src/ATen/cuda/CublasHandlePool.cpp of pytorch/pytorch at 26a39059: 32 MiB
+        on Hopper and by CUBLAS_WORKSPACE_CONFIG :4096:8, else 8.125), and 32 MiB of Transformer
+        Engine (`get_cublas_workspace_size_bytes`). What the rows hold between steps exceeds their
+        state by so much, and at most 20 MiB more (tests/runners/test_published.py).
+        """
+        if self.implementation == "torchtitan":
+            return 0
+        is_large = "H100" in self.device.name or {"cublas-workspace", "deterministic"} & {
+            *self.details
+        }
+        return round((2 * (32 if is_large else 8.125) + 32) * 2**20)
+
+    @property
+    def path(self) -> str:
+        """The file, or what else of its source holds the row."""
+        return self.source.path.replace("{case}", self.case)
+
+    def bytes_of(self, kind: str, moment: str = "peak") -> float | None:
+        """A measurement in bytes; None where this kind was not published."""
+        found = next((m for m in self.measured if (m.kind, m.moment) == (kind, moment)), None)
+        return found.value * self._unit_bytes(found) if found else None
+
+    def _unit_bytes(self, measurement: Measurement) -> float:
+        if measurement.unit == "percent":
+            return (self.device.memory_gib or 0) * GIB / 100
+        return GIB if measurement.unit == "GiB" else 1
+
+
+@cache
+def published(path: Path = PUBLISHED) -> list[PublishedRow]:
+    """The rows, in the order of the file, whose head says what else it holds.
+
+    Raises:
+        ValueError: a row is not what it should be.
+    """
+    file = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [PublishedRow.model_validate(row) for row in file["rows"]]
 
 
 class Term(NamedTuple):
@@ -61,70 +192,15 @@ TERMS = {
         {"records_streams": True},
     ),
 }
-# At these commits of torchtitan the model ends with `output(h).float()`; train.py names the result
-# `pred`, which lives until the next one. Seen after the first comparison, in which the two rows of
-# the first commit lacked it: the one with FSDP alone erred by -11.1 % (active), -17.4 % (reserved).
-# FSDP of that time also copied gradients on the stream of its reduce-scatters
-# (foreach_reduce_scatter in torch/distributed/_composable/fsdp/_fsdp_collectives.py of
-# pytorch/pytorch at 01d66d21), without which the same row's reserved peak erred by -10.4 %.
-OF_2024 = {
-    "83c879f18763611bda68586c45f0082fd568d646",
-    "40f8fd007957914bc2dced0bc5c018ec9f3ff30f",
-}
-_CHECKPOINTING = {"none": "none", "full": "all", "selective_op": "selective"}
-
-
-def question(row: PublishedRow) -> Question:
-    """A row as a plan asks it."""
-    axes, batch, precision = row.parallelism, row.batch, row.precision
-    is_megatron = row.implementation != "torchtitan"  # which is built of torch's own parts
-    training = Training.model_validate(
-        {
-            "sequence": batch.sequence_length,
-            "microbatch": batch.micro,
-            "global_batch": batch.total,
-            "precision": "bf16-mixed",
-            "optimizer": "adam",
-            "checkpointing": _CHECKPOINTING[row.recomputation],
-            "has_wide_gradients": precision.gradients == "fp32" and precision.parameters != "fp32",
-            "is_foreach": row.optimizer == "adamw_foreach",
-            "last_unit_stays": axes.last_block_stays,
-            "has_fused_attention": row.attention != "unfused",
-            "has_fused_norm": is_megatron or "norm-in-one-kernel" in row.details,
-            "ends_are_units": axes.ends_are_units,
-            "loss_chunks": 8 if row.loss == "chunked" else 1,
-            "has_loss_in_place": is_megatron,
-            "keeps_logits": row.source.commit in OF_2024,
-            "copies_on_reduce_stream": row.source.commit in OF_2024,
-            "has_expandable_segments": row.expandable_segments,
-            "dropout": row.dropout,
-            "vocabulary": row.padded_vocabulary,
-        }
-    )
-    strategy = Strategy(
-        name=row.id,
-        data=axes.data,
-        context=axes.context,
-        tensor=axes.tensor,
-        pipeline=axes.pipeline,
-        sharding=axes.sharding,
-        schedule=axes.schedule,
-        chunks=axes.chunks,
-        has_sequence_parallel=axes.sequence,
-        keeps_gathered=not is_megatron,
-        layers_of_stages=axes.layers,
-    )
-    model = Model(name=row.model, architecture=row.architecture)
-    return Question(model=model, training=training, strategy=strategy)
 
 
 def questions(rows: Sequence[PublishedRow]) -> list[Question]:
     """Of each row; after them, of those that have a term."""
-    return [*map(question, rows), *(_with_term(row) for row in rows if row.id in TERMS)]
+    return [*(row.question for row in rows), *(_with_term(row) for row in rows if row.id in TERMS)]
 
 
 def _with_term(row: PublishedRow) -> Question:
-    asked = question(row)
+    asked = row.question
     training = asked.training.model_copy(update=TERMS[row.id].training)
     strategy = asked.strategy.model_copy(update={"name": _second(row)})
     return asked.model_copy(update={"training": training, "strategy": strategy})
@@ -223,26 +299,16 @@ def _line(head: str, measured: float, simulated: int) -> str:
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:
-    axes, source = row.parallelism, row.source
+    source = row.source
     return {
-        "id": row.id,
-        "case": row.case,
+        **row.model_dump(include={"id", "case", "model", "sequence", "microbatch", "global_batch"}),
+        **row.strategy.model_dump(include={"sharding", "data", "tensor", "pipeline", "context"}),
+        "checkpointing": row.checkpointing,
         "repository": source.repository,
         "where": f"{source.repository}, commit {source.commit[:10]}, {row.path}",
         "url": _url(row),
-        "model": row.model,
         "num_ranks": row.device.count,
         "device": row.device.name,
-        "sharding": axes.sharding,
-        "data": axes.data,
-        "tensor": axes.tensor,
-        "pipeline": axes.pipeline,
-        "context": axes.context,
-        "sequence": row.batch.sequence_length,
-        "microbatch": row.batch.micro,
-        "global_batch": row.batch.total,
-        "recomputation": row.recomputation,
-        "optimizer": row.optimizer,
     }
 
 

@@ -1,15 +1,17 @@
-"""Published rates of training steps beside the law of time: bounds, fits and scores. No torch.
+"""Published training steps beside the law of time: bounds, fits, scores, choices. No torch.
 
-In: the rows of planner/published_steps.yml, whose head states which rates qualify. Out: runs. A
-row's has the rate that the law allows at most, and the rate at its device's efficiency. A device's
-has this efficiency, how many rows that were held out it predicts, and how many pairs of layouts it
-orders.
+In: planner/published_steps.yml and planner/published_choices.yml, whose heads state what qualifies.
+Out: runs. A published rate's has the rate that the law allows at most, and the rate at its device's
+efficiency. A device's has this efficiency, how many rows that were held out it predicts, and how
+many pairs of layouts it orders. That of a search for the best layout says how much longer the step
+of the layout that the law prefers took than that of the winner, and which pairs it orders. Nothing
+is simulated: operations and bytes are closed forms.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, groupby
 from statistics import median
 from typing import Literal
@@ -24,25 +26,25 @@ from runners.traces.published import PLANNER, run, run_name
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
 
-LIST = "published_steps.yml"
-_COLUMNS = ("model", "sequence", "devices", "tensor", "pipeline", "micro", "batch", "rate")
+STEPS, CHOICES = "published_steps.yml", "published_choices.yml"
 PER_NODE = 8
 WIDTH_BYTES = 2  # of a gathered parameter, and of an activation
 WITHIN = 0.2  # a predicted time may differ from the published one by so much
-SETTINGS = (
+SETTINGS = {
     "device", "model", "sequence", "devices", "tensor", "pipeline", "micro", "batch", "sharding",
     "rate", "unit", "title", "where", "url",
-)  # fmt: skip
+}  # fmt: skip
+OF_SEARCH = {"url", "model", "sequence", "devices", "batch", "num_out_of_memory"}
 APART = 1.05  # times that differ by less are no order
 
 
 class PublishedStep(Record):
-    """A published rate, with all that its table, model, device and source say of it.
+    """A published step, with all that its table, model, device and source say of it.
 
     Attributes:
         table, device: their names in the file.
         micro, batch: samples of a forward pass of one data-parallel rank, and of a step.
-        rate: of each device, in `unit`.
+        rate: of each device, in `unit`; in seconds it is that of a step.
         layers, hidden, vocabulary: of a dense decoder.
         layer_weights: of a layer's products, if they are not 12 × hidden².
         sharding: of data parallelism.
@@ -52,6 +54,8 @@ class PublishedStep(Record):
         flops: of a device in a second, at its highest rate.
         within, between: bytes a second, as `law_of_time.Cluster` has them; None where the source
             does not state what a node sends.
+        mfu: share of `flops`, where the source of a search states it.
+        num_out_of_memory: other layouts that were tried with these.
     """
 
     table: str
@@ -75,10 +79,12 @@ class PublishedStep(Record):
     flops: float
     within: float
     between: float | None
+    mfu: float = 0.0
+    num_out_of_memory: int = 0
     title: str
     where: str
     url: str
-    unit: Literal["TFLOP/s", "tokens/s"]
+    unit: Literal["TFLOP/s", "tokens/s", "s"]
 
     @property
     def run(self) -> str:
@@ -86,21 +92,22 @@ class PublishedStep(Record):
         return run_name(f"{self.table}_{self.model}_{self.sequence}_on_{self.devices}")
 
 
-def published_steps() -> list[PublishedStep]:
-    """The rows, in the order of the file.
+def published_steps(name: str) -> list[PublishedStep]:
+    """The rows of a file of the planner, in their order.
 
     Raises:
         ValueError, KeyError: the file is not what it should be.
     """
-    file = yaml.safe_load((PLANNER / LIST).read_text(encoding="utf-8"))
+    file = yaml.safe_load((PLANNER / name).read_text(encoding="utf-8"))
     found = []
     for table in file["tables"]:
-        source, cluster = file["sources"][table["source"]], table["cluster"]
+        source, cluster, part = file["sources"][table["source"]], table["cluster"], table["part"]
         shared = {**source, **cluster, **file["devices"][cluster["device"]], **table["layout"]}
-        shared |= {"table": table["name"], "title": f"{source['title']}, {table['part']}"}
+        shared |= {"table": table["name"], "title": f"{source['title']}, {part}"}
+        shared["url"] = source["url"].format(part=part)
         for row in table["rows"]:
-            of_row = dict(zip(_COLUMNS, row, strict=True))
-            found.append(PublishedStep(**shared, **of_row, **file["models"][row[0]]))
+            about = shared | dict(zip(file["columns"], row, strict=True))
+            found.append(PublishedStep(**about, **file["models"][about["model"]]))
     return found
 
 
@@ -196,8 +203,8 @@ def _rate(row: PublishedStep, seconds: float) -> float:
 
 
 def published_seconds(row: PublishedStep) -> float:
-    """What the published rate says of a step."""
-    return _rate(row, 1.0) / row.rate
+    """What is published of a step."""
+    return row.rate if row.unit == "s" else _rate(row, 1.0) / row.rate
 
 
 def efficiency(rows: Sequence[PublishedStep]) -> float:
@@ -230,20 +237,29 @@ def order(
 
 
 def runs() -> dict[str, Run]:
-    """Every row and every device as a run."""
+    """Every rate, every device and every search as a run."""
     found: dict[str, Run] = {}
-    for device, of_device in groupby(published_steps(), lambda row: row.device):
+    for device, of_device in groupby(published_steps(STEPS), lambda row: row.device):
         rows = list(of_device)
         share = efficiency(rows[::2])
         for number, row in enumerate(rows):
             place: dict[str, Setting] = {"place": len(found), "is_held_out": number % 2 == 1}
-            found[row.run] = run(place | _settings(row), _measures(row, share))
+            found[row.run] = run(place | row.model_dump(include=SETTINGS), _measures(row, share))
         found[device] = _scores(rows, share)
-    return found
+    searches = groupby(published_steps(CHOICES), lambda row: row.table)
+    return found | {
+        run_name(f"choice-{table}"): _choice(list(rows), place)
+        for place, (table, rows) in enumerate(searches)
+    }
 
 
-def _settings(row: PublishedStep) -> dict[str, Setting]:
-    return {name: getattr(row, name) for name in SETTINGS}
+def lines(found: Mapping[str, Run]) -> list[str]:
+    """What is computed of each row, device and search."""
+    said = []
+    for name, one in found.items():
+        measures = (f"{key} {value:.4g}" for key, value in one.ranks[0].measures.items())
+        said.append(f"{name:<44}{', '.join(measures)}")
+    return said
 
 
 def _measures(row: PublishedStep, share: float) -> dict[str, Setting]:
@@ -277,3 +293,35 @@ def _scores(rows: Sequence[PublishedStep], share: float) -> Run:
         "num_wrong_by_sharding": orders["wrong by sharding"],
     }
     return run({"device": rows[0].device}, measures)
+
+
+def _choice(rows: Sequence[PublishedStep], place: int) -> Run:
+    """What won in a search, and what the law prefers."""
+    won, preferred = min(rows, key=published_seconds), min(rows, key=_key)
+    orders = [order(one, other, 1.0) for one, other in combinations(rows, 2)]
+    settings = {
+        "place": place,
+        "id": won.table,
+        **won.model_dump(include=OF_SEARCH),
+        "won": _axes(won),
+        "preferred": _axes(preferred),
+    }
+    measures: dict[str, Setting] = {
+        "slower_share": published_seconds(preferred) / published_seconds(won) - 1,
+        "num_layouts": len(rows),
+        "num_pairs": sum(one is not None for one in orders),
+        "num_right": orders.count("right"),
+        "num_wrong": orders.count("wrong"),
+    }
+    return run(settings, measures)
+
+
+def _axes(row: PublishedStep) -> list[int]:
+    return [row.tensor, row.pipeline, row.micro]
+
+
+def _key(row: PublishedStep) -> tuple[float, float, int, int]:
+    """Bounds that differ by less than a hundredth count as equal; then less memory is better."""
+    found = law(row)
+    at_least, at_most = (float(f"{x:.3g}") for x in (found.at_least, found.at_most))
+    return at_least, at_most, -row.tensor * row.pipeline, row.micro

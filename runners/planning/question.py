@@ -116,6 +116,9 @@ class Training(Record):
             their own, of which it does not free the latter, as torchtitan does since 2025.
         copies_on_reduce_stream: FSDP allocates its copy of a unit's gradients where it allocates
             their sums, on the stream of its reduce-scatters, as torch did in 2024.
+        dropout: probability, of hidden states and of attention alike.
+        vocabulary: rows of the embedding as allocated, over all tensor-parallel ranks; 0: as many
+            as the model's vocabulary, rounded up to a multiple of these ranks.
     """
 
     sequence: Count

@@ -9,63 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from runners.planning.answer import Answer
-from runners.planning.law_of_time import Bounds, Cluster
+from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Question, Strategy, Training, strategy_of
-from runners.planning.table import GIB, needs, verdict
+from runners.planning.table import GIB, Layout, layouts, needs
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
-TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 ROUND = 4  # layouts that are simulated before the clock is looked at
 # Bytes of each parameter beside what is gathered: the parameter, its gradient, and the state.
 _STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A simulated layout that fits, with its bounds."""
-
-    answer: Answer
-    bounds: Bounds
-    needed_bytes: int
-
-    @property
-    def name(self) -> str:
-        """The strategy, with the settings that the search chose."""
-        training = self.answer.question.training
-        words = [self.answer.question.strategy.name, f"microbatch {training.microbatch}"]
-        if training.checkpointing != "none":
-            words.append(f"checkpointing {training.checkpointing}")
-        return ", ".join(words)
-
-    @property
-    def key(self) -> tuple[float, float, float]:
-        """Layouts in order: bounds that differ by less than a hundredth count as equal."""
-        at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
-        return at_least, at_most, self.needed_bytes
-
-    def is_tight(self, memory_bytes: float) -> bool:
-        """Whether it leaves so little of a device that a first try may well fail."""
-        return self.needed_bytes > TIGHT * memory_bytes
-
-    def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return {
-            **self.answer.model_dump(mode="json"),
-            "needed_bytes": self.needed_bytes,
-            "seconds": self.bounds.document(),
-        }
-
-
-def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
-    """What fits, best first."""
-    fitting = [one for one in answers if verdict(one, memory_bytes) == "fits"]
-    found = [Layout(one, one.bounds(cluster), needs(one)) for one in fitting]
-    return sorted(found, key=lambda one: one.key)
 
 
 # --- the search
@@ -178,7 +134,7 @@ def search(
         shape = model.architecture
         tried = strategies(cluster, shape.num_experts if shape else 1)
     is_whole = answered(asked(one) for one in tried)
-    fitting = {one.answer.question.strategy.name for one in _best(known, cluster, memory_bytes)}
+    fitting = {one.strategy for one in _best(known, cluster, memory_bytes)}
     if training.checkpointing == "none":
         others = [one for one in tried if one.name not in fitting]
         is_whole &= answered(asked(one, microbatch=training.microbatch) for one in others)
@@ -251,7 +207,7 @@ def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> 
     if not found:
         raise PlanError(_nothing_fits(answers, memory_bytes))
     best = found[0]
-    runner_up = next((one for one in found if _strategy(one) != _strategy(best)), None)
+    runner_up = next((one for one in found if one.strategy != best.strategy), None)
     return Choice(found, runner_up, list(_turns(answers, best, cluster, memory_bytes)))
 
 
@@ -276,21 +232,6 @@ def told(
     return lines
 
 
-def compared(found: Sequence[Layout]) -> list[str]:
-    """A table of what fits: the columns that one compares."""
-    head = f"{'layout':<44}{'needs':>10}{'at least':>11}{'at most':>10}  decided by"
-    rows = [
-        f"{one.name:<44}{one.needed_bytes / GIB:6.1f} GiB{one.bounds.at_least:9.3g} s"
-        f"{one.bounds.at_most:8.3g} s  {one.bounds.decides}"
-        for one in found
-    ]
-    return [head, *rows]
-
-
-def _strategy(layout: Layout) -> str:
-    return layout.answer.question.strategy.name
-
-
 def _reason(one: Layout, memory_bytes: float) -> str:
     law = one.bounds
     return (
@@ -304,9 +245,8 @@ def _reason(one: Layout, memory_bytes: float) -> str:
 
 def longer_by(other: Layout, best: Layout) -> Literal["at least", "at most", "neither"]:
     """The bound by which a layout comes after the best one."""
-    if other.key[0] > best.key[0]:
-        return "at least"
-    return "at most" if other.key[1] > best.key[1] else "neither"
+    _, at_least, at_most, _ = (mine > its for mine, its in zip(other.key, best.key, strict=True))
+    return "at least" if at_least else "at most" if at_most else "neither"
 
 
 def _compared(other: Layout, best: Layout) -> str:
@@ -331,14 +271,14 @@ def _turns(
     links = chain(slower, faster) if cluster.nodes > 1 else ()
     for other in links:
         found = layouts(answers, other, memory_bytes)
-        if found and _strategy(found[0]) != _strategy(best):
+        if found and found[0].strategy != best.strategy:
             yield Turn(found[0], between=other.between)
             break
     for gib in (192, 141, 80, 48, 40, 24, 16):
         if gib * GIB >= memory_bytes:
             continue
         found = layouts(answers, cluster, gib * GIB)
-        if not found or _strategy(found[0]) != _strategy(best):
+        if not found or found[0].strategy != best.strategy:
             yield Turn(found[0] if found else None, memory_bytes=gib * GIB)
             break
 

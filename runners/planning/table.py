@@ -1,19 +1,22 @@
-"""Answers as a table, best first, and as JSON. No torch.
+"""Simulated layouts on a cluster: which fit, best first, as a table and as JSON. No torch.
 
-In: answers, the memory of a device, and the cluster. Out: lines. `runners.traces.device_memory`
-says which strategies fit; those are ordered by the law of time.
+In: answers, the memory of a device, and the cluster. Out: a `Layout` of each answer that has ranks.
+`runners.traces.device_memory` says which of them fit; the law of time orders them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from runners.planning.answer import Answer, RankPlan
-from runners.planning.law_of_time import Cluster
+from runners.planning.answer import Answer
+from runners.planning.law_of_time import Bounds, Cluster
 from runners.traces import device_memory
 
 GIB = 2**30
+TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
+_VERDICTS = ("fits", "marginal", "no")
 _HEAD = (
     f"{'strategy':<18}{'fits':>9}{'needs':>9}{'reserved':>10}{'peak':>9}"
     f"{'params':>9}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>7}{'TFLOP':>9}{'time ≥':>10}"
@@ -23,11 +26,6 @@ _UNITS = (
     f"{'':<27}" + "sizes in GiB, of the fullest rank; needs: "
     f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}"
 )
-
-
-def fullest(answer: Answer) -> RankPlan | None:
-    """The rank whose allocator reserves most; None where there is none."""
-    return max(answer.ranks, key=lambda one: one.reserved_bytes, default=None)
 
 
 def needs(answer: Answer) -> int:
@@ -47,59 +45,92 @@ def verdict(answer: Answer, memory_bytes: float) -> device_memory.Verdict:
     return device_memory.verdict(memory_bytes, needs(answer), least)
 
 
-def ordered(answers: Sequence[Answer], memory_bytes: float, cluster: Cluster) -> list[Answer]:
-    """Best first; strategies that cannot be simulated come last."""
+@dataclass(frozen=True)
+class Layout:
+    """A simulated layout on a cluster."""
 
-    def key(answer: Answer) -> tuple[Any, ...]:
-        rank = fullest(answer)
-        if rank is None:
-            return (3,)
-        found = verdict(answer, memory_bytes)
-        if found != "fits":
-            return 1 + (found == "no"), rank.reserved_bytes
-        law = answer.bounds(cluster)
-        return 0, float(f"{law.at_least:.2g}"), law.at_most, rank.reserved_bytes
+    answer: Answer
+    bounds: Bounds
+    needed_bytes: int
+    verdict: device_memory.Verdict
 
-    return sorted(answers, key=key)
+    @property
+    def strategy(self) -> str:
+        """The name of its strategy."""
+        return self.answer.question.strategy.name
+
+    @property
+    def name(self) -> str:
+        """The strategy, with the settings that the search chose."""
+        training = self.answer.question.training
+        words = [self.strategy, f"microbatch {training.microbatch}"]
+        if training.checkpointing != "none":
+            words.append(f"checkpointing {training.checkpointing}")
+        return ", ".join(words)
+
+    @property
+    def key(self) -> tuple[int, float, float, int]:
+        """Layouts in order: bounds that differ by less than a hundredth count as equal."""
+        at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
+        return _VERDICTS.index(self.verdict), at_least, at_most, self.needed_bytes
+
+    def is_tight(self, memory_bytes: float) -> bool:
+        """Whether it leaves so little of a device that a first try may well fail."""
+        return self.needed_bytes > TIGHT * memory_bytes
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            **self.answer.model_dump(mode="json"),
+            "verdict": self.verdict,
+            "needed_bytes": self.needed_bytes,
+            "seconds": self.bounds.document(),
+        }
 
 
-def lines(answers: Sequence[Answer], memory_bytes: float, cluster: Cluster) -> list[str]:
-    """The table."""
-    rows = [_line(one, memory_bytes, cluster) for one in ordered(answers, memory_bytes, cluster)]
-    return [_HEAD, _UNITS, *rows]
+def ordered(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+    """Every layout that was simulated, best first."""
+    found = [
+        Layout(one, one.bounds(cluster), needs(one), verdict(one, memory_bytes))
+        for one in answers
+        if one.ranks
+    ]
+    return sorted(found, key=lambda one: one.key)
 
 
-def _line(answer: Answer, memory_bytes: float, cluster: Cluster) -> str:
-    name = f"{answer.question.strategy.name:<18}"
-    rank = fullest(answer)
-    if rank is None:
-        return f"{name}  not planned: {answer.reason}"
+def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+    """What fits, best first."""
+    return [one for one in ordered(answers, cluster, memory_bytes) if one.verdict == "fits"]
+
+
+def lines(found: Sequence[Layout]) -> list[str]:
+    """The table: memory by class, operations and payload."""
+    return [_HEAD, _UNITS, *map(_line, found)]
+
+
+def _line(one: Layout) -> str:
+    rank = max(one.answer.ranks, key=lambda rank: rank.reserved_bytes)
     held = rank.at_peak
-    columns = [(needs(answer), 9), (rank.reserved_bytes, 10), (rank.peak_bytes, 9)]
+    columns = [(one.needed_bytes, 9), (rank.reserved_bytes, 10), (rank.peak_bytes, 9)]
     columns += [(held.parameters_bytes, 9), (held.gradients_bytes, 8), (held.optimizer_bytes, 8)]
     columns += [(held.activations_bytes, 8), (held.buckets_bytes + held.buffers_bytes, 7)]
     sizes = "".join(f"{size / GIB:{width}.2f}" for size, width in columns)
-    at_least = f"{answer.bounds(cluster).at_least:8.3f} s"
-    flops = max(one.flops for one in answer.ranks) / 1e12
+    flops = max(rank.flops for rank in one.answer.ranks) / 1e12
     payload = ", ".join(
-        f"{one.operation} {one.axis} {one.bytes / GIB:.2f}"
-        for one in sorted(rank.calls, key=lambda one: -one.bytes)
-        if one.bytes >= GIB / 200
+        f"{call.operation} {call.axis} {call.bytes / GIB:.2f}"
+        for call in sorted(rank.calls, key=lambda call: -call.bytes)
+        if call.bytes >= GIB / 200
     )
-    found = f"{verdict(answer, memory_bytes):>9}{sizes}{flops:9.2f}{at_least}"
-    return f"{name}{found}  {payload or 'none'}"
+    times = f"{flops:9.2f}{one.bounds.at_least:8.3f} s"
+    return f"{one.strategy:<18}{one.verdict:>9}{sizes}{times}  {payload or 'none'}"
 
 
-def document(
-    answers: Sequence[Answer], memory_bytes: float, cluster: Cluster
-) -> list[dict[str, Any]]:
-    """The same, every value, for JSON."""
-    return [
-        {
-            **one.model_dump(mode="json"),
-            "verdict": verdict(one, memory_bytes),
-            "needed_bytes": needs(one) if one.ranks else None,
-            "seconds": one.bounds(cluster).document() if one.ranks else None,
-        }
-        for one in ordered(answers, memory_bytes, cluster)
+def compared(found: Sequence[Layout]) -> list[str]:
+    """A narrower table: the columns that one compares."""
+    head = f"{'layout':<44}{'needs':>10}{'at least':>11}{'at most':>10}  decided by"
+    rows = [
+        f"{one.name:<44}{one.needed_bytes / GIB:6.1f} GiB{one.bounds.at_least:9.3g} s"
+        f"{one.bounds.at_most:8.3g} s  {one.bounds.decides}"
+        for one in found
     ]
+    return [head, *rows]

@@ -79,7 +79,7 @@ STEPS = Comparison(
     "How far does one efficiency for each device explain published rates of training steps?",
     "--published-steps",
     lists=("published_steps", "published_choices"),
-    code=("published_steps", "published_choices", "law_of_time"),
+    code=("published_steps", "law_of_time"),
 )
 COMPARISONS = {one.experiment: one for one in (PEAKS, STEPS)}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from runners.plans.published import PUBLISHED, published
+from runners.planning.published import PUBLISHED, published
 
 MIB = 1 << 20
 ROWS = {row.id: row for row in published()}
 MEGATRON = {name: row for name, row in ROWS.items() if "Megatron" in row.source.repository}
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+LOW, WIDE = 2, 4  # bytes of a value
 # What the loader of batches keeps beside state and workspaces: at most the tensors of a few
 # microbatches; Megatron's own layers keep more. Interleaved ranks also keep some of what they
 # passed between stages.
@@ -20,28 +20,28 @@ BESIDE = {"transformer_engine": 20 * MIB, "megatron_local": 64 * MIB}
 
 def parameters_of_last_rank(row):
     """Of the last pipeline stage and one tensor-parallel rank: what Megatron shards is divided."""
-    model, axes = row.architecture, row.parallelism
+    model, axes = row.architecture, row.strategy
     tensor = axes.tensor
-    layers = axes.layers[-1] if axes.layers else model.num_layers // axes.pipeline
+    shares = axes.layers_of_stages or [model.num_layers // axes.pipeline]
     # Norms, and the biases that follow a reduction, are on every rank.
     kept = 2 * model.norm_parameters + (2 * model.hidden_size if model.has_bias else 0)
     if model.has_query_key_norm:
         kept += 4 * model.head_size
     layer = kept + (model.layer_parameters - kept) // tensor
-    matrix = row.padded_vocabulary * model.hidden_size // tensor
+    matrix = row.vocabulary * model.hidden_size // tensor
     if axes.pipeline > 1:
-        return layers * layer + model.norm_parameters + matrix
+        return shares[-1] * layer + model.norm_parameters + matrix
     num_matrices = 1 if model.has_tied_embeddings else 2
     ends = model.norm_parameters + model.position_parameters + num_matrices * matrix
-    return layers * layer + ends
+    return shares[-1] * layer + ends
 
 
 def state_bytes(row):
     """Parameters, gradients, the master copy and two moments, sharded as the row says."""
-    axes, precision = row.parallelism, row.precision
-    parameters, ranks = parameters_of_last_rank(row), axes.data * axes.context
-    model = parameters * (BYTES[precision.parameters] + BYTES[precision.gradients])
-    optimizer = parameters * (BYTES[precision.master] + 2 * BYTES[precision.moments])
+    axes, parameters = row.strategy, parameters_of_last_rank(row)
+    ranks = axes.data * axes.context
+    model = parameters * (LOW + (WIDE if row.has_wide_gradients else LOW))
+    optimizer = parameters * 3 * WIDE
     if axes.sharding == "none":
         return model + optimizer
     if axes.sharding == "zero1":
@@ -55,16 +55,16 @@ def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspac
     row = MEGATRON[name]
     beside = row.bytes_of("allocated", "between_steps") - state_bytes(row)
     most = row.workspace_bytes + BESIDE[row.implementation]
-    if row.parallelism.chunks > 1:
-        batch, width = row.batch, BYTES[row.precision.compute] * row.architecture.hidden_size
-        most += PASSED * row.parallelism.chunks * batch.micro * batch.sequence_length * width
+    if row.strategy.chunks > 1:
+        passed = row.microbatch * row.sequence * row.architecture.hidden_size * LOW
+        most += PASSED * row.strategy.chunks * passed
     assert row.workspace_bytes <= beside <= most
 
 
 def test_a_row_that_contradicts_itself_is_refused(tmp_path):
     changed = tmp_path / "published.yml"
     document = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
-    document["rows"][0]["parallelism"]["data"] = 4
+    document["rows"][0]["strategy"]["data"] = 4
     changed.write_text(yaml.safe_dump(document), encoding="utf-8")
     with pytest.raises(ValueError, match="axes of 16 ranks"):
         published(changed)

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from runners.planning import published as simulated
-from runners.plans.published import published
+from runners.planning.published import published
 from runners.traces.files import read
 from runners.traces.published import MOST_ERROR, PEAKS, is_stale, published_bytes_of, run_name
 

@@ -1,23 +1,25 @@
-"""Published rates of training steps: operations against the sources' own counts, fit and order."""
+"""Published training steps: operations against the sources' own counts, fit and order."""
 
 from __future__ import annotations
 
 import json
+from itertools import groupby
 
 import pytest
 
 from runners.__main__ import main
 from runners.planning import published_steps as steps
-from runners.planning.published_choices import runs as choices
 from runners.traces.files import read
 from runners.traces.published import STEPS, is_stale
 
-ROWS = {row.run: row for row in steps.published_steps()}
+ROWS = {row.run: row for row in steps.published_steps(steps.STEPS)}
+SEARCHED = groupby(steps.published_steps(steps.CHOICES), lambda row: row.table)
+SEARCHES = {table: list(rows) for table, rows in SEARCHED}
 
 
 def test_the_committed_file_is_what_the_list_gives_today():
     committed = read(STEPS.path)
-    assert committed.runs == steps.runs() | choices()
+    assert committed.runs == steps.runs()
     assert not is_stale(committed)
 
 
@@ -70,3 +72,16 @@ def test_layouts_are_ordered_by_time_and_ties_are_no_order():
     assert steps.order(again, again.model_copy(update={"rate": 3000.0}), 0.6) == "none"
     assert steps.order(again, again, 0.6) is None
     assert steps.order(stored, ROWS["mpt_a100_80_stored_mpt_13b_2048_on_8"], 0.6) is None
+
+
+@pytest.mark.parametrize("table", SEARCHES)
+def test_the_law_counts_the_operations_of_the_published_mfu(table):
+    """So the batch, the vocabulary and the widths, which no table states, are those that ran."""
+    won, seconds = SEARCHES[table][0], SEARCHES[table][0].rate
+    assert seconds == min(row.rate for row in SEARCHES[table])
+    whole = won.model_copy(update={"tensor": 1, "pipeline": 1, "micro": 1})
+    # The published MFU counts the embedding like the logits; looking a token up is no product.
+    embedding = 6 * won.batch * won.sequence * won.hidden * won.vocabulary
+    looked_up = embedding / (won.devices * won.flops)
+    assert steps.law(whole).computing + looked_up == pytest.approx(won.mfu * seconds, rel=0.005)
+    assert steps.law(won).at_least < seconds

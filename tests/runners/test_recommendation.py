@@ -10,7 +10,8 @@ from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Training
-from runners.planning.recommendation import GIB, layouts, search, strategies, told
+from runners.planning.recommendation import search, strategies, told
+from runners.planning.table import GIB, layouts
 from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
 

@@ -28,8 +28,8 @@ from runners.planning.answer import Answer
 from runners.planning.committed import answers_of
 from runners.planning.law_of_time import Bounds, Cluster
 from runners.planning.question import PlanError
-from runners.planning.recommendation import Choice, Layout, Turn, choice, longer_by
-from runners.planning.table import GIB, needs, verdict
+from runners.planning.recommendation import Choice, Turn, choice, longer_by
+from runners.planning.table import GIB, Layout, needs, verdict
 from runners.traces.plan_grid import named_rows
 
 ID = "plan"
@@ -267,7 +267,7 @@ def _of_each_strategy(found: Sequence[Layout]) -> list[Layout]:
     """The best layout of each strategy, in their order."""
     best: dict[str, Layout] = {}
     for one in found:
-        best.setdefault(one.answer.question.strategy.name, one)
+        best.setdefault(one.strategy, one)
     return list(best.values())
 
 
@@ -328,7 +328,7 @@ def _refused(plans: Plans, asked: Asked) -> Markup:
 def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
     """Bars of the best layouts, and of strategies of one axis that do not fit."""
     memory = numeric(asked.memory)
-    fitting = {one.answer.question.strategy.name for one in best}
+    fitting = {one.strategy for one in best}
     others: dict[str, Answer] = {}
     for one in sorted(asked.answers, key=needs):
         name, is_over = one.question.strategy.name, verdict(one, memory) != "fits"
