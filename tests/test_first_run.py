@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.utils.data import DataLoader
 
 from tests.first_run_ranks import run
+from tests.processes import marked
 
 pytestmark = pytest.mark.ranks
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,18 +52,6 @@ def torchrun(folder, program, *options, restarts):
         env=os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)},
         cwd=folder.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
-
-
-def left_running(folder):
-    """The processes that `torchrun` has started and that still live."""
-    mark = f"PROOFBOOK_TEST={folder}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            found += [path.parent.name] if mark in path.read_bytes().split(b"\0") else []
-        except OSError:
-            continue
-    return found
 
 
 def state(folder):
@@ -127,7 +116,7 @@ def test_a_killed_rank_ends_the_job_and_the_same_command_resumes_it(tmp_path):
     ended = torchrun(stopped, FSDP, restarts=0)
     assert ended.returncode == 1
     assert "Signal 9 (SIGKILL)" in ended.stderr
-    assert left_running(stopped) == []
+    assert marked(stopped) == set()
     assert not (stopped / LAST / ".metadata").exists()
     (stopped / LAST).mkdir(exist_ok=True)
     (stopped / LAST / "__0_0.distcp").write_bytes(b"a part that was never completed")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from runners.commands import run as running
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.plans.experiment import MORE, find, names
@@ -70,3 +71,14 @@ def run(launcher: Launcher) -> Callable[[str, str], Run]:
         return measure.measure_run(launcher, find(experiment), name)
 
     return measured
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) -> Path:
+    """This machine's folder of traces, elsewhere; commands take the launcher of the session."""
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
+    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
+    monkeypatch.setattr(running, "Launcher", lambda _: launcher)
+    monkeypatch.setattr(Launcher, "__exit__", lambda *_: None)
+    machine.describe.cache_clear()
+    return measure.folder()

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from runners.commands import dry
 from runners.commands import run as running
 from runners.commands.run import RunRequest
-from runners.measuring import measure
 from runners.measuring.pending import pending
-from runners.traces import machine
 from tests.recorded import as_recorded
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch, launcher):
-    """This machine's folder of traces, elsewhere; experiments are the tests' own."""
-    monkeypatch.setattr(machine, "TRACES", tmp_path)
-    monkeypatch.setattr(running, "Launcher", None)  # nothing may start
-    return measure.folder()
 
 
 def _trace(root, folder, name, seconds):
@@ -49,8 +37,9 @@ def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path)
 
 
 def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
-    root, folder, tmp_path
+    root, folder, monkeypatch
 ):
+    monkeypatch.setattr(running, "Launcher", None)
     _trace(root, folder, "heavier", 7.0)
     first, whole = running.dry(RunRequest(names=("heavier",)))
     assert first.split()[:4] == ["heavier", "1", "runs", "7.0"]

@@ -11,15 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from runners.commands import run as running
 from runners.measuring.launch import Launcher
-from runners.plans.experiment import find
+from runners.plans.experiment import MORE, find
+from runners.system import links
 from runners.system.errors import LaunchError
 from runners.traces.records import Run
 from runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
+from tests.processes import marked
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
+OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 # Python takes memory for objects in arenas of 1 MiB; glibc's heap and page rounding are smaller.
 LITTLE_BYTES = 4 << 20
 
@@ -42,52 +46,40 @@ def test_a_run_that_completes_says_what_it_printed_and_what_it_saw(run: Measure)
     assert not well.is_surprise
 
 
-def test_a_killed_rank_is_named_with_its_phase_step_and_signal(run: Measure) -> None:
-    killed = run("mishaps", "killed")
-    assert killed.status == "died"
-    assert killed.error is not None
-    assert (killed.error.rank, killed.error.phase, killed.error.step) == (1, "forward", 2)
-    assert (killed.error.signal, killed.error.exit_code) == ("SIGKILL", None)
-    assert killed.ranks[1].failure == killed.error
-    assert "SIGKILL" in killed.error.message
+# Run, how it ended, the rank and the step of the cause, its message, and each rank's failure.
+ENDS = [
+    ("killed", "died", 1, 2, "rank 1 died in forward: SIGKILL", ["peer_lost", "signal"]),
+    ("left", "died", 1, None, "rank 1 died in optimizer: exit code 3", ["peer_lost", "exception"]),
+    # Of ranks that hang, the one that fell behind is the cause; where none did, all are named.
+    ("hangs", "deadlocked", 1, None, "rank 1 stood still in forward", ["hang", "hang"]),
+    ("level", "deadlocked", None, None, "rank 0 stood still in communicate, rank 1 in communicate; "
+     "no rank fell behind", ["hang", "hang"]),
+    ("raises", "failed", 0, None, "ValueError: labels and samples differ in number",
+     ["exception", "peer_lost"]),
+    ("too_small", "failed", 0, None, "a budget of 1024 bytes is below the ",
+     ["budget_too_small", "budget_too_small"]),
+]  # fmt: skip
 
 
-def test_a_rank_that_leaves_without_a_record_is_named_with_its_exit_code(run: Measure) -> None:
-    left = run("mishaps", "left")
-    assert left.status == "died"
-    assert left.error is not None
-    assert (left.error.rank, left.error.phase) == (1, "optimizer")
-    assert (left.error.signal, left.error.exit_code) == (None, 3)
-    assert left.ranks[1].failure == left.error
-    assert "exit code 3" in left.error.message
-
-
-def test_of_ranks_that_hang_the_one_that_fell_behind_is_the_cause(run: Measure) -> None:
-    hung = run("mishaps", "hangs")
-    assert hung.status == "deadlocked"
-    assert hung.error is not None
-    assert (hung.error.rank, hung.error.phase) == (1, "forward")
-    assert [r.failure.phase for r in hung.ranks if r.failure] == ["all_reduce", "forward"]
-
-
-def test_of_ranks_that_hang_alike_none_is_blamed_and_all_are_named(run: Measure) -> None:
-    level = run("mishaps", "level")
-    assert level.status == "deadlocked"
-    assert level.error is not None
-    assert (level.error.kind, level.error.rank) == ("hang", None)
-    assert level.error.phase == "communicate"
-    for rank in (0, 1):
-        assert f"rank {rank} " in level.error.message
-    assert "None" not in how_it_ended(level)
-
-
-def test_an_exception_is_the_cause_and_not_the_peer_that_waited_for_it(run: Measure) -> None:
-    raised = run("mishaps", "raises")
-    assert raised.status == "failed"
-    assert raised.error is not None
-    assert raised.error.rank == 0
-    assert raised.error.message == "ValueError: labels and samples differ in number"
-    assert [r.failure.kind for r in raised.ranks if r.failure] == ["exception", "peer_lost"]
+@pytest.mark.parametrize(("name", "status", "rank", "step", "said", "failures"), ENDS)
+def test_a_bad_end_is_told_with_its_cause(
+    run: Measure,
+    name: str,
+    status: str,
+    rank: int | None,
+    step: int | None,
+    said: str,
+    failures: list[str],
+) -> None:
+    ended = run("mishaps", name)
+    assert ended.error is not None
+    assert (ended.status, ended.error.rank, ended.error.step) == (status, rank, step)
+    assert ended.error.message.startswith(said)
+    assert said in how_it_ended(ended)
+    assert [one.failure and one.failure.kind for one in ended.ranks] == failures
+    if rank is not None:
+        assert ended.ranks[rank].failure == ended.error
+    assert not ended.is_surprise  # a death has the declared rank, phase and signal or exit code
 
 
 @pytest.mark.parametrize(
@@ -107,14 +99,6 @@ def test_what_was_held_at_a_refusal_is_what_the_budget_counted(
     assert error.requested_bytes == requested_mib << 20
     assert held_mib << 20 <= error.held_bytes <= min((held_mib << 20) + LITTLE_BYTES, budget)
     assert error.held_bytes + error.requested_bytes > budget
-
-
-def test_a_budget_below_what_the_warm_up_needs_says_so(run: Measure) -> None:
-    small = run("mishaps", "too_small")
-    assert small.status == "failed"
-    assert small.error is not None
-    assert small.error.kind == "budget_too_small"
-    assert "raise the budget" in small.error.message
 
 
 def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run: Measure) -> None:
@@ -144,62 +128,40 @@ def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(
         own_launcher.run_pass(find("mishaps"), "well", "timed")
 
 
-def children(pid: int) -> set[int]:
-    """Every process below `pid`."""
-    found: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, IndexError):
-                continue
-            if parent == pid:
-                found |= {int(entry.name)} | children(int(entry.name))
-    return found
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see processes")
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_run_leaves_no_process_and_no_half_file(
+def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(
     how: signal.Signals, tmp_path: Path, root: Path
 ) -> None:
-    environment = {
-        **os.environ,
-        "PROOFBOOK_EXPERIMENTS": str(Path(__file__).parent / "experiments"),
-        "PROOFBOOK_TRACES": str(tmp_path),
-        "TMPDIR": str(tmp_path),
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "runners", "run", "mishaps"],
+    can_link = links.cannot_link() is None
+    own = {"PROOFBOOK_TRACES": str(tmp_path), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "runners", "run", "linked" if can_link else "mishaps"],
         cwd=root,
-        env=environment,
+        env={**os.environ, MORE: str(OWN_EXPERIMENTS), **own},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    below: set[int] = set()
+    ) as process:
 
-    def ranks_are_there() -> bool:
-        below.update(children(process.pid))
-        return len(below) >= 3  # a forkserver and two ranks
+        def spaces() -> list[str]:
+            return [one for one in links._names() if one.startswith(f"proofbook-{process.pid}-")]
 
-    wait_until(ranks_are_there, meanwhile=lambda: process.poll() is None)
-    process.send_signal(how)
-    process.send_signal(how)  # as somebody does who cannot wait
-    _, said = process.communicate()
+        wait_until(  # itself, a forkserver and two ranks; each rank's namespace, and the switch's
+            lambda: len(marked(tmp_path)) >= 4 and len(spaces()) == 3 * can_link,
+            meanwhile=lambda: process.poll() is None,
+        )
+        process.send_signal(how)
+        process.send_signal(how)  # as somebody does who cannot wait
+        _, said = process.communicate()
     assert process.returncode == (-how if how is signal.SIGKILL else 128 + how)
     assert "Traceback" not in said
     assert said.endswith("kept\n") == (how is not signal.SIGKILL)
-    wait_until(lambda: not any(_lives(pid) for pid in below))
+    wait_until(lambda: not marked(tmp_path))
+    if how is signal.SIGKILL:  # nobody was left to remove them: the next launcher does
+        links.sweep()
+    assert spaces() == []
     assert not list(tmp_path.glob("*/*.json*"))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path, root: Path) -> None:
@@ -224,30 +186,11 @@ def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path, ro
     ]
 
 
-def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(
-    tmp_path: Path, root: Path
-) -> None:
-    experiments = tmp_path / "experiments"
-    experiments.mkdir()
-    source = (Path(__file__).parent / "experiments" / "mishaps.py").read_text()
-    keep = source.index("RUNS = {"), source.index("STRATEGIES = {")
-    only = 'RUNS = {"surprises": RunPlan("well", 2, passes=TIMED, expected="out_of_memory")}\n'
-    (experiments / "odd.py").write_text(source[: keep[0]] + only + source[keep[1] :])
-    done = subprocess.run(
-        [sys.executable, "-m", "runners", "run", "odd"],
-        cwd=root,
-        env={
-            **os.environ,
-            "PROOFBOOK_EXPERIMENTS": str(experiments),
-            "PROOFBOOK_TRACES": str(tmp_path / "traces"),
-        },
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    said = [line for line in done.stderr.splitlines() if line.startswith("surprise:")]
-    assert said == ["surprise: odd.surprises: completed, expected out of memory"]
-    assert len(list((tmp_path / "traces").glob("*/odd.json"))) == 1
+def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder: Path) -> None:
+    ran = running.run(running.RunRequest(names=("odd",)))
+    assert ran.surprises == ["odd.surprises: completed, expected out of memory"]
+    assert ran.exit_code == 1
+    assert (folder / "odd.json").exists()
 
 
 def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,9 +14,7 @@ from runners.meters.link import LinkCount, count
 from runners.plans.experiment import find
 from runners.system import links
 from runners.traces.records import Run
-from tests.conftest import wait_until
 
-OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 REFUSAL = "RTNETLINK answers: Operation not permitted"
 NUM_BYTES = 4 << 20  # what the tests' own experiment reduces
 Measure = Callable[[str, str], Run]
@@ -32,11 +27,6 @@ def asked_anew() -> Iterator[None]:
     links.cannot_link.cache_clear()
     yield
     links.cannot_link.cache_clear()
-
-
-def names() -> set[str]:
-    """The namespaces of this machine."""
-    return {path.name for path in links.NAMES.iterdir()} if links.NAMES.is_dir() else set()
 
 
 def measures(run: Run, rank: int) -> dict[str, int]:
@@ -73,35 +63,6 @@ def test_a_shaped_link_lets_no_more_through_than_its_rate(run: Measure) -> None:
     (seconds,) = slow.timing.measures["all_reduce"].samples
     # A late rank finds the other's half here already; the sum of its own half is yet to come.
     assert seconds >= (NUM_BYTES / 2 - 2 * links.MIN_BURST_BYTES) * 8 / 100_000_000
-
-
-@can_link
-@pytest.mark.ranks
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
-def test_links_of_a_stopped_launcher_do_not_stay(ending: signal.Signals, tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "PROOFBOOK_EXPERIMENTS": str(OWN_EXPERIMENTS),
-        "PROOFBOOK_TRACES": str(tmp_path),
-    }
-    launcher = subprocess.Popen(
-        [sys.executable, "-m", "runners", "run", "linked", "--force"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    start = f"proofbook-{launcher.pid}-"
-    try:
-        wait_until(  # all three: what `ip` still makes once its launcher is killed, nobody knows
-            lambda: sum(name.startswith(start) for name in names()) == 3,
-            meanwhile=lambda: launcher.poll() is None,
-        )
-    finally:
-        launcher.send_signal(ending)
-        launcher.wait()
-    if ending == signal.SIGKILL:  # nobody was left to remove them: the next launcher does,
-        links.sweep()  # be it this one or that of a test beside it
-    assert not [name for name in names() if name.startswith(start)]
 
 
 @pytest.mark.usefixtures("asked_anew")

@@ -23,14 +23,6 @@ pytestmark = pytest.mark.ranks
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, launcher):
-    """This machine's folder of traces, elsewhere; experiments are the tests' own."""
-    monkeypatch.setattr(machine, "TRACES", tmp_path)
-    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
-    return measure.folder()
-
-
-@pytest.fixture
 def run(folder, launcher):
     """Measure what is due of an experiment; the names of what was measured, and the trace."""
 
@@ -121,9 +113,8 @@ def test_a_reference_set_says_what_it_lacks(run, folder, monkeypatch):
     assert lacking(names, folder) == ["heavier: stale", "heaviest: stale"]
 
 
-def test_the_command_tells_what_it_left_to_full(folder, launcher, monkeypatch):
-    monkeypatch.setattr(running, "Launcher", lambda _: launcher)
-    monkeypatch.setattr(type(launcher), "__exit__", lambda *_: None)
+@pytest.mark.usefixtures("folder")
+def test_the_command_tells_what_it_left_to_full():
     ran = running.run(RunRequest(names=("heavier", "heaviest")))
     assert (ran.num_measured, ran.num_fresh, ran.exit_code) == (2, 0, 0)
     assert ran.heavier == ["heavier.heavy"]

@@ -13,10 +13,8 @@ import pytest
 from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring import measure, quiet
-from runners.measuring.launch import Launcher
 from runners.measuring.pending import part_of
 from runners.measuring.quiet import Reading, Watch
-from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.quiet_record import Quiet
 
@@ -90,17 +88,6 @@ def test_load_is_the_share_of_ticks_that_were_not_idle(
 
 
 # --- what the reference demands
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) -> Path:
-    """The folder of this machine's traces, elsewhere; the reference's lies beside it."""
-    monkeypatch.setattr(machine, "TRACES", tmp_path)
-    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
-    monkeypatch.setattr(running, "Launcher", lambda _: launcher)
-    monkeypatch.setattr(Launcher, "__exit__", lambda *_: None)
-    machine.describe.cache_clear()
-    return measure.folder()
 
 
 @pytest.fixture

@@ -25,11 +25,9 @@ from runners.traces.values import (
     listed,
 )
 
-NAMES = ("tiny_memory", "tiny_training")
-
 
 @pytest.fixture
-def folder(root: Path, tmp_path: Path) -> Path:
+def frozen(root: Path, tmp_path: Path) -> Path:
     """The frozen machine's folder, whose list is complete."""
     copy = tmp_path / "reference-frozen"
     shutil.copytree(
@@ -53,16 +51,16 @@ def test_every_committed_trace_is_as_it_was_measured(root: Path) -> None:
         assert list(faults(one)) == []
 
 
-def test_one_edited_number_is_noticed(folder: Path) -> None:
-    _edit(folder / "tiny_training.json")
-    assert list(faults(folder)) == [("tiny_training.json", EDITED)]
-    assert edited(folder / "tiny_training.json") == EDITED
-    assert edited(folder / "tiny_memory.json") is None
+def test_one_edited_number_is_noticed(frozen: Path) -> None:
+    _edit(frozen / "tiny_training.json")
+    assert list(faults(frozen)) == [("tiny_training.json", EDITED)]
+    assert edited(frozen / "tiny_training.json") == EDITED
+    assert edited(frozen / "tiny_memory.json") is None
 
 
-def test_half_a_merge_is_noticed(folder: Path) -> None:
-    (folder / "tiny_memory.json").rename(folder / "another.json")
-    assert list(faults(folder)) == [("another.json", NOT_LISTED), ("tiny_memory.json", MISSING)]
+def test_half_a_merge_is_noticed(frozen: Path) -> None:
+    (frozen / "tiny_memory.json").rename(frozen / "another.json")
+    assert list(faults(frozen)) == [("another.json", NOT_LISTED), ("tiny_memory.json", MISSING)]
 
 
 def test_show_refuses_an_edited_trace(
@@ -85,10 +83,7 @@ def test_show_refuses_an_edited_trace(
 
 
 @pytest.mark.ranks
-def test_an_edited_trace_is_measured_again(tmp_path, monkeypatch, launcher):
-    monkeypatch.setattr(machine, "TRACES", tmp_path)
-    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
-    folder = measure.folder()
+def test_an_edited_trace_is_measured_again(folder, launcher):
 
     def measured() -> None:
         measure.measure(pending("heavier", folder), launcher, Progress(io.StringIO()))
@@ -108,10 +103,7 @@ def test_an_edited_trace_is_measured_again(tmp_path, monkeypatch, launcher):
 
 
 @pytest.mark.ranks
-def test_a_stop_between_trace_and_list_costs_no_run(tmp_path, monkeypatch, launcher):
-    monkeypatch.setattr(machine, "TRACES", tmp_path)
-    monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
-    folder = measure.folder()
+def test_a_stop_between_trace_and_list_costs_no_run(folder, monkeypatch, launcher):
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt

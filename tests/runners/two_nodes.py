@@ -24,6 +24,7 @@ from runners.system import links
 from runners.traces import machine
 from runners.traces.files import read
 from tests.conftest import slowness
+from tests.processes import parent
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 PORT = 29400
@@ -53,10 +54,6 @@ def cannot_be_nodes() -> str | None:
         except FileNotFoundError as error:
             return f"nodes need `{error.filename}` (util-linux)"
     return done.stderr.strip() or "nodes cannot be made here" if done.returncode else None
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 class TwoNodes:
@@ -151,7 +148,7 @@ class TwoNodes:
         }
         found = [p for p, c in self.processes(node).items() if commands[part] in c]
         if part == "rank":  # which has its forkserver's command line, and is its child
-            found = [pid for pid in found if _parent(pid) in found]
+            found = [pid for pid in found if parent(pid) in found]
         for pid in found:
             os.kill(pid, signal.SIGKILL)
 

@@ -1,37 +1,36 @@
-"""How many kills a soak makes, which, and the figures at its end."""
+"""How many kills a soak makes, and which."""
 
 from __future__ import annotations
 
+import os
+import random
+import time
+
 import pytest
 
-from tests.soak import kills
+from runners.plans.experiment import names, whole_is_full
+
+NUM_KILLS = 200
+# Of each twenty kills: ranks and what they started, forkservers, whole commands.
+SHARES = {"rank": 14, "forkserver": 2, "command": 4}
+SEED = int(os.environ.get("PROOFBOOK_SOAK", time.time() // 86400))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=kills.NUM_KILLS, help="how many kills to make")
+    parser.addoption("--kills", type=int, default=NUM_KILLS, help="how many kills to make")
 
 
 def pytest_report_header() -> str:
-    return f"PROOFBOOK_SOAK={kills.SEED}"
+    return f"PROOFBOOK_SOAK={SEED}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes a victim's kill runs once for each of its share."""
-    for victim in kills.SHARES:
-        if victim in metafunc.fixturenames:
-            chosen = kills.sample(victim, metafunc.config.getoption("--kills"))
-            ids = [f"{attempt}-{name}" for attempt, name in chosen]
-            metafunc.parametrize(victim, chosen, ids=ids)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what came of the kills."""
-    for victim in kills.SHARES:
-        found = [one for one in kills.seen if one.victim == victim]
-        if found:
-            named = sum(one.is_named for one in found)
-            slowest = max(one.seconds for one in found)
-            terminalreporter.write_line(
-                f"{victim}: {len(found)} kills, {named} named, {len(found) - named} harmless, "
-                f"the slowest after {slowest:.2f} s"
-            )
+    """A test that takes a kill runs once for each; each experiment has as many as any other."""
+    if "kill" in metafunc.fixturenames:
+        chance = random.Random(SEED)
+        order = [name for name in names() if not whole_is_full(name)]
+        chance.shuffle(order)
+        count = metafunc.config.getoption("--kills")
+        victims = chance.choices(list(SHARES), list(SHARES.values()), k=count)
+        chosen = [(n, one, order[n % len(order)]) for n, one in enumerate(victims)]
+        metafunc.parametrize("kill", chosen, ids=["-".join(map(str, one)) for one in chosen])

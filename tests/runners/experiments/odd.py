@@ -1,0 +1,17 @@
+"""A run that ends otherwise than it is declared: the tests' own experiment."""
+
+from __future__ import annotations
+
+from runners.plans.experiment import RunPlan
+from runners.ranks.rank import Rank
+
+QUESTION = "What does a command say of a surprise?"
+
+
+def completes(rank: Rank) -> None:
+    """Nothing fails."""
+    rank.measure("num_ranks", rank.world_size)
+
+
+RUNS = {"surprises": RunPlan("completes", passes=("timed",), expected="out_of_memory")}
+STRATEGIES = {"completes": completes}

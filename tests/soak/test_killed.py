@@ -1,0 +1,139 @@
+"""Any process of `run` killed at any moment: the kill is named or harmless, and nothing is left.
+
+make soak ARGS='-k killed --kills 20'      a short sample, another each day
+PROOFBOOK_SOAK=20000 make soak …           that day's sample again
+
+Experiments have the sizes of a try.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from runners.plans.experiment import SHORTENED, find
+from runners.system import links
+from runners.traces.files import read, sweep_torn, trace_paths, write
+from tests.conftest import ROOT
+from tests.processes import marked, parent
+from tests.soak.conftest import SEED
+
+WITHIN_SECONDS = 5  # a kill is named, and a killed command's processes have ended
+# A kill comes up to so long after its victim is there: a command has to load torch first.
+MOST_SECONDS = {"rank": 4.0, "forkserver": 6.0, "command": 12.0}
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.ranks,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "scratch").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(place: Path) -> dict[str, str]:
+    own = {"TMPDIR": str(place / "scratch"), "PROOFBOOK_TRACES": str(place / "traces")}
+    return {**os.environ, **own, SHORTENED: "1"}
+
+
+@pytest.fixture(scope="module")
+def traces(environment: dict[str, str]) -> Path:
+    """The folder that a run here writes: it holds what a plain run measures, of all experiments."""
+    program = "from runners.measuring import measure; print(measure.folder())"
+    words = [sys.executable, "-c", program]
+    folder = Path(subprocess.check_output(words, cwd=ROOT, env=environment, text=True).strip())
+    for path in trace_paths(next((ROOT / "content" / "traces").glob("reference-*"))):
+        trace, plans = read(path), find(path.stem).runs
+        plain = {name: run for name, run in trace.runs.items() if not plans[name].full}
+        if plain:
+            write(folder / path.name, trace.model_copy(update={"runs": plain}))
+    return folder
+
+
+def _alive(victim: str, command: int, place: Path) -> set[int]:
+    """The processes of a command that are such a victim."""
+    found = marked(place)
+    forkservers = {pid for pid in found if parent(pid) == command}
+    ranks = found - forkservers - {command}
+    return {"command": {command}, "forkserver": forkservers, "rank": ranks}[victim]
+
+
+def _killed(
+    command: subprocess.Popen[str],
+    alive: Callable[[], set[int]],
+    chance: random.Random,
+    most_seconds: float,
+) -> float:
+    """Kill a process a while after there is one; when, or when the command had ended."""
+    for seconds in (chance.uniform(0, most_seconds), 0):
+        while command.poll() is None and not alive():
+            time.sleep(0.01)
+        time.sleep(seconds)
+    with suppress(IndexError, ProcessLookupError):  # it came too late
+        os.kill(chance.choice(sorted(alive())), signal.SIGKILL)
+    return time.monotonic()
+
+
+def test_a_killed_process_is_named_or_harmless_and_leaves_nothing(kill, place, environment, traces):
+    attempt, victim, name = kill
+    chance, trace = random.Random(f"{SEED} {attempt}"), traces / f"{name}.json"
+    old = read(trace)
+    with subprocess.Popen(
+        [sys.executable, "-m", "runners", "run", name, "--force"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as command:
+        alive = partial(_alive, victim, command.pid, place)
+        at = _killed(command, alive, chance, MOST_SECONDS[victim])
+        said = [(time.monotonic() - at, line) for line in command.stdout]
+    named = [
+        (took, line) for took, line in said if re.search("not measured: |forkserver .* ended", line)
+    ]
+    print(f"{victim} of {name}: {named[:1] or 'harmless'}, exit code {command.returncode}")
+    text = "".join(line for _, line in said)
+    assert "Traceback" not in text
+    if victim == "command":
+        assert command.returncode in (0, -signal.SIGKILL)  # 0: it had ended
+        end = time.monotonic() + WITHIN_SECONDS
+        while marked(place) and time.monotonic() < end:
+            time.sleep(0.05)
+        links.sweep()  # what the next start does
+        sweep_torn(place / "traces")
+    elif command.returncode:
+        assert named, text
+        assert named[0][0] < WITHIN_SECONDS, text
+    assert marked(place) == set()
+    assert not [one for one in links._names() if one.startswith(f"proofbook-{command.pid}-")]
+    hidden = {path.name for path in traces.glob(".*")}
+    assert hidden <= {f".{one.stem}.part" for one in trace_paths(traces)}
+    new = read(trace)
+    if command.returncode == 0:
+        assert new.recorded_at > old.recorded_at
+    if new != old:  # whole, and as declared
+        assert set(new.runs) >= set(old.runs)
+        assert [run for run in new.runs if new.runs[run].is_surprise] == []
+    if new != old and name == "faults":  # whose ranks the elastic launcher starts again
+        digests = [rank.parameter_digest for rank in new.runs["undisturbed"].ranks]
+        assert new.runs["killed"].ranks[0].measures["parameter_digests"] == digests
+    if (part := traces / f".{name}.part").exists():
+        assert read(part).runs
