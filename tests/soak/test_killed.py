@@ -32,6 +32,7 @@ from tests.soak.conftest import SEED
 WITHIN_SECONDS = 5  # a kill is named, and a killed command's processes have ended
 # A kill comes up to so long after its victim is there: a command has to load torch first.
 MOST_SECONDS = {"rank": 4.0, "forkserver": 6.0, "command": 12.0}
+NAMED = re.compile(r"not measured: |the forkserver .* ended")
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.ranks,
