@@ -72,9 +72,7 @@ class Requested:
 
     def otherwise_here(self) -> Iterator[str]:
         """What else than chance may keep values apart: was this there, is that here."""
-        import torch
-
-        pairs = {"torch": (self.trace.circumstances.torch, str(torch.__version__))}
+        pairs = {"torch": (self.trace.circumstances.torch, machine.torch_version())}
         if self.machine is not None:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))

@@ -196,7 +196,7 @@ def measure(
 
     def keep(runs: dict[str, Run], quiet: Quiet | None = None) -> None:
         so_far = {**waiting.kept, **runs}
-        write(part, trace_of(experiment, code, described, so_far, since, quiet))
+        write(part, trace_of(experiment, code, described.name, so_far, since, quiet))
 
     try:
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
@@ -209,7 +209,7 @@ def measure(
         if as_reference and quiet is not None and not quiet.is_quiet:
             part.unlink(missing_ok=True)
             raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
-        trace = trace_of(experiment, code, described, runs, since, quiet)
+        trace = trace_of(experiment, code, described.name, runs, since, quiet)
         write(where / "machine.json", described)
         write(where / f"{name}.json", trace)
         list_values(where, name)  # before the part file goes, which makes up for a stop
@@ -302,7 +302,7 @@ def measure_alone(
     progress.begin(replace(experiment, runs={name: experiment.runs[name]}))
     run = measure_run(launcher, experiment, name, progress)
     progress.clear()
-    return trace_of(experiment, code, machine.describe(), {name: run}, now())
+    return trace_of(experiment, code, machine.name(), {name: run}, now())
 
 
 def now() -> str:
@@ -313,7 +313,7 @@ def now() -> str:
 def trace_of(
     experiment: Experiment,
     code: Code,
-    here: Machine,
+    machine_name: str,
     runs: dict[str, Run],
     since: str,
     quiet: Quiet | None = None,
@@ -323,7 +323,7 @@ def trace_of(
     Args:
         experiment: what was measured.
         code: by which code.
-        here: on which machine.
+        machine_name: of the machine that measured.
         runs: by name.
         since: when the first of them began.
         quiet: how quiet the machine was meanwhile; None: not recorded.
@@ -335,7 +335,7 @@ def trace_of(
         experiment=experiment.name,
         question=experiment.question,
         recorded_at=since,
-        machine=here.name,
+        machine=machine_name,
         code=code,
         circumstances=under,
         quiet=quiet,

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from runners.plans.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
-from runners.traces.machine import name_of
+from runners.traces.machine import name_of, torch_version
 from runners.traces.quiet_record import Quiet
 from runners.traces.records import Circumstances, Code, Run, Trace
 from runners.traces.skips import is_heavier, needs_full
@@ -146,16 +144,10 @@ def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
     """
     if code.digest != source_digest(experiment):
         return "stale"
-    installed = installed_torch()
+    installed = torch_version()
     if under.torch.partition("+")[0] != installed.partition("+")[0]:
         return f"measured with torch {under.torch}; {installed} is installed"
     return None
-
-
-@cache
-def installed_torch() -> str:
-    """The release of torch that would measure now."""
-    return metadata.version("torch")
 
 
 def staleness(trace: Trace) -> str | None:

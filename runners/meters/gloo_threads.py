@@ -8,26 +8,43 @@ does not depend on what else the machine does.
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 NAME = "pt_gloo_runloop"  # as torch names them
 LOOK_SECONDS = 0.001
 GUESS_SECONDS = 0.02  # where the kernel does not show threads
+HEAD_BYTES = 64  # of a thread's `stat`: its number, its name and its state
+_IS_OF_GLOO = f"({NAME}) ".encode()
 
 
 class GlooThreads:
-    """The threads of gloo in a process, as found at the last look."""
+    """The threads of gloo in a process, as found at the last look.
+
+    Their files in `/proc` stay open while this object lives: to open one takes ten times as long
+    as to read it, and a metered pass reads them before each operation.
+    """
 
     def __init__(self, process: Path = Path("/proc/self")) -> None:
         self._tasks = process / "task"
-        self._found: list[str] = []
+        self._files: dict[str, int] = {}  # of every thread, by its number
+        self._found: list[int] = []
+        weakref.finalize(self, _close, self._files)
 
     def look(self) -> None:
         """Find the threads again: each process group has its own."""
-        tasks = self._tasks.iterdir() if self._tasks.exists() else ()
-        self._found = [path for path in (f"{task}/stat" for task in tasks) if _state(path)]
+        threads = os.listdir(self._tasks) if self._tasks.exists() else []  # noqa: PTH208
+        _close(self._files, set(self._files).difference(threads))
+        for thread in threads:
+            if not _head(self._files.get(thread)):  # new, or the number of one that has ended
+                _close(self._files, [thread])
+                with suppress(OSError):
+                    self._files[thread] = os.open(self._tasks / thread / "stat", os.O_RDONLY)
+        self._found = [file for file in self._files.values() if _IS_OF_GLOO in _head(file)]
 
     def wait_until_idle(self) -> None:
         """Return once none of the threads runs or is ready to run.
@@ -35,7 +52,7 @@ class GlooThreads:
         A thread that waits for another rank does neither, so a collective under way ends no wait
         late: only one that moves bytes, or has yet to free its buffers, does.
         """
-        while any(_state(path) in ("R", "D") for path in self._found):
+        while any(_is_busy(file) for file in self._found):
             time.sleep(LOOK_SECONDS)
 
 
@@ -48,9 +65,22 @@ def wait_until_idle(process: Path = Path("/proc/self")) -> None:
     threads.wait_until_idle()
 
 
-def _state(path: str) -> str:
-    """The scheduler's letter for a thread of gloo; empty for another one, or one that has ended."""
-    with suppress(OSError), open(path, encoding="ascii") as stat:  # noqa: PTH123
-        name, _, rest = stat.read().rpartition(")")
-        return rest.split(maxsplit=1)[0] if name.partition("(")[2] == NAME else ""
-    return ""
+def _head(file: int | None) -> bytes:
+    """The start of a thread's `stat`; empty once the thread has ended, and without a file."""
+    try:
+        return b"" if file is None else os.pread(file, HEAD_BYTES, 0)
+    except OSError:
+        return b""
+
+
+def _is_busy(file: int) -> bool:
+    """Whether a thread of gloo runs, is ready to run, or waits for the kernel."""
+    return _head(file).partition(_IS_OF_GLOO)[2][:1] in (b"R", b"D")
+
+
+def _close(files: dict[str, int], threads: Iterable[str] | None = None) -> None:
+    """Close the files of some threads; of all, where none is named."""
+    for thread in list(files if threads is None else threads):
+        file = files.pop(thread, None)
+        if file is not None:
+            os.close(file)

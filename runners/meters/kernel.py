@@ -55,13 +55,14 @@ def _free_heap_bytes() -> int:
     if not hasattr(_libc(), "mallinfo2"):
         return 0
     resident, is_heap = 0, False
-    with Path("/proc/self/smaps").open(encoding="ascii", errors="replace") as mappings:
+    # The kernel counts the pages of the mappings that fit into the buffer, so it is a small one.
+    with Path("/proc/self/smaps").open("rb", buffering=512) as mappings:
         for line in mappings:
-            if line[0] in "0123456789abcdef":  # the head of a mapping: addresses, rights, file
-                is_heap = line.rstrip().endswith("[heap]")
+            if line[:1] in b"0123456789abcdef":  # the head of a mapping: addresses, rights, file
+                is_heap = line.rstrip().endswith(b"[heap]")
                 if resident and not is_heap:
                     break
-            elif is_heap and line.startswith("Rss:"):
+            elif is_heap and line.startswith(b"Rss:"):
                 resident += int(line.split()[1]) * 1024
     return max(0, resident - int(_libc().mallinfo2().field7))
 

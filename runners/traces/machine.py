@@ -13,9 +13,11 @@ import json
 import os
 import platform
 import re
+import runpy
 import secrets
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from runners.system import accelerator
@@ -84,15 +86,22 @@ def identity() -> Identity:
 @cache
 def circumstances() -> Circumstances:
     """Under what this process measures."""
-    import torch
-
     return Circumstances(
         python=platform.python_version(),
-        torch=str(torch.__version__),
+        torch=torch_version(),
         affinity=_ranges(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
         huge_pages=_huge_pages(),
     )
+
+
+@cache
+def torch_version() -> str:
+    """The torch that would measure now, as it names itself; it takes seconds to load."""
+    found = find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
 
 
 def _ranges(cores: set[int]) -> str:
@@ -188,8 +197,6 @@ def describe(*, as_reference: bool = False) -> Machine:
         IdentityError: the file of local ids cannot be read.
         PartOfMachineError: it is described as the reference machine, and ranks may use a part only.
     """
-    import torch
-
     here = identity()
     return Machine(
         schema_version=1,
@@ -202,7 +209,7 @@ def describe(*, as_reference: bool = False) -> Machine:
         memory_bytes=here.memory_bytes,
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
-        torch=str(torch.__version__),
+        torch=torch_version(),
         accelerators=accelerators(),
         topology=topology(),
         libraries=libraries(),

@@ -64,8 +64,8 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Desk]:
 def test_another_python_or_torch_is_the_same_machine(desk, monkeypatch):
     before = desk.measures()
     monkeypatch.setattr(machine.platform, "python_version", lambda: "3.99.1")
-    monkeypatch.setattr("torch.__version__", "9.9.9+other")
     forget()
+    monkeypatch.setattr(machine, "torch_version", lambda: "9.9.9+other")
     assert (machine.describe().python, machine.describe().torch) == ("3.99.1", "9.9.9+other")
     assert desk.measures() == before
     assert len(desk.ids) == 1
