@@ -86,6 +86,12 @@ class Folio:
         text = self.text.over(there)
         return replace(self, evidence=there, book=there.book, runs=self.lent, text=text)
 
+    def said_once(self, nature: str) -> Folio:
+        """The page for a part of it that says once what is the nature of all its numbers."""
+        text = self.text.over(self.evidence)
+        text.unmarked = nature or text.unmarked
+        return replace(self, text=text)
+
     def is_lent(self, paths: Iterable[str]) -> bool:
         """Whether the reference machine measured any of these runs."""
         machines = map(self.book.machine_of, filter(self.book.run, paths))

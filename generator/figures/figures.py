@@ -21,6 +21,7 @@ from generator.figures.growth_figure import growth
 from generator.figures.picture import Picture
 from generator.figures.placement_figure import placement
 from generator.figures.play.frame import play
+from runners.traces.records import Run
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "epochs": epochs,
@@ -55,11 +56,14 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
         if run is None or run.status == "skipped":
             reason = run.why_skipped if run is not None else folio.ui["figure"]["skipped"]
             missing.append(f"{path}: {reason}")
+    natures = _natures(figure, folio)
+    if len({run.nature for run in _runs(figure, folio)}) == 1:
+        folio = folio.said_once(natures)
     return FigureOnPage(
         id=figure.id,
         title=folio.line(figure.title),
         caption=folio.line(figure.caption),
-        natures=_natures(figure, folio),
+        natures=natures,
         picture=KINDS[figure.kind](figure, folio),
         missing=missing,
     )
@@ -67,13 +71,17 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 
 def _natures(figure: Figure, folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
-    runs = list(filter(None, map(folio.book.run, _named(figure))))
+    runs = _runs(figure, folio)
     found: list[str] = sorted({run.nature for run in runs} - {"real", folio.text.unmarked})
     if _draws_times(figure) and any(map(is_crowded, runs)):
         found.append(CROWDED)
     if folio.text.marks_reference and folio.is_lent(_named(figure)):
         found.append(REFERENCE)
     return ", ".join(found)
+
+
+def _runs(figure: Figure, folio: Folio) -> list[Run]:
+    return list(filter(None, map(folio.book.run, _named(figure))))
 
 
 def _draws_times(figure: Figure) -> bool:

@@ -166,7 +166,7 @@ def _row(
         words=words,
         cells=cells,
         run=one.path,
-        nature=one.run.nature,
+        nature="" if one.run.nature in ("real", folio.text.unmarked) else one.run.nature,
         source=folio.place_of(one.path),
     )
 

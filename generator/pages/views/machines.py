@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
 from generator.content.shelf import Measured
 from generator.evidence import units
+from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.pages.shown import Shown
-from runners.traces.machine_records import Machine
+from runners.traces.machine_records import Machine, Topology
 from runners.traces.quiet_record import Quietness, quietness
 
 PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
@@ -51,60 +53,40 @@ def quiet(measured: Measured) -> Quietness:
 
 def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
     """What a machine is: the words of `machine.json`, each with its provenance."""
-    words, machine = folio.ui["machines"], measured.machine
-    found: list[tuple[str, int | str | None, Unit, str]] = [
-        (words["cpu"], machine.cpu, units.TEXT, "cpu"),
-        (words["cores"], machine.num_cores, units.COUNT, "num_cores"),
-        (words["installed_cores"], _more_cores(machine), units.COUNT, "num_installed_cores"),
-        (words["memory"], machine.memory_bytes, units.BYTES, "memory_bytes"),
-        (words["system"], machine.system, units.TEXT, "system"),
-        (words["python"], machine.python, units.TEXT, "python"),
-        (words["torch"], machine.torch, units.TEXT, "torch"),
-    ]
-    for place, one in enumerate(machine.accelerators):
-        field = f"accelerators[{place}]"
-        found.append((words["accelerator"], one.name, units.TEXT, f"{field}.name"))
-        found.append((words["its_memory"], one.memory_bytes, units.BYTES, f"{field}.memory_bytes"))
-    found += [*_topology(measured, words)]
-    found += [_library(name, version, words) for name, version in machine.libraries.items()]
+    evidence = Evidence(replace(folio.book, machine=measured.machine))
     return [
-        (name, folio.show(Value(thing, unit, "measured", f"machine.{field}",
-                                origin=Origin(machine.name, field=f"machine.{field}"))))
-        for name, thing, unit, field in found
-        if thing is not None
-    ]  # fmt: skip
+        (name, folio.show(value))
+        for name, field in _facts(measured.machine, folio.ui["machines"])
+        if isinstance(value := evidence.evaluate(f"machine.{field}").result, Value)
+    ]
 
 
-def _library(name: str, version: str, words: dict[str, Any]) -> tuple[str, str, Unit, str]:
-    """A library with its version, or with that of the library which brings it along."""
-    called, bringing = words["libraries"].get(name, name), version.removeprefix("of ")
-    if bringing != version:
-        called = words["bundled"].format(name=called)
-    return called, bringing, units.TEXT, f"libraries.{name}"
+def _facts(machine: Machine, words: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields of `machine.json` that people read, each with its name; some may be empty."""
+    yield words["cpu"], "cpu"
+    yield words["cores"], "num_cores"
+    if machine.num_installed_cores != machine.num_cores:  # ranks may not use all of them
+        yield words["installed_cores"], "num_installed_cores"
+    yield words["memory"], "memory_bytes"
+    yield from ((words[name], name) for name in ("system", "python", "torch"))
+    for place in range(len(machine.accelerators)):
+        yield words["accelerator"], f"accelerators[{place}].name"
+        yield words["its_memory"], f"accelerators[{place}].memory_bytes"
+    if machine.topology:
+        yield from _topology(machine.topology, words)
+    for name in machine.libraries:
+        yield words["libraries"].get(name, name), f"libraries.{name}"
 
 
-def _more_cores(machine: Machine) -> int | None:
-    """Installed cores, where ranks may not use all of them."""
-    return machine.num_installed_cores if machine.num_installed_cores != machine.num_cores else None
-
-
-def _topology(
-    measured: Measured, words: dict[str, Any]
-) -> Iterator[tuple[str, int | str | None, Unit, str]]:
-    topology = measured.machine.topology
-    if topology is None:
-        return
+def _topology(topology: Topology, words: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("num_sockets", "num_physical_cores", "threads_per_core"):
-        yield words[name], getattr(topology, name), units.COUNT, f"topology.{name}"
+        yield words[name], f"topology.{name}"
     for place, cache in enumerate(topology.caches):
         name = words["cache"].format(level=cache.level, kind=cache.kind)
-        yield name, cache.bytes, units.BYTES, f"topology.caches[{place}].bytes"
-    if len(topology.numa_nodes) > 1:
-        num = len(topology.numa_nodes)
-        yield words["numa_nodes"], num, units.COUNT, "topology.numa_nodes"
+        yield name, f"topology.caches[{place}].bytes"
     for place, link in enumerate(topology.links):
         name = words["link"].format(first=link.first, second=link.second)
-        yield name, link.kind, units.TEXT, f"topology.links[{place}].kind"
+        yield name, f"topology.links[{place}].kind"
 
 
 def primitives(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:

@@ -92,7 +92,7 @@ def outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, int, Ev
     holder = measured_by(here, folio)
     yield here, holder, places.get(holder, 0), folio.evidence, False
     for machine, there in folio.other_outcomes.items():
-        if name in there.outcomes:
+        if name in there.outcomes and machine != holder:
             outcome = there.outcomes[name]
             yield outcome, machine, places[machine], there.evidence, parts(here, outcome)
 

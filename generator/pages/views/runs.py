@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from generator.content.shelf import TraceOnPage
 from generator.evidence import units
+from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.regime import is_crowded, num_ranks
-from generator.evidence.value import Kind, Origin, Value, computed
+from generator.evidence.regime import num_ranks
+from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Shown
 from runners.traces.records import Run, Trace
 from runners.traces.skips import is_heavier
@@ -31,7 +34,9 @@ def by_machine(experiment: str, folio: Folio) -> list[Shown]:
 def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Shown:
     measured = folio.book.machines[name]
     trace = measured.traces[experiment]
-    by_name = {row.name: row for row in _rows(trace, is_shown, folio)}
+    shown = TraceOnPage(trace, measured.machine)
+    evidence = Evidence(replace(folio.book, traces={experiment: shown}))
+    by_name = {row.name: row for row in _rows(trace, is_shown, evidence, folio)}
     rows = tuple(row for name, row in by_name.items() if trace.runs[name].status != "skipped")
     skipped = list(_skipped(trace, by_name, folio.ui))
     return Shown(
@@ -78,15 +83,18 @@ def _backends(trace: Trace) -> tuple[str, ...]:
     return tuple(f"{backend}: {', '.join(names)}" for backend, names in several)
 
 
-def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[Shown]:
+def _rows(trace: Trace, is_shown: bool, evidence: Evidence, folio: Folio) -> Iterator[Shown]:
     words = folio.ui
     for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
-        most, at = _peak(run)
-        step = run.timing.step.median_seconds if run.timing.step else None
-        payload = _largest_payload(trace, name)
-        num = num_ranks(run)
-        field = "world_size" if num == run.world_size else "settings.num_ranks"
+        values = _Values(f"{trace.experiment}.{name}", run, evidence)
+        num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
+        measured = {
+            words["figure"]["peak"]: values.peak(),
+            words["runs"]["payload"]: values.payload(),
+            words["runs"]["step"]: values.of("timing.step.median_seconds"),
+            words["runs"]["whole"]: values.whole(),
+        }
         yield Shown(
             name=name,
             id=place if is_shown else f"{place}-on-{trace.machine}",
@@ -94,49 +102,59 @@ def _rows(trace: Trace, is_shown: bool, folio: Folio) -> Iterator[Shown]:
             short_id=name if is_shown else f"{name}-on-{trace.machine}",
             strategy=folio.strategy(run),
             nature=run.nature,
-            ranks=_cell(num, units.COUNT, field, trace, name, folio),
+            ranks=_shown(values.of(num), folio),
             expected=words["statuses"][run.expected_status],
             ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
-            measured={
-                words["figure"]["peak"]: _cell(most, units.BYTES, at, trace, name, folio),
-                words["runs"]["payload"]: ABSENT if payload is None else folio.show(payload),
-                words["runs"]["step"]: _cell(
-                    step, units.SECONDS, "timing.step.median_seconds", trace, name, folio
-                ),
-                words["runs"]["whole"]: _whole(trace, name, folio),
-            },
+            measured={word: _shown(value, folio) for word, value in measured.items()},
         )
 
 
-def _peak(run: Run) -> tuple[int | None, str]:
-    """The peak of the fullest rank, and where it stands; None where nobody metered it."""
-    peaks = [
-        (one.memory.peak_bytes, f"ranks[{place}].memory.peak_bytes")
-        for place, one in enumerate(run.ranks)
-        if one.memory is not None and one.memory.peak_bytes is not None
-    ]
-    return max(peaks, key=lambda one: one[0], default=(None, ""))
+def _shown(value: Value | None, folio: Folio) -> Markup:
+    return ABSENT if value is None else folio.show(value)
 
 
-def _largest_payload(trace: Trace, name: str) -> Value | None:
-    """What the rank with the largest payload sends in one step; what it receives, others sent."""
-    by_rank = [
-        [
-            _value(one.bytes, units.BYTES, f"ranks[{place}].collectives[{at}].bytes", trace, name)
-            for at, one in enumerate(rank.collectives)
-            if one.operation != "recv"
+class _Values(NamedTuple):
+    """The values of one run, on the machine that measured it."""
+
+    path: str
+    run: Run
+    evidence: Evidence
+
+    def of(self, field: str) -> Value | None:
+        """A field; None where the run did not measure it, or was skipped."""
+        found = self.evidence.evaluate(f"{self.path}.{field}").result
+        return found if isinstance(found, Value) and self.run.status != "skipped" else None
+
+    def peak(self) -> Value | None:
+        """The peak of the fullest rank."""
+        ranks = range(len(self.run.ranks))
+        peaks = [one for at in ranks if (one := self.of(f"ranks[{at}].memory.peak_bytes"))]
+        return max(peaks, key=numeric, default=None)
+
+    def payload(self) -> Value | None:
+        """What the rank with the largest payload sends in a step; what it receives, others sent."""
+        by_rank = [
+            [
+                value
+                for at, one in enumerate(rank.collectives)
+                if one.operation != "recv"
+                and (value := self.of(f"ranks[{place}].collectives[{at}].bytes"))
+            ]
+            for place, rank in enumerate(self.run.ranks)
         ]
-        for place, rank in enumerate(trace.runs[name].ranks)
-    ]
-    most = max(by_rank, key=_total, default=[])
-    if not most:
-        return None
-    return computed(_total(most), units.BYTES, " + ".join(one.formula for one in most), tuple(most))
+        most = max(by_rank, key=_total, default=[])
+        formula = " + ".join(one.formula for one in most)
+        return computed(_total(most), units.BYTES, formula, tuple(most)) if most else None
+
+    def whole(self) -> Value | None:
+        """How long the run took, with no digit below the millisecond that its clock tells."""
+        found = self.of("timing.wall_seconds")
+        return found and found.shown(digits=min(3, len(str(round(numeric(found) * 1000)))))
 
 
-def _total(values: Sequence[Value]) -> int:
-    return sum(int(one.number) for one in values)
+def _total(values: Sequence[Value]) -> float:
+    return sum(map(numeric, values))
 
 
 def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str:
@@ -149,44 +167,3 @@ def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str:
 def _in_order(name: str) -> list[str | int]:
     """A key that sorts names as people do, so that `step_9` precedes `step_10`."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
-
-
-def _cell(
-    number: float | None, unit: units.Unit, field: str, trace: Trace, name: str, folio: Folio
-) -> Markup:
-    """A number of a run, with its provenance, whichever machine measured it."""
-    run = trace.runs[name]
-    if number is None or run.status == "skipped":
-        return ABSENT
-    return folio.show(_value(number, unit, field, trace, name))
-
-
-def _whole(trace: Trace, name: str, folio: Folio) -> Markup:
-    """How long a run took, with no digit below the millisecond that its clock tells."""
-    run, field = trace.runs[name], "timing.wall_seconds"
-    seconds = run.timing.wall_seconds
-    if seconds is None or run.status == "skipped":
-        return ABSENT
-    value = _value(seconds, units.SECONDS, field, trace, name)
-    return folio.show(value.shown(digits=min(3, len(str(round(seconds * 1000))))))
-
-
-def _value(number: float, unit: units.Unit, field: str, trace: Trace, name: str) -> Value:
-    """A number of a run, read off its trace."""
-    run, origin = trace.runs[name], _origin(trace, name, field)
-    formula = f"{trace.experiment}.{name}.{field}"
-    return Value(number, unit, _kind(field, run), formula, origin=origin)
-
-
-def _origin(trace: Trace, name: str, field: str) -> Origin:
-    run = trace.runs[name]
-    return Origin(
-        trace.machine, trace.experiment, name, field, trace.recorded_at, trace.circumstances.torch,
-        nature=run.nature, is_crowded=is_crowded(run),
-    )  # fmt: skip
-
-
-def _kind(field: str, run: Run) -> Kind:
-    if field in ("world_size", "settings.num_ranks"):
-        return "given"
-    return "simulated" if run.nature == "simulated" else "measured"
