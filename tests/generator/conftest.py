@@ -58,6 +58,13 @@ class Copy:
         as_recorded(document["runs"][run])
         file.write_text(json.dumps(document))
 
+    def remove_run(self, path):
+        """Let the reference machine lack a run."""
+        experiment, run = path.split(".")
+        document = json.loads(self.trace(experiment).read_text())
+        del document["runs"][run]
+        self.trace(experiment).write_text(json.dumps(document))
+
     def add_machine(self, name, *experiments):
         """A second machine that has measured some experiments, and is the one shown."""
         reference = self.content / "traces" / "reference-frozen"
@@ -70,6 +77,11 @@ class Copy:
 
     def load(self, machine=None, is_stale=fresh):
         return load(self.content, machine, is_stale)
+
+    def strict(self, is_stale=fresh):
+        """The book as `make pages` builds it, where this machine's traces are not committed."""
+        reference = "reference-frozen"
+        return load(self.content, reference, is_stale, only={reference}, with_new=True)
 
     def errors(self):
         """Every error of the copy as text, whether it shows while reading or while checking."""

@@ -6,6 +6,7 @@ import pytest
 
 from generator.content.errors import ContentErrors
 from generator.content.yaml_source import parse
+from tests.generator.scenes import readers_tried
 
 QUIZ = "topics/averaging/quiz.yml"
 
@@ -168,3 +169,8 @@ def test_questions_set_apart_in_another_file_belong_to_the_topic_and_keep_ids_un
     (folder / "quiz-more.yml").write_text(text)
     (error,) = copy.errors()
     assert error == "content/topics/sharding/quiz-more.yml:2:9: duplicate item id 'who-fits'"
+
+
+def test_a_build_reads_no_try(copy):
+    readers_tried(copy)
+    assert copy.load().tries == copy.load().lost_tries == ()

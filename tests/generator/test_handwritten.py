@@ -48,24 +48,6 @@ def test_mistakes_are_told_with_their_place(copy, write, text, error):
         Press().printed(copy.load())
 
 
-def test_code_and_labels_may_hold_digits_and_braces(copy, write):
-    write("about.md", "# On fp32\n\n`{{ 3 }}` of `3`\n\n```python\nx = {{ 3 }}\n```\n")
-    assert copy.errors() == []
-    page = Press().printed(copy.load())["about.md"].decode()
-    assert "`{{ 3 }}` of `3`\n" in page
-    listing = page[page.index('<div class="pb-listing"><div class="highlight">') :]
-    assert "x = {{ 3 }}\n" in re.sub(r"<[^>]*>", "", listing)
-    assert '<span class="mi">3</span>' in listing  # in colours, as in lessons
-
-
-def test_the_paragraph_that_opens_a_page_precedes_its_list_of_contents(copy, write):
-    sections = "".join(f"## Part {name}\n\nMore of it.\n\n" for name in "abcde")
-    write("about.md", f"# About\n\nIt begins\nhere.\n\n{sections}")
-    page = Press().printed(copy.load())["about.md"].decode()
-    assert page.count("It begins\nhere.") == 1
-    assert page.index("It begins") < page.index("pb-contents") < page.index("\n## Part a\n")
-
-
 @pytest.mark.parametrize("name", ["evidence.md", "topics/sharding/index.md"])
 def test_a_page_may_not_take_the_place_of_one_of_the_books(copy, write, name):
     write(name, "# Mine\n")

@@ -33,13 +33,6 @@ def test_bars_are_the_peaks_of_the_machine_at_hand_on_one_axis(desk):
     assert all(opened[int(n)].on != "reference-frozen" for n in re.findall(r'data-v="(\d+)"', page))
 
 
-def test_where_a_run_is_not_measured_here_the_reference_machine_is_shown(copy):
-    copy.add_machine("desk", "tiny_training")
-    page = rendering.render(copy.load())[HOME]
-    assert "the reference machine" in page.split('class="pb-measured"')[1].split("</p>")[0]
-    assert "not measured here" not in page
-
-
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [

@@ -2,7 +2,6 @@
 
 import pytest
 
-from generator.pages import rendering
 from tests.generator.explained_program import PROGRAM
 
 LEARN, WHY, TRY, COST = (f"topics/averaging/{name}.yml" for name in ("learn", "why", "try", "cost"))
@@ -77,23 +76,6 @@ def test_a_note_on_a_line_that_a_section_s_program_lacks_is_named_at_its_place(c
     assert "did you mean 'total = sum(gradients)'?" in error
 
 
-def test_a_pitfall_asks_for_the_line_of_its_own_programs_and_shows_them_once(copy):
-    asking = (copy.content / "topics/asking/quiz.yml").read_text()
-    item = asking.partition("  - id: where-is-the-fault\n")[2].partition("  - id: ")[0]
-    copy.append("topics/sharding/quiz.yml", f"  - id: which-line\n{item}")
-    copy.edit(DEEP, "Splitting the wrong thing\n", "Splitting\n    question: which-line\n")
-    (error,) = copy.errors()
-    assert "item 'which-line' asks about content/topics/asking/code/mean_wrong.py" in error
-    for name in ("wrong", "right"):
-        old = (copy.content / DEEP).read_text().partition(f"    {name}: ")[2].partition("\n")[0]
-        new = item.partition(f"    {name}: ")[2].partition("\n")[0]
-        copy.edit(DEEP, f"{name}: {old}", f"{name}: {new}")
-    page = rendering.render(copy.load())["topics/sharding/deep.md"]
-    assert page.count("What every rank applies") == 1
-    assert page.count("The corrected program") == 1
-    assert page.index('id="item-which-line"') < page.index("Numbers are not layers.")
-
-
 def test_a_law_without_a_formula_stands_in_no_table_of_costs(copy):
     copy.edit("claims/tiny_memory.yml", '    formula: "`2 · bytes of its layers`"\n', "")
     assert [one for one in copy.errors() if one.startswith(f"content/{COST}:")] == [
@@ -108,3 +90,13 @@ def test_a_decision_whose_claim_does_not_hold_backs_nothing(copy):
         error.startswith(f"content/{WHY}:") and "claim 'averaging-is-slower' shows nothing" in error
         for error in errors
     ), errors
+
+
+def test_a_law_of_a_row_that_compares_bytes_with_seconds_is_refused_once(copy):
+    copy.edit(
+        "claims/tiny_training.yml", "predicted: run.model.bytes\n",
+        "predicted: run.timing.wall_seconds\n",
+    )  # fmt: skip
+    found = copy.errors()
+    assert len(found) == 1
+    assert "seconds and bytes cannot be added or compared" in found[0]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,6 @@ from generator.pages import rendering
 from tests.popovers import BLOCK
 
 EXPERIMENT = "topics/sharding/experiment.md"
-TRACE = "topics/averaging/trace.md"
 ROOT = Path(__file__).parents[2]
 INJECTED = "<script>alert('x')</script>"
 
@@ -24,29 +20,6 @@ INJECTED = "<script>alert('x')</script>"
 @pytest.fixture(scope="session")
 def rendered(book):
     return rendering.render(book)
-
-
-@pytest.mark.builds
-def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed():
-    program = (
-        "import hashlib, sys; from pathlib import Path; "
-        "from generator.content import book; from generator.pages import rendering; "
-        "found = book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
-        "out = rendering.render(found); "
-        "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
-    )
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", program, "tests/book/content"],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1")
-    }
-    assert len(digests) == 1
 
 
 def test_a_script_in_any_text_of_the_book_is_shown_as_text(copy):
@@ -78,44 +51,6 @@ def test_markdown_in_a_title_stays_text_in_the_heading(copy):
     text = rendering.render(copy.load())[EXPERIMENT]
     heading = next(line for line in text.splitlines() if line.startswith("# "))
     assert not re.search(r"(?<!&)[_*\[\]()`](?![^<]*>)", heading.removeprefix("# "))
-
-
-def test_a_law_that_breaks_with_its_run_is_red_on_every_page_that_uses_it(copy):
-    copy.change_run("tiny_memory.halves_budget", status="failed")
-    text = rendering.render(copy.load())[EXPERIMENT]
-    notices = text[text.index("pb-notice") : text.index("pb-foot")]
-    assert "A run did not end as declared:" in notices
-    assert "A law does not hold here:" in notices
-    assert "Under the budget the split model completes." in notices
-    assert 'pb-verdict pb-does-not-hold"' in text
-
-
-def test_a_surprise_in_a_run_that_no_claim_needs_is_red_and_refused_when_strict(copy):
-    copy.change_run("tiny_memory.whole", expected_status="out_of_memory")
-    book = copy.load()
-    text = rendering.render(book)[EXPERIMENT]
-    notice = text.index("pb-notice pb-surprise")
-    assert text.index("pb-lede") < notice
-    assert "tiny_memory.whole" in text[notice : notice + 300]
-    assert "expected out of memory, ended completed" in text[notice : notice + 300]
-    assert any(
-        "tiny_memory.whole: ended completed" in problem for problem in rendering.problems(book)
-    )
-    assert "A surprise" in rendering.render(book)["evidence.md"]
-    assert "a surprise; expected out of memory" in rendering.render(book)["evidence/tiny_memory.md"]
-
-
-def measured_on(text):
-    line = re.search(r'<p class="pb-measured">(.*?)</p>', text)[1]
-    return " ".join(re.sub(r"<[^>]+>", "", line).split())
-
-
-def test_an_experiment_without_a_trace_here_comes_from_the_reference_and_the_foot_says_so(copy):
-    copy.add_machine("cpu-mine", "tiny_memory")
-    rendered = rendering.render(copy.load())
-    assert measured_on(rendered[EXPERIMENT]) == "Measured on cpu-mine."
-    assert measured_on(rendered[TRACE]) == "Measured on reference-frozen, the reference machine."
-    assert "traces/reference-frozen/tiny_training.json" in rendered[TRACE]
 
 
 def test_a_listing_is_the_files_own_text(rendered, tmp_path):

@@ -9,7 +9,6 @@ from generator.content.claim import Claim
 from generator.evidence import quantifier, units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import Origin, Value
-from generator.pages.rendering import render
 
 RUN = "tiny_memory.halves"
 PARTS = f"{RUN}.ranks | each('num_parameters')"
@@ -81,19 +80,6 @@ def test_the_neighbours_of_a_chain_are_listed_rank_by_rank(evidence):
 def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, relation, said):
     book = with_ranks(copy, "num_samples", [7, 7])
     assert said in judged(book, claim(predicted, observed, relation)).error
-
-
-def test_pages_say_for_how_many_a_rule_was_judged(copy):
-    copy.append("claims/tiny_memory.yml", (
-        "  - id: of-each\n    says: Every rank holds parameters.\n"
-        "    predicted: \"0\"\n    constant: no parameter\n    relation: above\n"
-        f"    quantifier: each\n    observed: {PARTS}\n"
-    ))  # fmt: skip
-    copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
-    assert copy.errors() == []
-    page = render(copy.load())["evidence/tiny_memory.md"]
-    assert "for each of " in page
-    assert " ranks</span>" in page
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 
-from generator.evidence.folio import interface_words
 from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
 from generator.evidence.value import Value
-from generator.items.answers import claim_behind
 from generator.items.kinds import digest_of
 from generator.items.typed_number import unit_of
 from generator.pages import rendering
@@ -63,35 +60,6 @@ def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
     assert after != rendered[CHALLENGE]
     assert _forms(after) == _forms(rendered[CHALLENGE])
     assert len(_forms(after)) == 10
-
-
-@pytest.mark.parametrize(
-    ("verdict", "said"), [("holds", ""), ("not_distinguishable", "not distinguishable")]
-)
-def test_evidence_that_does_not_hold_says_so_beside_its_sentence(book, verdict, said):
-    name = "averaging-is-slower"
-    outcome = SimpleNamespace(runs=("tiny_training.single",), verdict=verdict)
-    folio = SimpleNamespace(
-        book=book,
-        outcome={name: outcome}.get,
-        runs=set(),
-        ui=interface_words(),
-        line=str,
-        claim_place=str,
-    )
-    assert claim_behind(name, folio).verdict == said
-
-
-def test_evidence_against_a_belief_is_shown_with_the_belief_and_never_as_the_answers(rendered):
-    """The option that no run refutes itself is answered by its misconception, named."""
-    text = re.sub(r"<[^>]+>", "", rendered[CHALLENGE])
-    slip = text[text.index("That is what all ranks send together") :]
-    assert slip.split("\n")[0].split(". ", 1)[1].startswith(
-        "The misconception: “Ranks stay equal by themselves.” "
-        "The evidence against it: Without averaging the replicas drift apart."
-    )  # fmt: skip
-    refuted = text[text.index("It ran out of memory in backward.") :].split("\n")[0]
-    assert refuted.startswith("It ran out of memory in backward. The evidence: ")
 
 
 def _item(evidence, topic, name):

@@ -8,22 +8,10 @@ import pytest
 from generator.content.book import load
 from generator.content.claim import ClaimFile
 from generator.evidence.evaluation import Evidence
-from generator.evidence.provenance import PageText
 from generator.evidence.regime import line, optimizer_of
-from generator.evidence.sources import NATURES
 from runners.traces.measured import MemoryClasses
-from tests.popovers import popovers_of
 
 AVERAGED = "tiny_training.averaged"
-STEP = f"{AVERAGED}.timing.step"
-
-
-@pytest.fixture
-def crowded(copy):
-    """The frozen book, whose two ranks had one core."""
-    timing = copy.load().run(AVERAGED).timing.model_copy(update={"oversubscribed": True})
-    copy.change_run(AVERAGED, timing=timing.model_dump(mode="json"))
-    return copy
 
 
 def regime(book, name):
@@ -89,17 +77,6 @@ def test_what_dominates_memory_follows_from_the_classes_at_the_peak(book, classe
     ranks = [run.ranks[0].model_copy(update={"memory": memory})]
     runs = {"tiny_memory.whole": run.model_copy(update={"ranks": ranks})}
     assert line(claim, runs, lambda one: one.strategy).endswith(f"; memory: {words}")
-
-
-def test_a_time_of_ranks_that_took_turns_says_so_and_opens_to_what_that_means(crowded):
-    text = PageText(Evidence(crowded.load()), 0)
-    button = str(text.expression(f"{STEP} | median"))
-    assert '<small class="pb-nature">oversubscribed</small>' in button
-    assert popovers_of(text.sources.block())[0].nature == "oversubscribed"
-    told = NATURES["oversubscribed"]
-    assert "more ranks than cores took turns" in told
-    ratio = str(text.expression(f"median({STEP}) / median(tiny_training.single.timing.step)"))
-    assert "oversubscribed" in ratio
 
 
 CODE = re.compile(r"\boptim\.(SGD|Adam)\b|optimizer_class=torch\.optim\.(Adam)|(optimizer_for)\b")

@@ -1,7 +1,5 @@
-"""Retracted sentences: who says them, how they stand, and the program that repeats it."""
+"""Retracted sentences: the verdicts that they may have, and the programs that repeat them."""
 
-import json
-import re
 from dataclasses import replace
 from typing import get_args
 
@@ -9,93 +7,27 @@ import pytest
 
 from generator.checks.statement_checks import bears_out
 from generator.content.claim import SentenceVerdict
-from generator.pages import rendering
 from generator.pages.press import Press
 from generator.website import publish
-
-PROGRAM = '"""torchrun --nproc-per-node 2 shown.py"""\n\nprint("what <it> showed")\n'
-
-
-@pytest.fixture
-def repeated(copy):
-    """The frozen book, whose first sentence has a program that a run executed."""
-    document = json.loads(copy.trace("tiny_training").read_text())
-    run = next(iter(document["runs"].values()))
-    run |= {
-        "settings": {"program": "content/retracted/shown.py"},
-        "printed": ["what <it> showed"],
-        "world_size": 2,
-    }
-    document |= {"experiment": "repeats", "runs": {"shown": run}}
-    copy.trace("repeats").write_text(json.dumps(document))
-    folder = copy.content / "retracted"
-    folder.mkdir()
-    (folder / "shown.py").write_text(PROGRAM)
-    name_program(copy, "shown")
-    return copy
+from tests.generator.scenes import a_program_repeats_two_statements
 
 
-def name_program(copy, name):
-    text = (copy.content / "statements.yml").read_text()
-    (copy.content / "statements.yml").write_text(
-        text.replace("    claim: ", f"    program: {name}\n    uses: one layer\n    claim: ", 1)
-    )
-
-
-def sections(copy):
-    text = rendering.render(copy.load())["retracted.md"]
-    return [one.split("</section>")[0] for one in text.split("<section")[1:]]
-
-
-def test_a_program_is_published_whole_and_its_link_downloads_it(repeated):
-    files = publish.site_files(repeated.load(), repeated.content, Press())
-    assert files["programs/shown.py"].decode() == PROGRAM
+def test_a_program_is_published_whole_where_its_link_leads(copy):
+    a_program_repeats_two_statements(copy)
+    files = publish.site_files(copy.load(), copy.content, Press())
+    program = (copy.content / "retracted" / "shown.py").read_bytes()
+    assert files["programs/shown.py"] == program
     assert 'href="programs/shown.py" download' in files["retracted.md"].decode()
 
 
-def test_a_program_stands_with_its_text_its_output_and_the_command_that_repeats_it(repeated):
-    section = sections(repeated)[0]
-    assert "<details" in section
-    assert "does not repeat the measurement; it uses one layer." in section
-    outside, _, inside = re.sub(r"<[^>]+>", "", section).partition("The evidence")
-    assert "torchrun --nproc-per-node 2 shown.py" in outside
-    assert "torchrun --nproc-per-node 2 content/retracted/shown.py" in inside
-    assert "what &lt;it&gt; showed" in section.split("pb-printed")[1]
-    assert "evidence/repeats.html#run-repeats-shown" in section
-    assert 'id="run-repeats-shown"' in rendering.render(repeated.load())["evidence/repeats.md"]
-
-
-def name_in_second(copy, fields):
-    """Give fields to the second sentence; returns the line of its claim, which follows them."""
-    text = (copy.content / "statements.yml").read_text()
-    at = text.index("    claim: ", text.index("    claim: ") + 1)
-    (copy.content / "statements.yml").write_text(f"{text[:at]}{fields}{text[at:]}")
-    return f"{text[:at]}{fields}".count("\n") + 1
-
-
-def test_a_program_that_serves_two_sentences_stands_once(repeated):
-    first = next(iter(repeated.load().retractions))
-    name_in_second(repeated, "    program: shown\n")
-    found = sections(repeated)
-    assert [section.count("<pre") for section in found[:2]] == [2, 0]
-    assert f'href="#{first}"' in found[1]
-    assert "torchrun" in found[1]
-
-
-def test_a_program_that_is_not_there_is_refused_with_the_nearest_name(repeated):
-    (repeated.content / "retracted" / "shown.py").rename(
-        repeated.content / "retracted" / "shows.py"
-    )
-    (error,) = repeated.errors()
-    assert "no file content/retracted/shown.py" in error
-    assert "shows" in error
-
-
-def test_a_program_that_no_run_executed_is_refused_with_the_command_that_does(repeated):
-    repeated.trace("repeats").unlink()
-    (error,) = repeated.errors()
-    assert "no run repeats.shown executed it" in error
-    assert "python -m runners run repeats --full" in error
+def test_a_program_that_is_not_there_or_that_no_run_executed_is_refused(copy):
+    a_program_repeats_two_statements(copy)
+    copy.trace("repeats").unlink()
+    assert "no run repeats.shown executed it" in copy.errors()[0]
+    assert "python -m runners run repeats --full" in copy.errors()[0]
+    (copy.content / "retracted" / "shown.py").rename(copy.content / "retracted" / "shows.py")
+    assert "no file content/retracted/shown.py" in copy.errors()[0]
+    assert "shows" in copy.errors()[0]
 
 
 @pytest.mark.parametrize(

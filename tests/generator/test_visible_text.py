@@ -1,44 +1,121 @@
-"""What every page of the frozen book says, and what it leads to, is what it was."""
+"""What every page of the frozen book says, and what it leads to, is what it was; in scenes too."""
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import os
 import re
+import subprocess
+import sys
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+from markdown.extensions.toc import slugify
 
 from generator.pages import rendering
+from tests.conftest import ROOT
+from tests.generator.scenes import SCENES
+from tests.whole_pages import machines_behind
 
-GOLDEN = Path(__file__).parents[1] / "book" / "golden" / "visible_text.json"
-_NOT_SEEN = re.compile(r"<(script|style|svg)\b.*?</\1>", re.DOTALL)
+GOLDEN = ROOT / "tests" / "book" / "golden"
+_NOT_SEEN = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 _LEADS = re.compile(r'<[^>]*?\b(href|id|data-after)="([^"]*)"[^>]*>')
 _TAG = re.compile(r"<[^>]+>")
 
 
 def visible(page: str) -> list[str]:
-    """The lines of a page as people read them; links, ids and what waits stand in brackets."""
+    """The lines of a page as people read them; links, ids and what waits stand in brackets.
+
+    The last line names the machines that measured its numbers.
+    """
     marked = _LEADS.sub(lambda one: f"\n[{one[1]} {one[2]}]", _NOT_SEEN.sub("", page))
     lines = html.unescape(_TAG.sub("", marked)).splitlines()
-    return [said for line in lines if (said := " ".join(line.split()))]
+    machines = ", ".join(sorted(machines_behind(page, page)))
+    return [*filter(None, (" ".join(line.split()) for line in lines)), f"[on {machines}]"]
 
 
-@pytest.fixture(scope="module")
-def pages(book):
-    return {path: visible(text) for path, text in rendering.render(book).items()}
+def lost_links(pages: dict[str, list[str]]) -> list[str]:
+    """Links from page to page that lead to no such page or to no such id on it."""
+    lost = []
+    for path, lines in pages.items():
+        for link in re.findall(r"\[href ([^\]]*\.html[^\]]*|#[^\]]*)\]", "\n".join(lines)):
+            file, _, anchor = link.partition("#")
+            target = os.path.normpath(Path(path).parent / file.replace(".html", ".md"))
+            known = pages.get(target, []) if file else lines
+            if "://" not in link and not (known if not anchor else _has_id(known, anchor)):
+                lost.append(f"{path}: {link}")
+    return lost
 
 
-def test_the_pages_of_the_frozen_book_say_what_they_said(pages):
+def _has_id(lines: list[str], anchor: str) -> bool:
+    return any(f"[id {anchor}]" in line or _slug(line) == anchor for line in lines)
+
+
+def _slug(line: str) -> str | None:
+    """The id that MkDocs gives a heading."""
+    return slugify(line.lstrip("# "), "-") if line.startswith("#") else None
+
+
+def expect(name: str, found: dict[str, list[str]]) -> None:
+    """Compare lines by page with a golden, or write it."""
+    golden = GOLDEN / f"{name}.json"
     if os.environ.get("PROOFBOOK_WRITE_GOLDENS"):
-        text = json.dumps(pages, ensure_ascii=False, indent=1, sort_keys=True)
-        GOLDEN.write_text(f"{text}\n", encoding="utf-8")
-    known = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    assert pages.keys() == known.keys()
-    changed = {path: (known[path], text) for path, text in pages.items() if text != known[path]}
-    for path, (before, after) in changed.items():
-        assert after == before, (
+        text = json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True)
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(f"{text}\n", encoding="utf-8")
+    known = json.loads(golden.read_text(encoding="utf-8"))
+    assert found.keys() == known.keys()
+    for path, after in found.items():
+        assert after == known[path], (
             f"{path}; if the change is meant: "
             "PROOFBOOK_WRITE_GOLDENS=1 python -m pytest tests/generator/test_visible_text.py"
         )
+
+
+@pytest.fixture(scope="module")
+def rendered(book):
+    return rendering.render(book)
+
+
+@pytest.fixture(scope="module")
+def pages(rendered):
+    return {path: visible(text) for path, text in rendered.items()}
+
+
+def test_the_pages_of_the_frozen_book_say_what_they_said(pages):
+    expect("visible_text", pages)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda one: one.__name__)
+def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, scene):
+    """The golden of a scene holds the lines that went and came, and what a strict build refuses."""
+    book = scene(copy) or copy.load()
+    changed = {"": rendering.problems(book)}
+    now = {path: visible(text) for path, text in rendering.render(book).items()}
+    for path, text in now.items():
+        lines = [*unified_diff(pages.get(path, []), text, n=0)][2:]
+        changed |= {path: said} if (said := [one for one in lines if one[0] != "@"]) else {}
+    assert len(changed) > 1
+    assert lost_links(now) == []
+    expect(f"scenes/{scene.__name__}", changed)
+
+
+@pytest.mark.builds
+def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
+    program = (
+        "import hashlib, sys; from pathlib import Path; "
+        "from generator.content import book; from generator.pages import rendering; "
+        "found = book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
+        "out = rendering.render(found); "
+        "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "tests/book/content"],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    here = hashlib.sha256(repr(sorted(rendered.items())).encode()).hexdigest()
+    assert done.stdout.split() == [here]
