@@ -25,7 +25,6 @@ ALSO_FOR_THE_GENERATOR = {
     "runners.plans.experiment",
     "runners.planning.answer",
     "runners.planning.committed",
-    "runners.planning.dominance",
     "runners.planning.law_of_time",
     "runners.planning.question",
     "runners.planning.recommendation",

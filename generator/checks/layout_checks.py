@@ -17,8 +17,9 @@ from generator.content.lesson import WhyFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import Value, numeric
-from runners.planning.dominance import Weighed, rivals, weighed
+from runners.planning.committed import answer_of, rivals
 from runners.planning.law_of_time import Cluster
+from runners.planning.table import Layout, layout
 
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 
@@ -29,26 +30,24 @@ class Recommended(NamedTuple):
     Attributes:
         at: where it stands in the file.
         run: its path.
-        costs: what it costs.
-        others: the layouts that it was compared with, and what they cost.
+        layout: on the cluster.
+        others: the layouts that it was compared with, by the names of their runs.
+        cluster: as many devices of the Plan pages as the layout has.
         fits: memory is free, so that needing less of it is no gain.
     """
 
     at: Path
     run: str
-    costs: Weighed
-    others: dict[str, Weighed]
+    layout: Layout
+    others: dict[str, Layout]
+    cluster: Cluster
     fits: bool
 
     @property
     def better(self) -> list[str]:
         """The layouts that dominate it."""
-        mine = self.costs
-        return [
-            name
-            for name, one in self.others.items()
-            if (one._replace(needed=mine.needed) if self.fits else one).dominates(mine)
-        ]
+        found = self.others.items()
+        return [k for k, v in found if v.dominates(self.layout, is_memory_free=self.fits)]
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -75,13 +74,15 @@ def recommended(evidence: Evidence, model: Any) -> Iterator[Recommended]:  # noq
         shown = evidence.book.traces.get(experiment)
         if shown is None or shown.grid is None or name not in shown.trace.runs:
             continue  # said where it is named
-        costs = {
-            f"{experiment}.{other}": weighed(row, shown.grid, node)
-            for other, row in rivals(name, shown.grid).items()
+        rows = rivals(name, shown.grid)
+        cluster = node.of(rows[name].state.devices)
+        found = {
+            f"{experiment}.{other}": layout(answer_of(row, shown.grid), cluster, memory)
+            for other, row in rows.items()
         }
-        mine = costs.pop(one.planned)
-        others = {k: v for k, v in costs.items() if not one.fits or v.needed <= memory}
-        yield Recommended((key, position), one.planned, mine, others, one.fits)
+        mine = found.pop(one.planned)
+        others = {k: v for k, v in found.items() if not one.fits or v.verdict == "fits"}
+        yield Recommended((key, position), one.planned, mine, others, cluster, one.fits)
 
 
 def _number(evidence: Evidence, expression: str) -> float:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import get_args
 
 from runners.planning import grid, program, published, published_steps
-from runners.planning.answer import Answer
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers
@@ -26,9 +25,9 @@ from runners.planning.question import (
     Question,
     Training,
     strategy_of,
-    usual,
+    unknown,
 )
-from runners.planning.recommendation import search, strategies, told
+from runners.planning.recommendation import search, told
 from runners.planning.table import GIB, Layout, compared, lines, ordered
 from runners.plans.model_presets import model_presets
 from runners.traces.device_memory import H100_BYTES
@@ -158,7 +157,7 @@ def _outcomes(asked: argparse.Namespace) -> int:
 
     model, training = _asked(asked)
     asked.strategies = asked.strategies or "single"
-    (question, *others), _ = _questions(model, training, asked)
+    question, *others = _questions(model, training, asked)
     if others:
         raise PlanError("outcomes are of one strategy")
     limit = asked.memory * GIB
@@ -224,18 +223,20 @@ def _plan(asked: argparse.Namespace) -> int:
     """A table of the strategies that are named; without any, a search and a recommendation."""
     model, training = _asked(asked)
     memory, cluster = asked.memory * GIB, _cluster(asked)
-    if asked.strategies or asked.model:
-        questions, refused = _questions(model, training, asked)
-        found = answers(questions, num_cores())
-        unplanned = [one for one in [*found, *refused] if one.reason]
+    if asked.strategies:
+        found = answers(_questions(model, training, asked), num_cores())
+        unplanned = [one for one in found if one.reason]
         best = ordered(found, cluster, memory)
         if not best:
             raise PlanError(unplanned[0].reason or "there is nothing to plan")
-        said = [*lines(best), *map(_unplanned, unplanned)]
+        said = lines(best)
+        said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
         simulate = partial(answers, num_workers=num_cores())
-        tried = program.covered(strategies(cluster)) if asked.program else None
-        found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds, tried)
+        tried = program.covered(cluster) if asked.program else None
+        found, is_whole = search(
+            model, training, cluster, memory, simulate, asked.seconds, tried, asked.backend
+        )
         best, unplanned = ordered(found, cluster, memory), []
         said = told(found, cluster, memory, is_whole=is_whole)
         said += ["", *compared([one for one in best if one.verdict == "fits"])]
@@ -246,10 +247,6 @@ def _plan(asked: argparse.Namespace) -> int:
     if asked.program:
         _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
-
-
-def _unplanned(one: Answer) -> str:
-    return f"{one.question.strategy.name:<18}  not planned: {one.reason}"
 
 
 def _check_program(asked: argparse.Namespace) -> None:
@@ -302,36 +299,26 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
         name = asked.hf.parent.resolve().name if asked.hf.name == "config.json" else asked.hf.stem
         return Model(name=name, architecture=shape), shape.context_length
     presets = model_presets()
+    if not asked.preset:
+        raise PlanError(f"name a preset, or --model; there are: {', '.join(presets)}")
     if asked.preset not in presets:
-        what = f"unknown preset {asked.preset!r}" if asked.preset else "name a preset, or --model"
-        raise PlanError(f"{what}; there are: {', '.join(presets)}")
+        raise unknown("preset", asked.preset, presets)
     shape = presets[asked.preset].architecture
     return Model(name=asked.preset, architecture=shape), shape.context_length
 
 
-def _questions(
-    model: Model, training: Training, asked: argparse.Namespace
-) -> tuple[list[Question], list[Answer]]:
-    """What to simulate; and of the usual strategies those that this mesh does not allow.
+def _questions(model: Model, training: Training, asked: argparse.Namespace) -> list[Question]:
+    """What to simulate.
 
     Raises:
         PlanError: a strategy that was named is not possible.
     """
-    names = asked.strategies.split(",") if asked.strategies else usual(prod(asked.devices))
-    possible, refused = [], []
-    for name in dict.fromkeys(names):
+    devices, found = prod(asked.devices), []
+    for name in dict.fromkeys(asked.strategies.split(",")):
+        strategy = strategy_of(name, devices)
         question = Question(
-            model=model,
-            training=training,
-            strategy=strategy_of(name, prod(asked.devices)),
-            backend=asked.backend,
+            model=model, training=training, strategy=strategy, backend=asked.backend
         )
-        try:
-            question.check()
-            possible.append(question)
-        except PlanError as error:
-            if asked.strategies:
-                raise
-            reason = str(error).removeprefix(f"{name}: ")
-            refused.append(Answer(question=question, reason=reason, seconds=0.0))
-    return possible, refused
+        question.check()
+        found.append(question)
+    return found

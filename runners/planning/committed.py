@@ -33,6 +33,21 @@ def answer_of(row: GridRow, grid: Grid) -> Answer:
     )
 
 
+def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
+    """Rows by the names of their runs that do the same training on as many devices.
+
+    They differ in their strategy, in what they recompute, and in the size of a microbatch.
+    """
+    by_name, free = named_rows(grid), {"checkpointing": "", "microbatch": 0}
+    mine = by_name[name]
+    same = mine.state.model_copy(update=free)
+    return {
+        other: one
+        for other, one in by_name.items()
+        if one.state.model_copy(update=free) == same and one.global_batch == mine.global_batch
+    }
+
+
 def answers_of(grid: Grid) -> dict[str, Answer]:
     """Every row as an answer, by the name of its run."""
     return {name: answer_of(row, grid) for name, row in named_rows(grid).items()}

@@ -6,12 +6,11 @@ these experts, and back. Every expert is taken to receive equally many tokens of
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.autograd import Function
+
+from runners.planning.tensor_axis import exchanged
 
 
 def to_experts(x: Tensor, own: int, group: dist.ProcessGroup) -> Tensor:
@@ -33,19 +32,11 @@ def from_experts(x: Tensor, own: int, group: dist.ProcessGroup) -> Tensor:
 
 
 def _exchanged(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """Every rank gives each an equal part, and has one of each."""
-    result: Tensor = _AllToAll.apply(x, group)  # type: ignore[no-untyped-call]
-    return result
+    """Every rank gives each an equal part, and has one of each; of gradients likewise."""
 
+    def all_to_all(sent: Tensor) -> Tensor:
+        received = torch.empty_like(sent)
+        dist.all_to_all_single(received, sent.contiguous(), group=group)
+        return received
 
-class _AllToAll(Function):
-    @staticmethod
-    def forward(context: Any, x: Tensor, group: dist.ProcessGroup) -> Tensor:
-        context.group = group
-        result = torch.empty_like(x)
-        dist.all_to_all_single(result, x.contiguous(), group=group)
-        return result
-
-    @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _exchanged(grad, context.group), None
+    return exchanged(x, all_to_all, all_to_all)

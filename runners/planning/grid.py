@@ -14,7 +14,7 @@ from typing import NamedTuple
 from runners.planning.answer import Answer
 from runners.planning.committed import question_of
 from runners.planning.processes import answers, answers_anew
-from runners.planning.question import Model, PlanError, Question, strategy_of
+from runners.planning.question import Model, PlanError, Question, strategy_of, unknown
 from runners.planning.recommendation import microbatch_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.digest import ROOT
@@ -223,7 +223,7 @@ def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
 
 def _preset(name: str) -> ModelPreset:
     if name not in GRIDS:
-        raise PlanError(f"no grid of {name!r}; there are: {', '.join(GRIDS)}")
+        raise unknown("grid", name, GRIDS)
     return model_presets()[name]
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runners.planning.law_of_time import Cluster
-from runners.planning.question import PlanError, Question, Strategy, strategy_of
+from runners.planning.question import PlanError, Question, Strategy
+from runners.planning.recommendation import strategies
 from runners.planning.table import GIB, Layout
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
@@ -54,13 +55,9 @@ def plan_of(layout: Layout) -> str:
     )
 
 
-def covered(tried: Sequence[Strategy]) -> list[Strategy]:
-    """Of these strategies those that have a program, with torch's own sequence parallelism."""
-    return [
-        strategy_of(one.name.replace("tp-sp", "tp-sp-keep"), one.num_devices)
-        for one in tried
-        if one.context == 1
-    ]
+def covered(cluster: Cluster) -> list[Strategy]:
+    """Strategies that have a program, with torch's own sequence parallelism."""
+    return [one for one in strategies(cluster, tensor="tp-sp-keep") if one.context == 1]
 
 
 def check(question: Question) -> None:

@@ -6,11 +6,13 @@ simulates, and the mesh that it means. A mesh that cannot be is a `PlanError`, i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Literal
 
 from runners.plans.architecture import Architecture
 from runners.plans.closed_forms import layers_of_stages
+from runners.plans.experiment import nearest
 from runners.plans.settings import Count, FactorOrZero
 from runners.system.errors import FixableError
 from runners.traces.schema import Record
@@ -25,6 +27,13 @@ Backend = Literal["nccl", "gloo"]
 
 class PlanError(FixableError):
     """What is asked cannot be planned; the message is one line."""
+
+
+def unknown(what: str, word: str, known: Iterable[str]) -> PlanError:
+    """That a name means nothing, with the names that there are."""
+    return PlanError(
+        f"unknown {what} {word!r}{nearest(word, known)}; there are: {', '.join(known)}"
+    )
 
 
 class Strategy(Record):
@@ -235,68 +244,54 @@ class Question(Record):
         Raises:
             PlanError: says why, in one line.
         """
-        strategy, shape = self.strategy, self.model.architecture
+        strategy, model = self.strategy, self.model
         if strategy.schedule == "interleaved":
             _ = self.microbatches_of_round
         _ = self.num_microbatches
-        if shape is None:
-            _check_functions(self.model, strategy)
-            return
-        if strategy.num_stages > shape.num_layers:
-            raise PlanError(
-                f"{strategy.name}: {shape.num_layers} layers do not make "
-                f"{strategy.num_stages} stages"
-            )
-        for count, what in (
-            (shape.num_kv_heads, "heads of keys and values"),
-            (shape.num_heads, "heads"),
-            (shape.ffn_size, "columns of the feed-forward network"),
-        ):
-            if count % strategy.tensor:
-                raise PlanError(
-                    f"{strategy.name}: {strategy.tensor} tensor-parallel ranks do not divide "
-                    f"{count} {what}"
-                )
-        if strategy.expert > 1:
-            _check_experts(shape, self)
-        _check_sequence(strategy, self.training)
+        shape = model.architecture
+        found = _obstacles(self, shape) if shape else _missing_functions(model, strategy)
+        why = next(found, None)
+        if why is not None:
+            raise PlanError(f"{strategy.name}: {why}")
 
 
-def _check_sequence(strategy: Strategy, training: Training) -> None:
+def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
+    """What of a model the axes of a mesh do not divide."""
+    strategy, training = question.strategy, question.training
+    if strategy.num_stages > shape.num_layers:
+        yield f"{shape.num_layers} layers do not make {strategy.num_stages} stages"
     parts = 2 * strategy.context if strategy.context > 1 else 1
     parts *= strategy.tensor if strategy.has_sequence_parallel else 1
-    if training.sequence % parts:
-        raise PlanError(
-            f"{strategy.name}: {parts} parts do not divide a sequence of {training.sequence}"
-        )
+    tensor, expert = f"{strategy.tensor} tensor-parallel ranks", f"{strategy.expert} ranks"
+    for size, ranks, count, what in (
+        (strategy.tensor, tensor, shape.num_kv_heads, "heads of keys and values"),
+        (strategy.tensor, tensor, shape.num_heads, "heads"),
+        (strategy.tensor, tensor, shape.ffn_size, "columns of the feed-forward network"),
+        (strategy.expert, expert, shape.num_experts, "experts"),
+        (strategy.expert, expert, strategy.num_summing, "ranks of the data axis"),
+        (parts, f"{parts} parts", training.sequence, "tokens of a sample"),
+    ):
+        if count % size:
+            yield f"{ranks} do not divide {count} {what}"
     if strategy.context > 1 and not training.has_fused_attention:
-        raise PlanError(f"{strategy.name}: ring attention is a fused kernel")
+        yield "ring attention is a fused kernel"
+    if strategy.expert > 1:
+        is_plain = strategy.sharding.startswith("fsdp") and not strategy.reshards_to
+        if not is_plain or strategy.replicas * strategy.tensor > 1:
+            yield "ep is planned with fsdp or fsdp-keep, and without tp"
+        tokens = training.microbatch * training.sequence // strategy.context
+        if tokens * shape.num_active_experts % shape.num_experts:
+            yield f"{tokens} tokens do not divide among {shape.num_experts} experts"
 
 
-def _check_experts(shape: Architecture, question: Question) -> None:
-    strategy, training = question.strategy, question.training
-    ranks = f"{strategy.name}: {strategy.expert} ranks do not divide"
-    if shape.num_experts % strategy.expert:
-        raise PlanError(f"{ranks} {shape.num_experts} experts")
-    if strategy.num_summing % strategy.expert:
-        raise PlanError(f"{ranks} {strategy.num_summing} ranks of the data axis")
-    is_plain = strategy.sharding.startswith("fsdp") and not strategy.reshards_to
-    if not is_plain or strategy.replicas * strategy.tensor > 1:
-        raise PlanError(f"{strategy.name}: ep is planned with fsdp or fsdp-keep, and without tp")
-    tokens = training.microbatch * training.sequence // strategy.context
-    if tokens * shape.num_active_experts % shape.num_experts:
-        raise PlanError(
-            f"{strategy.name}: {tokens} tokens do not divide among {shape.num_experts} experts"
-        )
-
-
-def _check_functions(model: Model, strategy: Strategy) -> None:
+def _missing_functions(model: Model, strategy: Strategy) -> Iterator[str]:
+    """What a model of one's own lacks for the axes of a mesh."""
     if strategy.tensor > 1 and model.tensor_plan is None:
-        raise PlanError(f"{strategy.name}: needs a plan of the model's layers (--tensor-plan)")
+        yield "needs a plan of the model's layers (--tensor-plan)"
     if strategy.context > 1 or strategy.expert > 1:
-        raise PlanError(f"{strategy.name}: cp and ep are planned for presets alone")
+        yield "cp and ep are planned for presets alone"
     if strategy.pipeline > 1 and model.stages is None:
-        raise PlanError(f"{strategy.name}: needs the model's stages (--stages)")
+        yield "needs the model's stages (--stages)"
 
 
 # A word of `--strategies`, and what it sets besides its axis.
@@ -358,7 +353,7 @@ def _parsed(word: str) -> tuple[str, dict[str, object], int]:
     """An axis, the fields that a word sets besides it, and its size; 0 where the word has none."""
     name, *sizes = word.split(".")
     if name not in _AXES:
-        raise PlanError(f"unknown strategy {word!r}; there are: single, {', '.join(_AXES)}")
+        raise unknown("strategy", word, ("single", *_AXES))
     if not all(size.isdecimal() and int(size) for size in sizes):
         raise PlanError(f"{word}: the size of an axis is a number, such as {name}.2")
     axis, fields = _AXES[name]
@@ -381,18 +376,3 @@ def _of_two(name: str, first: int, second: int) -> tuple[dict[str, object], int]
     if first % second:
         raise PlanError(f"{name}.{first}.{second}: groups of {second} do not divide {first} ranks")
     return {"reshards_to": second}, first
-
-
-def usual(devices: int) -> list[str]:
-    """The strategies that a plan tries where none is named."""
-    names = ["single"]
-    if devices == 1:
-        return names
-    names += ["ddp", "ddp-view", "zero1", "fsdp", "fsdp-keep", "tp", "tp-sp", "tp-sp-keep"]
-    names += ["gpipe", "1f1b", "interleaved"]
-    inner = [size for size in (2, 4, 8) if devices % size == 0 and size < devices]
-    names += [f"fsdp.{devices // size}+tp-sp.{size}" for size in inner]
-    names += [f"1f1b.{size}+ddp.{devices // size}" for size in inner]
-    names += [f"1f1b.{size}+zero1.{devices // size}" for size in inner]
-    names += [f"1f1b.{size}+tp-sp.{devices // size}" for size in inner]
-    return names

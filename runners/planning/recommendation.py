@@ -15,7 +15,15 @@ from typing import Literal, NamedTuple
 
 from runners.planning.answer import Answer
 from runners.planning.law_of_time import Cluster
-from runners.planning.question import Model, PlanError, Question, Strategy, Training, strategy_of
+from runners.planning.question import (
+    Backend,
+    Model,
+    PlanError,
+    Question,
+    Strategy,
+    Training,
+    strategy_of,
+)
 from runners.planning.table import GIB, Layout, layouts, needs
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
@@ -27,12 +35,17 @@ _STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
 # --- the search
 
 
-def strategies(cluster: Cluster, num_experts: int = 1) -> list[Strategy]:
+def strategies(cluster: Cluster, num_experts: int = 1, tensor: str = "tp-sp") -> list[Strategy]:
     """Those that a cluster is searched for: each axis alone, and products of two and three.
 
     Tensor parallelism stays within a node: between nodes its collectives, which the next operation
     waits for, are the longest part of any step. HSDP has a replica in each node; a sequence,
     and the experts of a layer, stay in one.
+
+    Args:
+        cluster: nodes and devices.
+        num_experts: of the model.
+        tensor: the word of tensor parallelism: `tp` where a model of one's own brings its plan.
     """
     devices, node, nodes = cluster.num_devices, cluster.per_node, cluster.nodes
     if devices == 1:
@@ -43,8 +56,10 @@ def strategies(cluster: Cluster, num_experts: int = 1) -> list[Strategy]:
     inner = [n for n in (2, 4, 8) if n <= node and node % n == 0]
     for n in inner:
         rest = devices // n
-        names += [f"hsdp.{nodes}.{node // n}+tp-sp.{n}"] if nodes > 1 and node > n else []
-        names += ["tp-sp"] if rest == 1 else [f"fsdp.{rest}+tp-sp.{n}", f"zero1.{rest}+tp-sp.{n}"]
+        names += [f"hsdp.{nodes}.{node // n}+{tensor}.{n}"] if nodes > 1 and node > n else []
+        names += (
+            [tensor] if rest == 1 else [f"fsdp.{rest}+{tensor}.{n}", f"zero1.{rest}+{tensor}.{n}"]
+        )
     for stages in (2, 4, 8, 16):
         if devices % stages or stages > devices:
             continue
@@ -53,7 +68,7 @@ def strategies(cluster: Cluster, num_experts: int = 1) -> list[Strategy]:
         for n in inner:
             if rest % n == 0 and rest >= n:
                 data = f"+zero1.{rest // n}" if rest > n else ""
-                names.append(f"1f1b.{stages}{data}+tp-sp.{n}")
+                names.append(f"1f1b.{stages}{data}+{tensor}.{n}")
     names += [f"fsdp.{devices // n}+cp.{n}" for n in inner if devices > n]
     names += [f"fsdp.{devices}+ep.{n}" for n in inner if num_experts % n == 0]
     return [strategy_of(name, devices) for name in dict.fromkeys(names)]
@@ -101,6 +116,7 @@ def search(
     simulate: Simulate,
     seconds: float,
     tried: Sequence[Strategy] | None = None,
+    backend: Backend = "nccl",
 ) -> tuple[list[Answer], bool]:
     """Simulate layouts until all are known or the time is over.
 
@@ -117,7 +133,7 @@ def search(
     def asked(strategy: Strategy, times: int = 1, **changes: object) -> Question:
         microbatch = microbatch_of(strategy, training.microbatch) * times
         settings = training.model_copy(update={"microbatch": microbatch, **changes})
-        return Question(model=model, training=settings, strategy=strategy)
+        return Question(model=model, training=settings, strategy=strategy, backend=backend)
 
     def answered(questions: Iterator[Question]) -> bool:
         new = [one for one in _possible(questions, memory_bytes) if _key(one) not in known]
@@ -132,7 +148,7 @@ def search(
 
     if tried is None:
         shape = model.architecture
-        tried = strategies(cluster, shape.num_experts if shape else 1)
+        tried = strategies(cluster, shape.num_experts) if shape else strategies(cluster, 1, "tp")
     is_whole = answered(asked(one) for one in tried)
     fitting = {one.strategy for one in _best(known, cluster, memory_bytes)}
     if training.checkpointing == "none":
@@ -293,7 +309,7 @@ def _turned(one: Turn) -> str:
 
 
 def _nothing_fits(answers: Sequence[Answer], memory_bytes: float) -> str:
-    least = min((needs(one) for one in answers if one.ranks), default=0)
-    if not least:
-        return "no layout fits: parameters, gradients and optimizer alone need more memory"
-    return f"no layout fits {memory_bytes / GIB:.4g} GiB; the least needs {least / GIB:.1f}"
+    if least := min((needs(one) for one in answers if one.ranks), default=0):
+        return f"no layout fits {memory_bytes / GIB:.4g} GiB; the least needs {least / GIB:.1f}"
+    none = "no layout fits: parameters, gradients and optimizer alone need more memory"
+    return next((one.reason for one in answers if one.reason), none)

@@ -15,6 +15,7 @@ from runners.planning.law_of_time import Bounds, Cluster
 from runners.traces import device_memory
 
 GIB = 2**30
+NEARLY = 0.01  # layouts that differ by a smaller share are equal
 TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
 _HEAD = (
@@ -74,6 +75,18 @@ class Layout:
         at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
         return _VERDICTS.index(self.verdict), at_least, at_most, self.needed_bytes
 
+    def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
+        """Whether it costs no more in anything, and less in something, on the same cluster.
+
+        What they cost is memory, the time of sending over each tier of links, and both bounds.
+        """
+        names = ("within", "between", "at_least", "at_most")
+        pairs = [(getattr(self.bounds, name), getattr(other.bounds, name)) for name in names]
+        if not is_memory_free:
+            pairs.append((self.needed_bytes, other.needed_bytes))
+        is_less = any(mine < (1 - NEARLY) * its for mine, its in pairs)
+        return is_less and all(mine <= its for mine, its in pairs)
+
     def is_tight(self, memory_bytes: float) -> bool:
         """Whether it leaves so little of a device that a first try may well fail."""
         return self.needed_bytes > TIGHT * memory_bytes
@@ -90,12 +103,14 @@ class Layout:
 
 def ordered(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
     """Every layout that was simulated, best first."""
-    found = [
-        Layout(one, one.bounds(cluster), needs(one), verdict(one, memory_bytes))
-        for one in answers
-        if one.ranks
-    ]
+    found = (layout(one, cluster, memory_bytes) for one in answers if one.ranks)
     return sorted(found, key=lambda one: one.key)
+
+
+def layout(answer: Answer, cluster: Cluster, memory_bytes: float) -> Layout:
+    """One that was simulated, on a cluster."""
+    bounds, fits = answer.bounds(cluster), verdict(answer, memory_bytes)
+    return Layout(answer, bounds, needs(answer), fits)
 
 
 def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:

@@ -8,7 +8,7 @@ parallelism, activations between these layers are (batch, sequence / ranks, hidd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
+
+Exchange = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -56,22 +58,27 @@ class TensorAxis:
         """Before a layer that is divided by columns: every rank needs the whole activation."""
         if self.size == 1:
             return x
-        operation = _GatherSequence if self.has_sequence_parallel else _SumBackward
-        result: Tensor = operation.apply(x, self)  # type: ignore[no-untyped-call]
-        return result
+        if self.has_sequence_parallel:
+            return exchanged(x, self.gathered, self.scattered)
+        return exchanged(x, lambda one: one.view_as(one), self._summed)
 
     def leave(self, x: Tensor) -> Tensor:
         """After a layer that is divided by rows: every rank has one addend."""
         if self.size == 1:
             return x
-        operation = _ScatterSequence if self.has_sequence_parallel else _SumForward
-        result: Tensor = operation.apply(x, self)  # type: ignore[no-untyped-call]
-        return result
+        if self.has_sequence_parallel:
+            return exchanged(x, self.scattered, self.gathered)
+        return exchanged(x, self._summed, lambda grad: grad)
 
     def sum(self, x: Tensor, operation: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
         """All-reduce in place; nothing where there is a single rank."""
         if self.size > 1:
             dist.all_reduce(x, operation, group=self.group)
+
+    def _summed(self, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        self.sum(x)
+        return x
 
     def share(self, count: int) -> int:
         """This rank's part of a width.
@@ -97,40 +104,24 @@ class TensorAxis:
         return own
 
 
-class _SumBackward(Function):
-    @staticmethod
-    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
-        context.axis = axis
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
-        grad = grad.contiguous()
-        dist.all_reduce(grad, group=context.axis.group)
-        return grad, None
+def exchanged(x: Tensor, forward: Exchange, backward: Exchange) -> Tensor:
+    """What ranks make of a tensor, and in backward of its gradient."""
+    result: Tensor = _Exchange.apply(x, forward, backward)  # type: ignore[no-untyped-call]
+    return result
 
 
-class _SumForward(Function):
+class _Exchange(Function):
     @staticmethod
-    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
-        dist.all_reduce(x, group=axis.group)
-        context.mark_dirty(x)
-        return x
+    def forward(context: Any, x: Tensor, forward: Exchange, backward: Exchange) -> Tensor:
+        context.exchange = backward
+        result = forward(x)
+        if result is x:
+            context.mark_dirty(x)
+        return result
 
     @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad, None
-
-
-class _GatherSequence(Function):
-    @staticmethod
-    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
-        context.axis = axis
-        return axis.gathered(x)
-
-    @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return context.axis.scattered(grad), None
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return context.exchange(grad), None, None
 
 
 class _GatheredProducts(Function):
@@ -172,17 +163,6 @@ class _GatheredProducts(Function):
             for row, is_needed in zip(rows, needs[len(weights) :], strict=True)
         ]
         return of_x, None, *of_weights, *of_biases
-
-
-class _ScatterSequence(Function):
-    @staticmethod
-    def forward(context: Any, x: Tensor, axis: TensorAxis) -> Tensor:
-        context.axis = axis
-        return axis.scattered(x)
-
-    @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return context.axis.gathered(grad), None
 
 
 class DividedCrossEntropy(Function):

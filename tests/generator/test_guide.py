@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from generator.checks.layout_checks import Recommended
 from generator.content.errors import ContentErrors
 from generator.pages import rendering
-from runners.planning.dominance import Weighed
+from runners.planning.law_of_time import Bounds, Cluster
+from runners.planning.table import Layout
 
 FILE = "guide.yml"
 
@@ -45,9 +48,9 @@ def test_mistakes_are_told_with_their_place(copy, old, new, error):
 
 @pytest.mark.parametrize(("fits", "better"), [(False, ["less"]), (True, [])])
 def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
-    costs = Weighed(50, 30, 0, 2, 3)
-    others = {"less": costs._replace(needed=40)}
-    assert Recommended((), "run", costs, others, fits).better == better
+    mine = Layout(None, Bounds(2, 0, 1, 0), 50, "fits")
+    others, cluster = {"less": replace(mine, needed_bytes=40)}, Cluster(1, 8, 1, 1, 1)
+    assert Recommended((), "run", mine, others, cluster, fits).better == better
 
 
 def test_a_section_that_its_lesson_does_not_have_is_refused_when_pages_are_printed(copy):

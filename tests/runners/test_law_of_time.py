@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from runners.planning.dominance import Weighed, rivals, weighed
+from runners.planning.committed import answer_of, rivals
 from runners.planning.grid import PLANS
-from runners.planning.law_of_time import Cluster, bounds
+from runners.planning.law_of_time import Bounds, Cluster, bounds
 from runners.planning.question import strategy_of
+from runners.planning.table import Layout
 from runners.traces.files import read_grid
 from runners.traces.measured import MemoryClasses
 from runners.traces.plan_grid import GridCall, GridRank
@@ -77,16 +80,20 @@ def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(device
     """Of 2 N bytes: twice 7/8 within the node, and twice 7/8 between eight nodes."""
     grid = read_grid(PLANS / "llama-8b.json")
     (row, *_) = [r for r in grid.rows if (r.strategy, r.state.devices) == ("ddp", devices)]
-    found = weighed(row, grid, Cluster(1, 8, 989e12, 450e9, 400e9))
-    assert found.within == pytest.approx(2 * 2 * grid.num_parameters * 7 / 8, rel=1e-3)
-    assert found.between == pytest.approx(found.within if devices == 64 else 0)
+    cluster = Cluster(1, 8, 989e12, 450e9, 400e9).of(devices)
+    law = answer_of(row, grid).bounds(cluster)
+    within, between = law.within * cluster.within, law.between * cluster.between
+    assert within == pytest.approx(2 * 2 * grid.num_parameters * 7 / 8, rel=1e-3)
+    assert between == pytest.approx(within if devices == 64 else 0)
 
 
 def test_a_layout_dominates_only_where_it_is_worse_in_nothing():
-    usual = Weighed(50, 30, 0, 2, 3)
-    assert usual._replace(needed=40).dominates(usual)
-    assert not usual._replace(needed=40, at_most=3.1).dominates(usual)
-    assert not usual._replace(needed=49.9).dominates(usual)  # by less than a hundredth
+    law = Bounds(computing=2, waiting=0, within=1, between=0)
+    usual = Layout(None, law, 500, "fits")
+    assert replace(usual, needed_bytes=400).dominates(usual)
+    longer = law._replace(within=1.1)
+    assert not replace(usual, needed_bytes=400, bounds=longer).dominates(usual)
+    assert not replace(usual, needed_bytes=499).dominates(usual)  # by less than a hundredth
 
 
 def test_rivals_do_the_same_training_on_as_many_devices():

@@ -22,7 +22,7 @@ from runners.__main__ import main
 from runners.planning import grid
 from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
-from runners.planning.question import _AXES, Model, Question, Training, strategy_of, usual
+from runners.planning.question import _AXES, Model, Question, Training, strategy_of
 from runners.planning.recommendation import strategies
 from runners.plans.architecture import Architecture
 from runners.simulate import processes
@@ -77,12 +77,15 @@ def test_real_ranks_peak_where_the_plan_says(real_peaks, capsys, tmp_path, monke
 
 
 @pytest.mark.builds
-def test_without_a_tensor_plan_or_stages_the_row_says_which(capsys):
+def test_a_model_of_ones_own_is_searched_as_far_as_its_functions_allow(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(processes, "CACHE", tmp_path)
     words = [*MODEL, "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
-    rows = planned(capsys, words)
+    assert set(planned(capsys, words)) == {"ddp-view", "zero1", "fsdp", "fsdp-keep"}
     for strategy, said in (("tp", "--tensor-plan"), ("gpipe", "--stages"), ("1f1b", "--stages")):
-        assert said in rows[strategy]["reason"]
-    assert rows["ddp"]["reason"] is None
+        assert main(["plan", *words, "--strategies", strategy]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_what_a_function_of_the_model_raises_is_one_line(capsys):
@@ -177,5 +180,5 @@ def test_every_layout_that_is_planned_has_run_on_ranks():
     committed = chain(*grid.STRATEGIES.values(), *grid.NAMED.values())
     named = (name for plan in grid.GRIDS.values() for name, _ in plan.named)
     known = {pair for one in [*STRATEGIES, *LAYOUTS] for pair in pairs(one)}
-    planned = {one: pairs(one) for one in (*_AXES, *usual(8), *searched, *committed, *named)}
+    planned = {one: pairs(one) for one in (*_AXES, *searched, *committed, *named)}
     assert {one for one, of_it in planned.items() if not of_it <= known} == {"single"}

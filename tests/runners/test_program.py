@@ -16,7 +16,6 @@ from torch import nn
 from runners.planning.law_of_time import Cluster
 from runners.planning.program import check, covered, program_of
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
-from runners.planning.recommendation import strategies
 from runners.plans.model_presets import model_presets
 from tests.runners.program_ranks import NUM_STEPS, loaded
 
@@ -184,6 +183,6 @@ def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, change
 
 
 def test_each_layout_that_a_search_for_a_program_tries_has_one():
-    for one in covered(strategies(Cluster(2, 8, 1e15, 1e11, 1e11))):
+    for one in covered(Cluster(2, 8, 1e15, 1e11, 1e11)):
         check(question(one.name, 16, "llama-8b"))
         assert one.keeps_gathered == (one.tensor > 1)

@@ -28,13 +28,14 @@ def recommended_table(lesson: WhyFile, folio: Folio) -> Markup:
             for measure in ("flops", "sent_bytes")
             if (value := folio.value(f"{one.run}.ranks | each('measures.{measure}') | largest"))
         )
+        law, links = one.layout.bounds, one.cluster
         by_law = [
             folio.show(computed(number, unit, words[name], inputs))
             for name, number, unit in (
-                ("within", one.costs.within, units.BYTES),
-                ("between", one.costs.between, units.BYTES),
-                ("at_least", one.costs.at_least, units.SECONDS),
-                ("at_most", one.costs.at_most, units.SECONDS),
+                ("within", law.within * links.within, units.BYTES),
+                ("between", law.between * links.between, units.BYTES),
+                ("at_least", law.at_least, units.SECONDS),
+                ("at_most", law.at_most, units.SECONDS),
             )
         ]
         setting = words["checkpointing"][run.settings["checkpointing"]]
