@@ -5,7 +5,6 @@ import re
 import pytest
 
 from generator.content.errors import ContentErrors
-from generator.content.yaml_source import parse
 from tests.generator.scenes import readers_tried
 
 QUIZ = "topics/averaging/quiz.yml"
@@ -13,35 +12,6 @@ QUIZ = "topics/averaging/quiz.yml"
 
 def test_the_frozen_book_is_sound(copy):
     assert copy.errors() == []
-
-
-def test_a_syntax_error_is_one_clear_line(copy):
-    copy.edit(QUIZ, "  - id: is-it-equal\n", "  - id: is-it-equal: no\n")
-    (error,) = copy.errors()
-    assert error.startswith("content/topics/averaging/quiz.yml:2:20: not YAML: mapping values")
-
-
-def test_an_unknown_key_names_the_nearest_known_one(copy):
-    copy.edit(QUIZ, "    stem: Do", "    stme: Do")
-    assert copy.errors() == [f"content/{QUIZ}:3:5: unknown key 'stme'; did you mean 'stem'?"]
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "hint"),
-    [
-        ("title: {{ ddp.x }}", "1:8", "quote a text that begins with {{"),
-        ("title: {{ ddp.x | percent }} of it", "1:8", "quote a text that begins with {{"),
-        ("a:\n\t- b", "2:1", "write spaces, not a tab"),
-        ("a:\n  - b: c\n   d: e", "3:4", "let what belongs together begin alike"),
-        ('a: "b" c', "1:8", "or a quotation mark"),
-    ],
-)
-def test_yaml_that_does_not_parse_says_what_to_do(text, place, hint):
-    with pytest.raises(ContentErrors) as found:
-        parse("content/x.yml", text)
-    (error,) = map(str, found.value.errors)
-    assert error.startswith(f"content/x.yml:{place}: ")
-    assert hint in error
 
 
 def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
@@ -62,20 +32,6 @@ def test_yes_and_no_are_words(copy):
     copy.edit(QUIZ, '"Yes"', "Yes")
     copy.edit(QUIZ, '"No"', "No")
     assert copy.load().topics[1].items["is-it-equal"].options[1].text == "No"
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("5", "title: must be text; quote it"),
-        ("", "title: must be text; quote it"),
-        (".inf", None),
-    ],
-)
-def test_yaml_makes_nothing_but_plain_words_and_numbers(copy, value, said):
-    copy.edit("site.yml", "title: A tiny book", f"title: {value}")
-    errors = copy.errors()
-    assert (errors == []) if said is None else any(said in error for error in errors)
 
 
 def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):
@@ -130,12 +86,6 @@ def test_a_folder_that_was_renamed_does_not_pass_for_another_machine(copy):
         "content/traces/reference-other/machine.json: name: is 'reference-frozen', the folder "
         "says 'reference-other'" in copy.errors()
     )
-
-
-@pytest.mark.parametrize("tolerance", [".nan", "-0.1"])
-def test_a_tolerance_that_any_number_would_meet_is_refused(copy, tolerance):
-    copy.edit("claims/tiny_memory.yml", "{relative: 0.05}", f"{{relative: {tolerance}}}")
-    assert any("claims/tiny_memory.yml" in e and "relative: must be" in e for e in copy.errors())
 
 
 def test_the_machine_is_the_asked_one_then_the_noted_one_then_the_reference(copy, monkeypatch):

@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from generator.evidence.evaluation import Evidence
 from generator.items.cases import answerable
 from generator.items.kinds import digest_of, key_of
@@ -74,35 +72,3 @@ def test_a_case_binds_runs_numbers_claims_and_words(copy):
     (other,) = item.others
     assert other.stem.startswith("Here a model of {{ tiny_memory.whole.model.bytes }} trains")
     assert other.answer == "tiny_memory.whole.ranks[0].memory.peak_bytes"
-
-
-REFUSED = {
-    "a run that nobody measured": (
-        FOR, "for: [tiny_memory.halves, tiny_memory.hole]", "has no run 'hole'",
-    ),
-    "cases that bind other names": (
-        FOR, "for: [{run: tiny_memory.halves}, {it: tiny_memory.whole}]", "binds the same names",
-    ),
-    "a name that means something": (
-        FOR, "for: [{median: tiny_memory.halves}, {median: tiny_memory.whole}]",
-        "'median' means something",
-    ),
-    "one case": (FOR, "for: [tiny_memory.halves]", "for: has one case"),
-    "nothing that a reader sees": (
-        "A model of {{ run.model.bytes }} trains on {{ run.world_size }} ranks.", "A model trains.",
-        "this case reads like the first",
-    ),
-    "a claim about no such run": (
-        "some activations", "{{ holds('peak-of-halves@run') }}", "no claim",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "new", "says"), REFUSED.values(), ids=list(REFUSED))
-def test_a_case_is_refused_where_it_is_written(copy, text, new, says):
-    place = (copy.content / TRY).read_text().index("say-the-peak")
-    written = (copy.content / TRY).read_text()
-    at = written.index(text, place)
-    (copy.content / TRY).write_text(written[:at] + new + written[at + len(text) :])
-    errors = copy.errors()
-    assert any(f"content/{TRY}:" in error and says in error for error in errors), errors

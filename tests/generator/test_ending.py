@@ -14,7 +14,6 @@ ERROR = {
     "kind": "out_of_memory", "message": "no", "phase": "backward", "rank": 0, "step": 0,
     "requested_bytes": 40_000, "held_bytes": 100_000,
 }  # fmt: skip
-CLAIMS = "claims/tiny_memory.yml"
 
 
 def words(copy, detail="", **fields):
@@ -76,18 +75,6 @@ def test_other_outcomes_name_their_phase_and_cause(copy, status, error, detail, 
 )
 def test_only_a_run_has_an_ending(evidence, written, said):
     assert said in str(evidence.evaluate(written).error)
-
-
-def test_a_declared_outcome_predicts_nothing(copy):
-    copy.append(CLAIMS, (
-        "  - id: as-declared\n    says: It ends as declared.\n"
-        f"    predicted: {RUN}.expected_status | word\n    observed: {RUN}.status | word\n"
-    ))  # fmt: skip
-    text = (copy.content / CLAIMS).read_text()
-    before = text[: text.index("expected_status")].split("\n")
-    (error,) = [one for one in copy.errors() if "expected_status" in one]
-    assert error.startswith(f"content/{CLAIMS}:{len(before)}:{len(before[-1]) + 1}: ")
-    assert "observe ended(run)" in error
 
 
 @pytest.fixture(scope="module")

@@ -117,16 +117,6 @@ def add(copy, text):
     (copy.content / FILE).write_text(terms + text + below + rest)
 
 
-def test_a_run_that_is_not_there_is_refused(copy):
-    add(copy, entry(run="tiny_training.averagd"))
-    assert "tiny_training has no run 'averagd'; did you mean 'averaged'?" in str(copy.errors())
-
-
-def test_an_id_twice_is_refused(copy):
-    add(copy, entry(id="gradient", term="slope"))
-    assert "duplicate term id 'gradient'" in str(copy.errors())
-
-
 def test_a_term_that_no_lesson_uses_is_refused(copy):
     add(copy, entry(id="bubble", term="bubble"))
     with pytest.raises(ContentErrors, match="no lesson uses 'bubble'; delete the term, or use it"):

@@ -33,20 +33,6 @@ def test_bars_are_the_peaks_of_the_machine_at_hand_on_one_axis(desk):
     assert all(opened[int(n)].on != "reference-frozen" for n in re.findall(r'data-v="(\d+)"', page))
 
 
-@pytest.mark.parametrize(
-    ("was", "now", "said"),
-    [
-        ("page: sharding/deep", "page: sharding/deeep", "did you mean 'sharding/deep'?"),
-        ("run: tiny_memory.whole,", "run: tiny_memory.hole,", "did you mean 'whole'?"),
-    ],
-)
-def test_a_lesson_or_a_run_that_is_not_there_is_refused_with_the_nearest(copy, was, now, said):
-    copy.edit("site.yml", was, now)
-    assert any(
-        error.startswith("content/site.yml:") and said in error for error in copy.errors()
-    ), copy.errors()
-
-
 def test_lessons_of_the_first_hour_lead_to_each_other(copy):
     pages = rendering.render(copy.load())
     first, last = pages["topics/sharding/deep.md"], pages["topics/averaging/learn.md"]

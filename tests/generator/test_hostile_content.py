@@ -5,11 +5,9 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.__main__ import main
 from tests.generator.conftest import FROZEN, Copy
 
 HOME, LEARN = "site.yml", "topics/averaging/learn.yml"
@@ -48,24 +46,6 @@ def test_whatever_is_put_into_a_file_each_mistake_is_located_and_nothing_runs(
             assert line.isprintable(), line
         assert not any(path.name == "ran" for path in Path(folder).rglob("*"))
     assert not Path("ran").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "said"),
-    [
-        ("x: &a [b]\ny: [*a, *a]", "24:4", "anchors and aliases are not used"),
-        ("title: Another", "24:1", "duplicate key 'title'"),
-        ("x: !!python/object/apply:os.system [ls]", "24:4", "is not used here"),
-        ("---\ntitle: x", "24:1", "keep one document to a file"),
-        ("? [a]\n: x", "24:3", "a key must be a word"),
-        ("x: ti\x1bny", "24:6", "a control character (U+001B); delete it"),
-    ],
-)
-def test_yaml_that_is_not_used_here_is_refused_at_its_place(copy, capsys, text, place, said):
-    copy.append(HOME, f"{text}\n")
-    assert main(["check", "--content", str(copy.content)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert any(line.startswith(f"content/{HOME}:{place}: ") and said in line for line in lines)
 
 
 def test_a_file_that_is_not_utf_8_is_refused_at_its_place(copy):

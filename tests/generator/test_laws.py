@@ -66,38 +66,3 @@ def test_a_run_may_have_a_sentence_of_its_own(copy):
     book = copy.load()
     assert book.claims[HALVES].says == "The halves complete."
     assert "tiny_memory.whole_budget.world_size" in book.claims[WHOLE].says
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "at", "said"),
-    [
-        ("for: [tiny_memory.whole_budget", "for: [tiny_memory.gone", "tiny_memory.gone",
-         "tiny_memory has no run 'gone'"),
-        ("for: [", "for: [tiny_memory.whole_budget, ", "tiny_memory.whole_budget, tiny_memory.hal",
-         "names 'tiny_memory.whole_budget' already"),
-        ("id: ends-as-declared", "id: whole-peak", "whole-peak\n    for", "duplicate claim id"),
-        ("run.world_size", "other.world_size", "other.world_size", "unknown name 'other'"),
-        ("run.world_size", "called", "called", "has no called:"),
-        ("observed: run.status", "observed: run.state", "run.state", "on tiny_memory.whole_budget"),
-    ],
-)  # fmt: skip
-def test_each_mistake_in_a_law_is_one_line_at_its_place(copy, old, new, at, said):
-    assert old in LAW
-    copy.append(CLAIMS, LAW.replace(old, new, 1))
-    before = (copy.content / CLAIMS).read_text().rpartition(at)[0].split("\n")
-    place = f"content/{CLAIMS}:{len(before)}:{len(before[-1]) + 1}: "
-    errors = copy.errors()
-    assert any(error.startswith(place) and said in error for error in errors), (place, errors)
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("ends-as-declared", f"is judged on 2 runs; name one of them: '{WHOLE}'"),
-        ("ends-as-declared@tiny_memory.whole", "is not judged on 'tiny_memory.whole'; did you"),
-        ("ends-as-declare", "no claim 'ends-as-declare'; did you mean"),
-    ],
-)
-def test_a_question_names_a_law_with_its_run(lawful, name, said):
-    lawful.edit(QUIZ, "claim: replicas-drift}", f"claim: {name}}}")
-    assert any(f"content/{QUIZ}:" in error and said in error for error in lawful.errors())

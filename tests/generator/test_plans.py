@@ -52,16 +52,6 @@ def test_a_formula_may_mix_a_plan_with_what_a_machine_measured(evidence):
     assert value.machines == {"reference-frozen"}
 
 
-def test_a_sentence_may_not_name_a_run_that_was_not_simulated(copy):
-    copy.append("planner/plan.yml", "")
-    copy.edit(
-        "planner/plan.yml", "Choose a model.", "It holds {{ plan_tiny.ddp_on_4.ranks[0].rank }}."
-    )
-    (error,) = copy.errors()
-    assert "plan.yml:4" in error
-    assert "plan_tiny has no run 'ddp_on_4'" in error
-
-
 def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
     text = CLAIMS.replace("RANKS", "run.settings.num_ranks")
     (copy.content / "claims" / "plans.yml").write_text(text.replace("plan_tiny.single_on_4, ", ""))

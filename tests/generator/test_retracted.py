@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import get_args
 
-import pytest
-
 from generator.checks.statement_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages.press import Press
@@ -28,19 +26,6 @@ def test_a_program_that_is_not_there_or_that_no_run_executed_is_refused(copy):
     (copy.content / "retracted" / "shown.py").rename(copy.content / "retracted" / "shows.py")
     assert "no file content/retracted/shown.py" in copy.errors()[0]
     assert "shows" in copy.errors()[0]
-
-
-@pytest.mark.parametrize(
-    ("written", "instead", "shown"),
-    [("false", "true", "refuted"), ("true", "false", "confirmed"),
-     ("true", "too_general", "confirmed")],
-)  # fmt: skip
-def test_a_verdict_that_the_claim_does_not_bear_out_is_refused(copy, written, instead, shown):
-    copy.edit("statements.yml", f'verdict: "{written}"', f'verdict: "{instead}"')
-    (error,) = copy.errors()
-    assert error.startswith("content/statements.yml:")
-    assert f"{instead} needs a claim" in error
-    assert error.endswith(f"it is {shown}")
 
 
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):

@@ -1,7 +1,5 @@
 """`with:` gives a run a short name, in a lesson file or in one section of it."""
 
-import pytest
-
 from generator.pages.rendering import render
 
 LEARN, COST = "topics/averaging/learn.yml", "topics/averaging/cost.yml"
@@ -25,23 +23,6 @@ def test_a_page_with_short_names_is_the_same_page(copy):
     copy.edit(COST, "missing on {{ tiny_memory.halves.", "missing on {{ part.")
     assert copy.errors() == []
     assert render(copy.load()) == before
-
-
-@pytest.mark.parametrize(
-    ("short", "at", "said"),
-    [
-        ("both: tiny_training.gone", "tiny_training.gone", "tiny_training has no run 'gone'"),
-        ("tiny_memory: tiny_training.averaged", "tiny_training.averaged}",
-         "'tiny_memory' is an experiment; choose another name"),
-        ("run: tiny_training.averaged", "tiny_training.averaged}", "'run' means something"),
-    ],
-)  # fmt: skip
-def test_a_name_that_cannot_be_is_told_where_it_is_given(copy, short, at, said):
-    named(copy, short)
-    before = (copy.content / LEARN).read_text().partition(at)[0].split("\n")
-    place = f"content/{LEARN}:{len(before)}:{len(before[-1]) + 1}: "
-    errors = copy.errors()
-    assert any(error.startswith(place) and said in error for error in errors), (place, errors)
 
 
 def test_a_mistake_behind_a_short_name_is_told_at_its_own_column(copy):

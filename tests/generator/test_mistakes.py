@@ -1,0 +1,277 @@
+"""Every mistake of an author, one row each: an edit of the frozen book, where it is told, and how.
+
+`¦` in the new text marks the place that the message must name; it is no part of the text. A fifth
+column is text of the file at which the message stands instead; without either any line will do.
+"""
+
+import re
+
+import pytest
+
+from tests.generator.explained_program import PROGRAM
+
+MARK = "¦"
+HOME, GUIDE, GLOSSARY, STATEMENTS = "site.yml", "guide.yml", "glossary.yml", "statements.yml"
+AVERAGING, SHARDING, ASKING = "topics/averaging", "topics/sharding", "topics/asking"
+LEARN, WHY, TRACE, TRY, COST, QUIZ, QUIZ_TRY = (
+    f"{AVERAGING}/{name}.yml"
+    for name in ("learn", "why", "trace", "try", "cost", "quiz", "quiz-try")
+)
+DEEP, EXPERIMENT, CHALLENGE = (
+    f"{SHARDING}/deep.yml", f"{SHARDING}/experiment.yml", f"{ASKING}/challenge.yml",
+)  # fmt: skip
+ITEMS, MEMORY, TRAINING = f"{ASKING}/quiz.yml", "claims/tiny_memory.yml", "claims/tiny_training.yml"
+WHOLE, HALVES = (f"tiny_memory.{run}.ranks[0].memory.peak_bytes" for run in ("whole", "halves"))
+STEP = "median(tiny_training.single.timing.step)"
+LAST = "repeat: The command runs in a clone.\n"
+FOR = "for: [tiny_memory.halves, tiny_memory.whole]"
+MEAN = "path: content/topics/averaging/code/mean.py"
+GIVEN = "given: {model_bytes: tiny_memory.whole.model.bytes,"
+RULE = "measured: run.ranks[0].memory.peak_bytes"
+DRAWN = "predicted: 2 * run.ranks[0].num_parameters * cited['fp32-width']"
+THIRD = (
+    "right_if: {claim: whole-fails, verdict: does_not_hold}\n"
+    "        misconception: copies-save-memory\n        refuted_by: whole-fails"
+)
+
+YAML = [
+    (QUIZ, "  - id: is-it-equal\n", "  - id: is-it-equal¦: no\n", "not YAML: mapping values"),
+    (QUIZ, "    stem: Do", "    ¦stme: Do", "unknown key 'stme'; did you mean 'stem'?"),
+    (HOME, "title: A tiny book", "title: ¦{{ ddp.x }} of it", "quote a text that begins with {{"),
+    (HOME, LAST, f"{LAST}a:\n¦\t- b", "write spaces, not a tab"),
+    (HOME, LAST, f"{LAST}a:\n  - b: c\n   ¦d: e", "let what belongs together begin alike"),
+    (HOME, LAST, f'{LAST}a: "b" ¦c', "or a quotation mark"),
+    (HOME, LAST, f"{LAST}x: ¦&a [b]\ny: [*a, *a]", "anchors and aliases are not used"),
+    (HOME, LAST, f"{LAST}¦title: Another", "duplicate key 'title'"),
+    (HOME, LAST, f"{LAST}x: ¦!!python/object/apply:os.system [ls]", "is not used here"),
+    (HOME, LAST, f"{LAST}¦---\ntitle: x", "keep one document to a file"),
+    (HOME, LAST, f"{LAST}? ¦[a]\n: x", "a key must be a word"),
+    (HOME, LAST, f"{LAST}x: ti¦\x1bny", "a control character (U+001B); delete it"),
+    (HOME, "title: A tiny book", "title: ¦5", "title: must be text; quote it"),
+    (MEMORY, "{relative: 0.05}", "{relative: ¦.nan}", "relative: must be"),
+    (MEMORY, "{relative: 0.05}", "{relative: ¦-0.1}", "relative: must be"),
+    (MEMORY, "{relative: 0.05}", "¦{}", "give relative or absolute"),
+]  # fmt: skip
+TEXTS = [
+    (EXPERIMENT, "cut in two.", "cut into ¦2.", "bare numeral '2'"),
+    (EXPERIMENT, "  The whole model of", "  ¦Twice the model of", "spelled quantity"),
+    (HOME, "Ranks of {{ tiny_memory.whole_budget", "Ranks of {{ ¦tiny_memory.whole_budgit",
+     "did you mean 'whole_budget'?"),
+    (HOME, "page: sharding/deep", "page: ¦sharding/deeep", "did you mean 'sharding/deep'?"),
+    (EXPERIMENT, f'cells: ["{WHOLE}', f'cells: [¦"{WHOLE}'.replace("[0]", "[1]"), "no element 1"),
+    (EXPERIMENT, "commit: who-fits", "commit: ¦who-fist", "mean 'who-fits'?"),
+    (EXPERIMENT, "[whole-fails, whole-needs", "[¦whole-failed, whole-needs",
+     "no claim 'whole-failed'; did you mean 'whole-fails'?"),
+    (EXPERIMENT, "figure: bars", "figure: ¦bras", "did you mean 'bars'?"),
+    (EXPERIMENT, "[ddp-paper]", "[¦ddp-papers]", "no reference 'ddp-papers'; did"),
+    (EXPERIMENT, "output: tiny_memory.whole_b", "output: ¦tiny_memory.whale_b", "whole_budget'?"),
+    (EXPERIMENT, "path: content/topics/sharding/code/halve.py", "path: ¦../../etc/passwd",
+     "'../../etc/passwd' is no code that a run executes"),
+    (EXPERIMENT, "object: halve", "object: havle", "did you mean 'halve'?", "content/topics"),
+    ("misconceptions.yml", "    source: ddp-paper\n", "", "needs refuted_by", "id: loss-d"),
+    ("references.yml", "https://arxiv", "¦http://arxiv", "url: must match"),
+    ("planner/plan.yml", "Choose a model.", "It holds {{ ¦plan_tiny.ddp_on_4.ranks[0].rank }}.",
+     "plan_tiny has no run 'ddp_on_4'"),
+    (GLOSSARY, "run: tiny_training.averaged", "run: ¦tiny_training.averagd", "mean 'averaged'?"),
+    (GLOSSARY, "\nsynonyms:", "  - id: ¦gradient\n    term: slope\n    definition: It.\n"
+     "    run: tiny_training.averaged\n\nsynonyms:", "duplicate term id 'gradient'"),
+    (STATEMENTS, 'verdict: "false"', 'verdict: "true"', "true needs a claim"),
+    (STATEMENTS, 'verdict: "true"', 'verdict: "false"', "it is confirmed"),
+    (STATEMENTS, 'verdict: "true"', 'verdict: "too_general"', "too_general needs a claim"),
+    (f"{SHARDING}/topic.yml", "order: 1", "order: 1\nrequires: [¦averaging]", "comes later"),
+    (LEARN, "title: Two", "with: {both: ¦tiny_training.gone}\ntitle: Two", "no run 'gone'"),
+    (LEARN, "title: Two", "with: {tiny_memory: ¦tiny_training.averaged}\ntitle: Two",
+     "'tiny_memory' is an experiment; choose another name"),
+    (LEARN, "title: Two", "with: {run: ¦tiny_training.averaged}\ntitle: Two",
+     "'run' means something"),
+]  # fmt: skip
+LESSONS = [
+    (DEEP, "[tiny_memory.whole, tiny_memory.halves]", "[¦tiny_training.drifting]",
+     "records no memory, so the figure would show empty ranks"),
+    (DEEP, "question: ", "question: ¦what-", "item in sharding/quiz.yml"),
+    (DEEP, "Splitting the wrong thing\n", "Splitting\n    question: ¦who-fits\n",
+     "is of kind choice; here it must be faulty_line"),
+    (DEEP, "text: The largest layer decides.\n", "text: The largest layer decides.\n"
+     + PROGRAM.replace("total = sum(gradients)", "¦total = sum(gradient)"),
+     "did you mean 'total = sum(gradients)'?"),
+    (TRACE, "stage: load", "stage: ¦laod", "recorded no stage 'laod'; did you"),
+    (TRACE, "is-it-faster, w", "¦is-it-equal, w", "stands above already"),
+    (TRACE, "run: tiny_training.averaged", "run: ¦tiny_trainings.averaged",
+     "no trace of 'tiny_trainings' on any machine"),
+    (LEARN, "code: total = sum(gradients)", "code: ¦total = sum(gradient)",
+     "does not stand in the listing; did you mean 'total = sum(gradients)'?"),
+    (LEARN, MEAN, MEAN.replace("content", "¦content").replace("mean", "means"), "no file 'content"),
+    (LEARN, "guess: without-averaging", "guess: ¦say-the-bytes",
+     "item 'say-the-bytes' is of kind number; here it must be choice or predict"),
+    (TRY, "value: tiny_training.averaged.epochs", "value: ¦tiny_training.single.epochs",
+     "it starts tiny_training.averaged."),
+    (TRY, "set: {learning_rate: 0.2}", "set: {learning_rates: ¦0.2}",
+     "has no setting 'learning_rates'; did you mean 'learning_rate'?"),
+    (TRY, "set: {world_size: 4}", "set: {world_size: ¦many}",
+     "world_size is 2 in tiny_training.averaged; give another int"),
+    (CHALLENGE, "item: which-hold", "item: ¦how-many-bytes", "stands above already"),
+    (WHY, "claim: halves-complete", "claim: ¦broken-law", "no claim 'broken-law'"),
+    (COST, "law: whole-peak", "law: ¦replicas-drift",
+     "replicas-drift compares no numbers: predicted is tiny_training.drifting"),
+    (COST, "    figure: peaks\n", "", "each section of growth shows a figure of kind growth",
+     "title: With the model"),
+    (COST, RULE, "measured: ¦run.ranks[0].memory.peek_bytes", "for tiny_memory.whole: "),
+    (COST, RULE, "measured: ¦2 * run.model.bytes", "is nothing that a run measured"),
+    (COST, RULE, "measured: ¦rank(0)", "gives words and no value"),
+    (COST, "x: run.ranks[0].num_parameters", "x: ¦run.strategy",
+     "for tiny_memory.whole: tiny_memory.whole.strategy is text, not a number"),
+    (COST, "x: run.ranks[0].num_parameters", "logarithmic: true\n      x: ¦0 * run.world_size",
+     "no place on a logarithmic axis"),
+    (COST, DRAWN, "predicted: ¦run.timing.wall_seconds", "bytes and seconds cannot be added"),
+    (COST, DRAWN, "predicted: ¦2 * run.ranks[0].memory.peak_bytes",
+     "the very field that it is drawn beside"),
+]  # fmt: skip
+CALCULATORS = [
+    (COST, "formula: model_bytes * copies", "formula: ¦model_bytes ** copies", "are made of"),
+    (COST, "formula: model_bytes * copies", "formula: model_bytes * ¦copis", "mean 'copies'?"),
+    (COST, "name: peak", "name: copies", "two inputs or outputs have the same name"),
+    (COST, "Peak of a rank\n      quantity: bytes", "Peak of a rank\n      quantity: seconds",
+     f"{WHOLE} is bytes, not seconds"),
+    (COST, "start: tiny_memory.whole.model.bytes", "start: ¦tiny_memory.whole.world_size",
+     "is count, not bytes"),
+    (COST, "low: 1000\n", "low: ¦900000000\n", "low must be below high"),
+    (COST, GIVEN, "given: ¦{", "the formula needs 'model_bytes'"),
+    (COST, GIVEN, f"{GIVEN} bandwidth: ¦9,",
+     "the formula does not use 'bandwidth'"),
+    (COST, GIVEN, f'given: {{model_bytes: ¦"{WHOLE} / 2",', "the very field that the formula is"),
+    (COST, f"measured: {WHOLE}", "measured: ¦tiny_memory.whole.model.bytes",
+     "is nothing that a run measured"),
+    (COST, "- run: tiny_memory.whole", "- law: whole-peak\n          run: tiny_memory.whole",
+     "give law, or else run and measured"),
+    (COST, "- run: tiny_memory.whole", "- ¦whole-peaks\n        - run: tiny_memory.whole",
+     "no claim"),
+]  # fmt: skip
+QUESTIONS = [
+    (QUIZ, "right_if: {claim: averaging-is-equal, verdict: does_not_hold}",
+     "right_if: {claim: averaging-is-equal}", "has 2 keys: 'Yes' and 'No'", "is-it-equal"),
+    (QUIZ, "right_if: {claim: replicas-drift}",
+     "right_if: {claim: replicas-drift, verdict: no_evidence}", "has no key", "without-av"),
+    (ITEMS, "misconception: loss-decides\n        decides: averaging-is-equal\n",
+     "misconception: loss-decides\n", "name the claim that decides it"),
+    (QUIZ, "claim: replicas-drift}", "claim: ¦averaged-bytes}", "name one of them"),
+    (QUIZ, "claim: replicas-drift}", "claim: ¦averaged-bytes@tiny_memory.whole}",
+     "is not judged on 'tiny_memory.whole'; known:"),
+    (ITEMS, "gives: tiny_memory.whole.model.bytes", f"gives: ¦{WHOLE}",
+     "which is the answer (160 KiB) within the tolerance"),
+    (ITEMS, "gives: tiny_memory.whole.model.bytes", "gives: ¦tiny_memory.whole.world_size",
+     "the slip is in count, the answer in bytes"),
+    (ITEMS, f"answer: {WHOLE}", "answer: ¦tiny_memory.whole.status", "not a number"),
+    (ITEMS, f"answer: {WHOLE}", "answer: ¦rank(0)", "these are words; a value is wanted here"),
+    (ITEMS, f"low: {STEP} / 10", f"low: ¦10 * {STEP}", "low is 12.0 ms; it must lie below"),
+    (ITEMS, f"low: {STEP} / 10", f"low: ¦0 * {STEP}", "a logarithmic slider starts above nothing"),
+    (ITEMS, f"high: {STEP} * 10", "high: ¦tiny_memory.whole.world_size",
+     "high is a number in the unit of the answer (seconds)"),
+    (ITEMS, THIRD, "right_if: {claim: whole-fails}", "every option is right", "which-hold"),
+    (ITEMS, f"by: {HALVES}", f"by: {WHOLE}", "have the same value; no order",
+     f"{WHOLE}\n      - text: the second"),
+    (ITEMS, f"        by: {HALVES}\n", "", "each piece needs recorded: where the item has run:",
+     "id: who-needs-most"),
+    (ITEMS, "\"{{ tiny_training.averaged.settings.num_rows }}\"", "forty",
+     "nothing backs this pair", "left: its rows"),
+    (ITEMS, 'right: "{{ tiny_training.averaged.settings.num_epochs }}"',
+     'right: ¦"{{ tiny_training.averaged.world_size }}"', "is '2' here too, as in pair 2"),
+    (ITEMS, "code: total = sum(gradients)", "code: ¦total = sum(gradient)", "stand in the listing"),
+    (ITEMS, "code: return total * 1", "code: return total",
+     "of its lines differ in the corrected program", "- code: total = sum"),
+    (ITEMS, "    tolerance: {absolute: 0.01}\n", "",
+     "the missing value is measured; say in tolerance: how near is right", "{row: 1, column: 2}"),
+    (QUIZ_TRY, FOR, "for: [tiny_memory.halves, ¦tiny_memory.hole]", "has no run 'hole'"),
+    (QUIZ_TRY, FOR, "for: [{run: tiny_memory.halves}, {it: tiny_memory.whole}]",
+     "binds the same names"),
+    (QUIZ_TRY, FOR, "for: [{median: tiny_memory.halves}, {median: tiny_memory.whole}]",
+     "'median' means something"),
+    (QUIZ_TRY, FOR, "for: [tiny_memory.halves]", "for: has one case"),
+    (QUIZ_TRY, "A model of {{ run.model.bytes }} trains on {{ run.world_size }} ranks.", "It runs.",
+     "this case reads like the first"),
+    (QUIZ_TRY, "some activations", "{{ holds('peak-of-halves@run') }}", "no claim"),
+]  # fmt: skip
+CLAIMS = [
+    (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: ¦{WHOLE}",
+     "the very field"),
+    (MEMORY, "observed: tiny_memory.halves_budget", "observed: ¦tiny_memory.gone", "no run 'gone'"),
+    (MEMORY, "predicted: \"'completed'\"", "predicted: tiny_memory.halves_budget.¦expected_status",
+     "observe ended(run)"),
+    (TRAINING, "does_not_hold: Averaging was",
+     "does_not_hold: \"{{ ¦showed('averaging-is-slower') }}\"\n      too_few_samples: It was",
+     "cannot quote a claim's sentence"),
+    (TRAINING, "for: tiny_training.averaged", "for: ¦tiny_training.gone", "no run 'gone'"),
+    (TRAINING, "for: tiny_training.averaged",
+     "for: [tiny_training.averaged, ¦tiny_training.averaged]",
+     "names 'tiny_training.averaged' already"),
+    (TRAINING, "id: averaged-bytes", "id: ¦whole-peak", "duplicate claim id"),
+    (TRAINING, "predicted: run.model.bytes", "predicted: ¦other.model.bytes", "unknown name"),
+    (TRAINING, "says: The `all_reduce`", "says: The {{ ¦called }}", "has no called:"),
+    (TRAINING, "predicted: run.model.bytes", "predicted: run.timing.wall_seconds",
+     "seconds and bytes cannot be added or compared"),
+]  # fmt: skip
+GUIDES = [
+    (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),
+    (GUIDE, "use: split", "use: ¦splitt", "no technique 'splitt'; did you mean 'split'?"),
+    (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies", "no symptom 'copies'"),
+    (GUIDE, "use: average", "continue_at: ¦copies-differ", "leads back to 'copies-differ'"),
+    (GUIDE, "why, section: What came", "wyh, section: What came", "no lesson", "averaging/wyh"),
+    (GUIDE, "            use: split\n", "", "edges: an edge leads on by use, edges or",
+     "ask: Does a part"),
+    (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦tiny_memory.hole", "has no run 'hole'"),
+    (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦plan_tiny.single_on_4_checkpointed",
+     "plan_tiny.single_on_4_checkpointed is dominated by plan_tiny.single_on_4;"),
+    (GUIDE, "id: copies-differ", "id: ¦too-large", "duplicate id 'too-large'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "row",
+    YAML + TEXTS + LESSONS + CALCULATORS + QUESTIONS + CLAIMS + GUIDES,
+    ids=lambda row: f"{row[0].rpartition('/')[2]}: {row[3]}",
+)
+def test_a_mistake_is_told_at_its_place(copy, row):
+    file, old, new, said, *at = row
+    copy.edit(file, old, new)
+    path = copy.content / file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(MARK, ""), encoding="utf-8")
+    place = f"content/{file}:"
+    if at or MARK in new:
+        before = text.partition(at[0] if at else MARK)[0].split("\n")
+        place = f"{place}{len(before)}:{len(before[-1]) + 1}: "
+    errors = [error.replace("\u00a0", " ") for error in copy.errors()]
+    assert any(error.startswith(place) and said in error for error in errors), (place, errors)
+
+
+def test_a_claim_that_stops_holding_is_told_wherever_something_rests_on_it_and_nowhere_else(copy):
+    copy.edit(TRAINING, "relation: slower", "relation: faster")
+    copy.edit(MEMORY, "\"'completed'\"", "\"'deadlocked'\"")
+    copy.edit(MEMORY, "relation: above", "relation: below")
+    told = [re.split(": does_not_hold|; |, which", error)[0] for error in copy.errors()]
+    assert told == [
+        "content/guide.yml:13:22: claim 'halves-complete' shows nothing",
+        "content/guide.yml:42:14: claim 'halves-complete' shows nothing",
+        "content/statements.yml:5:14: false needs a claim by which the sentence is refuted",
+        "content/topics/asking/challenge.yml:23:48: holds('whole-needs-more'): "
+        "the sentence rests on whole-needs-more",
+        "content/topics/asking/quiz.yml:98:14: claim 'averaging-is-slower' shows nothing",
+        "content/topics/averaging/why.yml:22:12: claim 'halves-complete' shows nothing",
+        "content/topics/averaging/why.yml:27:12: claim 'averaging-is-slower' shows nothing",
+        "content/topics/sharding/quiz.yml:12:21: claim 'whole-needs-more' shows nothing",
+    ]
+
+
+def test_a_law_without_a_formula_stands_in_no_table_of_costs(copy):
+    copy.edit(MEMORY, '    formula: "`2 · bytes of its layers`"\n', "")
+    said = "part-peak prints no formula; give the claim formula:"
+    assert copy.errors() == [f"content/{COST}:11:14: {said}"]
+
+
+def test_output_is_shown_only_below_the_program_that_printed_it(copy):
+    settings = copy.load().run("tiny_training.averaged").settings
+    for executed, num in ("mean.py", 0), ("other.py", 1):
+        program = f"content/{AVERAGING}/code/{executed}"
+        copy.change_run("tiny_training.averaged", settings={**settings, "program": program})
+        said = f"tiny_training.averaged executed {program}, not this file"
+        told = [error for error in copy.errors() if error.startswith(f"content/{LEARN}")]
+        assert [error.endswith(said) for error in told] == [True] * num
