@@ -128,9 +128,7 @@ def _network(settings: GradientSettings) -> nn.Module:
     width, classes = settings.width, settings.num_classes
     if settings.task == "tokens":
         return Transformer(TransformerShape(classes, max(settings.parts), width, 2, 1, 4 * width))
-    layers = list(mlp((width, 4 * width, classes)))
-    norms = [nn.BatchNorm1d(4 * width)] if settings.norm == "batch" else []
-    return nn.Sequential(layers[0], *norms, *layers[1:])
+    return mlp((width, 4 * width, classes), norm=settings.norm)
 
 
 QUESTION = (

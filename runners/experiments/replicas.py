@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import Dataset, DistributedSampler
+from torch.utils.data import DistributedSampler, TensorDataset
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, RunSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.schema import Setting
-from runners.training.networks import description, flat_gradient, mlp
+from runners.training.networks import flat_gradient, mlp
 from runners.training.settings import FourClassSettings
 from runners.training.steps import num_distinct, of_all_ranks, scaled_lesson
 
@@ -32,94 +31,69 @@ from runners.training.steps import num_distinct, of_all_ranks, scaled_lesson
 def one_step(rank: Rank[StepSettings]) -> None:
     """One backward pass under DDP, compared with one backward pass on the whole batch."""
     settings, sizes = rank.settings, rank.settings.sizes
-    batch, model = scaled_lesson(rank).training, _network(rank)
+    batch, dtype = scaled_lesson(rank).training, getattr(torch, settings.dtype)
+    torch.manual_seed(rank.seed)
+    model = mlp(settings.widths, dtype=dtype, device=rank.device, norm=settings.norm)
     whole = deepcopy(model)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
-    rank.watch(model, torch.optim.SGD(model.parameters(), lr=settings.learning_rate))
-    start = sum(sizes[: rank.rank])
-    own = batch.take(slice(start, start + sizes[rank.rank]))
-    with rank.predict("step", "forward and backward under DDP", own.features) as out:
-        loss = cross_entropy(replica(own.features), own.labels)
-        weight = sizes[rank.rank] * rank.world_size / settings.batch_size
+    rank.watch(model)
+    replica = DistributedDataParallel(model)
+    own, labels = (of_all.split(sizes)[rank.rank] for of_all in (batch.features, batch.labels))
+    with rank.predict("step", "forward and backward under DDP", own) as out:
+        loss = cross_entropy(replica(own), labels)
+        weight = sizes[rank.rank] * rank.world_size / settings.num_samples
         (loss * weight if settings.weighted else loss).backward()
         averaged = flat_gradient(model)
-        out(averaged, num_samples=[*sizes], losses=[*of_all_ranks(rank, loss.item())])
+        out(averaged, num_samples=[*sizes])
     with rank.predict("compare", "the gradient of the whole batch", batch.features) as out:
-        loss = cross_entropy(whole(batch.features), batch.labels)
-        loss.backward()
+        cross_entropy(whole(batch.features), batch.labels).backward()
         oracle = flat_gradient(whole)
         apart = (torch.linalg.norm(averaged - oracle) / torch.linalg.norm(oracle)).item()
-        out(oracle, loss=loss.item(), relative_differences=[*of_all_ranks(rank, apart)])
-    if rank.rank == 0:
-        print(f"DDP's gradient is {apart:.1%} away from that of the whole batch")
+        out(oracle, relative_differences=[*of_all_ranks(rank, apart)])
     if settings.norm == "batch":
-        _watch_buffers(rank, replica, own.features)
-
-
-def _network(rank: Rank[StepSettings]) -> nn.Module:
-    """The classifier, with a normalization behind its first layer where one is asked for."""
-    settings, dtype = rank.settings, getattr(torch, rank.settings.dtype)
-    torch.manual_seed(rank.seed)
-    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
-    first, *others = mlp(widths, dtype=dtype)
-    norms: dict[str, list[nn.Module]] = {
-        "none": [],
-        "batch": [nn.BatchNorm1d(widths[1], dtype=dtype)],
-        "layer": [nn.LayerNorm(widths[1], dtype=dtype)],
-    }
-    if settings.norm == "none":
-        rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
-    return nn.Sequential(first, *norms[settings.norm], *others).to(rank.device)
+        _watch_buffers(rank, replica, own)
 
 
 def _watch_buffers(rank: Rank, replica: nn.Module, samples: Tensor) -> None:
     """Running statistics after the step, and when the next forward pass begins."""
     norm = next(m for m in replica.modules() if isinstance(m, nn.BatchNorm1d))
-    buffers = list(norm.buffers())
-    facts: dict[str, Setting] = {}
+    found: list[list[str]] = []
 
-    def note(when: str) -> None:
-        digests = of_all_ranks(rank, parameter_digest(buffers))
-        facts[f"digests_{when}"] = [*digests]
-        facts[f"num_distinct_{when}"] = len(set(digests))
+    def note(*_: object) -> None:
+        found.append(of_all_ranks(rank, parameter_digest(norm.buffers())))
 
-    note("after")
-    hook = norm.register_forward_pre_hook(lambda *_: note("met"))
-    with rank.predict("buffers", "begin the next forward pass", samples, facts) as out:
-        out(replica(samples))
-    hook.remove()
+    for module in (replica, norm):  # DDP broadcasts buffers in between
+        module.register_forward_pre_hook(note)
+    with rank.predict("buffers", "begin the next forward pass", samples) as out:
+        given = replica(samples)
+        after, met = found
+        out(given, digests_after=[*after], num_distinct_after=len({*after}), digests_met=[*met])
 
 
 def sampled(rank: Rank[SamplerSettings]) -> None:
     """The samples that `DistributedSampler` gives each rank, and their order in each epoch."""
-    settings = rank.settings
-    samples = torch.arange(settings.num_samples)
-    numbered = cast("Dataset[int]", range(settings.num_samples))  # it asks for their number only
-    sampler: DistributedSampler[int] = DistributedSampler(
-        numbered, seed=rank.seed, drop_last=settings.drops_last
+    settings, samples = rank.settings, torch.arange(rank.settings.num_samples)
+    sampler: DistributedSampler[object] = DistributedSampler(
+        TensorDataset(samples), seed=rank.seed, drop_last=settings.drops_last
     )
     with rank.predict("samples", "ask the sampler for an epoch's samples", samples) as out:
         own = list(sampler)
         given = [sample for of_rank in of_all_ranks(rank, own) for sample in of_rank]
-        out(torch.tensor(own), own=[*own], num_given=len(given), num_distinct=len(set(given)))
+        out(torch.tensor(own), num_given=len(given), num_distinct=len(set(given)))
     with rank.predict("epochs", "ask the sampler again in each epoch", samples) as out:
         orders = [tuple(sampler) for _ in range(settings.num_epochs)]
         out(samples, num_orders_without_epoch=len(set(orders)))
-        orders = []
         for epoch in range(settings.num_epochs):
             sampler.set_epoch(epoch)
-            orders.append(tuple(sampler))
+            orders[epoch] = tuple(sampler)
         out(torch.tensor(orders[-1]), num_orders_with_epoch=len(set(orders)))
 
 
 def drawn(rank: Rank[DropoutSettings]) -> None:
     """One draw of dropout on every rank: the same mask, or one of its own?"""
-    settings = rank.settings
-    torch.manual_seed(rank.seed + (rank.rank if settings.seeds_by_rank else 0))
-    samples = torch.ones(1, settings.num_features)
+    torch.manual_seed(rank.seed + (rank.rank if rank.settings.seeds_by_rank else 0))
+    samples = torch.ones(1, rank.settings.num_features)
     with rank.predict("dropout", "drop features at random", samples) as out:
-        kept = dropout(samples, settings.dropout)
+        kept = dropout(samples, rank.settings.dropout)
         out(kept, num_distinct=num_distinct(rank, [kept]))
 
 
@@ -131,23 +105,17 @@ class StepSettings(FourClassSettings):
 
     num_samples: Count = 100
     num_validation_samples: Count = 1
-    batch_size: Count = 100
     skew: CountOrZero = 0
     weighted: bool = False
     norm: Literal["none", "batch", "layer"] = "none"
-
-    def forced(self) -> dict[str, Setting]:
-        """The batch is all samples."""
-        return {"num_samples": self.batch_size}
 
     @property
     def sizes(self) -> list[int]:
         """Samples of each rank: `skew` more than of the one before, all of the batch together."""
         ranks = self.world_size
-        base = (self.batch_size - self.skew * ranks * (ranks - 1) // 2) // ranks
-        sizes = [base + self.skew * rank for rank in range(ranks)]
-        sizes[-1] += self.batch_size - sum(sizes)
-        return sizes
+        base = (self.num_samples - self.skew * ranks * (ranks - 1) // 2) // ranks
+        sizes = [base + self.skew * rank for rank in range(ranks - 1)]
+        return [*sizes, self.num_samples - sum(sizes)]
 
 
 class SamplerSettings(RunSettings):

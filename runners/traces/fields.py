@@ -72,13 +72,7 @@ def below(thing: object) -> list[str]:
 
 
 # Measures of ranks that were worked out from times.
-OF_TIMES = frozenset(
-    {
-        "idle_share", "idle_shares", "sending_share", "inside_share",
-        "num_break_even", "num_break_even_low", "num_break_even_high", "break_even_place",
-        "num_long_steps", "num_sizes_faster",
-    }
-)  # fmt: skip
+OF_TIMES = frozenset({"idle_share", "idle_shares", "sending_share", "num_long_steps"})
 
 
 def measure_of(steps: Sequence[Key]) -> Measure | None:

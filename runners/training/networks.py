@@ -14,16 +14,28 @@ from torch.distributed.fsdp import fully_shard
 from runners.plans.work import layer_parameters
 from runners.traces.records import Layer, Model
 
+NORMS: dict[str, list[type[nn.Module]]] = {
+    "none": [],
+    "batch": [nn.BatchNorm1d],
+    "layer": [nn.LayerNorm],
+}
+
 
 def mlp(
-    widths: Sequence[int], *, dtype: torch.dtype = torch.float32, device: torch.device | None = None
+    widths: Sequence[int],
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
+    norm: str = "none",
 ) -> nn.Sequential:
-    """Linear layers of these widths with a ReLU between each two.
+    """Linear layers of these widths with a ReLU between each two, and a norm before the first.
 
     In: (samples, widths[0]). Out: logits (samples, widths[-1]).
     """
     layers: list[nn.Module] = []
     for index, (fan_in, fan_out) in enumerate(pairwise(widths)):
+        if index == 1:
+            layers += [of(fan_in, dtype=dtype, device=device) for of in NORMS[norm]]
         if index:
             layers.append(nn.ReLU())
         layers.append(nn.Linear(fan_in, fan_out, dtype=dtype, device=device))

@@ -34,6 +34,11 @@ class HiddenLayerSettings(TeacherSettings):
 
     num_hidden: Count
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the features, of the hidden layer, of the classes."""
+        return (self.num_features, self.num_hidden, self.num_classes)
+
 
 class FourClassSettings(HiddenLayerSettings):
     """The network and the data of the experiments about replicas."""

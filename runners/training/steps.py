@@ -62,8 +62,7 @@ def mlp_for(rank: Rank[HiddenLayerSettings], seed: int | None = None) -> nn.Sequ
 
     Equal on every rank unless a `seed` is given: all build it from the run's own.
     """
-    settings = rank.settings
-    widths = (settings.num_features, settings.num_hidden, settings.num_classes)
+    settings, widths = rank.settings, rank.settings.widths
     dtype = getattr(torch, getattr(settings, "dtype", "float32"))
     rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
     torch.manual_seed(rank.seed if seed is None else seed)

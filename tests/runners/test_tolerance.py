@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 TRACE = ROOT / "tests/book/content/traces/reference-frozen/tiny_training.json"
 LIKE, UNLIKE = True, False
 LOSS, WALL = ["epochs", 0, "loss"], ["timing", "wall_seconds"]
-SHARE, PLACE = (["ranks", 0, "measures", n] for n in ("idle_share", "break_even_place"))
+SHARE = ["ranks", 0, "measures", "idle_share"]
 DIGEST = ["ranks", 0, "parameter_digest"]
 KERNEL = ["ranks", 0, "measures", "sent_bytes"]  # frames of an interface
 
@@ -48,7 +48,6 @@ def changed(run, path, value):
         (WALL, 1.0, TIME_FACTOR * 0.99, LIKE, True),
         (WALL, 1.0, TIME_FACTOR * 1.01, LIKE, False),
         (SHARE, 16.0, 18.0, LIKE, True),  # worked out from times
-        (PLACE, "inside", "above", LIKE, True),
     ],
 )
 def test_a_value_is_the_same_by_the_rule_of_its_field(run, path, page, here, is_like, is_same):
