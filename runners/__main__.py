@@ -20,7 +20,6 @@
     python -m runners plan PRESET | --model MODULE:FUNCTION
                                                which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
-    python -m runners machine                  what this machine is
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
 a simulation that failed, or a run that could not be measured for want of the machine; 2 a wrong
@@ -50,10 +49,9 @@ COMMANDS = {
     "try": "runners.commands.try_run",
     "reproduce": "runners.commands.reproduce",
     "show": "runners.commands.show",
-    "compare": "runners.commands.machines",
+    "compare": "runners.commands.compare",
     "simulate": "runners.simulate.command",
     "plan": "runners.planning.command",
-    "machine": "runners.commands.machines",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"
 ONLY_READ = ("list", "show", "compare")  # without torch, and without a scratch folder

@@ -67,7 +67,7 @@ class Ran:
         surprises: runs that ended otherwise than declared.
         lacking: what a reference set still lacks.
         heavier: what only `--full` measures and has not.
-        not_measured: runs that failed for want of the machine, with the cause.
+        not_measured: runs that failed for want of the machine; each cause has been said.
         not_quiet: experiments measured now around which the machine was not quiet.
     """
 
@@ -98,7 +98,8 @@ class Ran:
             runs = f"{single} runs; `run --dry --full` names their experiments"
             print(f"left to --full: {', '.join([*whole, *([runs] if single else [])])}")
         lines = [f"surprise: {line}" for line in self.surprises]
-        lines += [f"not measured: {line}" for line in self.not_measured]
+        if self.not_measured:
+            lines.append(f"not measured, for the causes above: {', '.join(self.not_measured)}")
         if self.not_quiet:
             first, more = self.not_quiet[0], len(self.not_quiet) - 1
             others = f" (and {more} more experiments)" if more else ""
@@ -160,7 +161,7 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
             machine.remember(machine.name_of(ran.where))
     measured = {one.experiment.name for one in waiting} - unfinished.keys()
     ran.num_measured = len(measured)
-    ran.not_measured = [line for causes in unfinished.values() for line in causes]
+    ran.not_measured = [name for names in unfinished.values() for name in names]
     for name in chosen:
         path = ran.where / f"{name}.json"
         if name not in unfinished and path.exists():
@@ -189,7 +190,7 @@ def _add(ran: Ran, trace: Trace, *, is_new: bool) -> None:
 def _measure(
     waiting: list[Pending], where: Path, request: RunRequest, watch: Watch
 ) -> dict[str, list[str]]:
-    """Measure what waits; the experiments that are unfinished, each with its causes."""
+    """Measure what waits; the experiments that are unfinished, each with what was not measured."""
     unfinished: dict[str, list[str]] = {}
     progress = Progress()
     watch.begin()  # before processes of ours load torch
@@ -204,14 +205,15 @@ def _measure(
         for one in waiting:
             name = one.experiment.name
             if unfinished and (launcher.is_full() or is_full(where)):
-                unfinished[name] = [f"{name}: waits until there is space again"]
+                unfinished[name] = [name]  # it waits until there is space again
                 continue
             try:
                 _measure_quietly(one, launcher, progress, request, watch)
             except NotQuietError as error:
-                unfinished[name] = [str(error)]
+                progress.note(str(error))
+                unfinished[name] = [name]
             except UnfinishedError as error:
-                unfinished[name] = error.causes
+                unfinished[name] = [cause.partition(":")[0] for cause in error.causes]
     return unfinished
 
 

@@ -15,18 +15,17 @@ import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.gloo_threads import wait_until_idle
 from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, RunSettings
+from runners.plans.settings import Count
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.shape import FLOAT, TransformerShape
-from runners.training.split import groups_of_a_kind, split_transformer
+from runners.training.shape import FLOAT, TransformerSettings, TransformerShape
+from runners.training.split import groups_of_a_kind, shard_blocks, split_transformer
 from runners.training.transformer_model import Transformer, next_token_loss
 
 
@@ -54,7 +53,7 @@ def _train(rank: Rank[Settings], model: Transformer) -> None:
     """A few steps with Adam; what is held between steps has a phase of its own."""
     settings = rank.settings
     _fill(rank, model)
-    size = (settings.num_samples, settings.length)
+    size = (settings.num_samples, settings.context)
     tokens = torch.zeros(size, dtype=torch.long, device=rank.device)
     update = torch.optim.Adam(groups_of_a_kind(model), lr=0.001, fused=True)
     rank.inputs(tokens)
@@ -98,9 +97,7 @@ def _build(shape: TransformerShape, mesh: DeviceMesh) -> Transformer:
         split_transformer(model, mesh["tensor"])
     over = tuple(name for name in names if name != "tensor")
     if over:
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh[over])
-        fully_shard(model, mesh=mesh[over])
+        shard_blocks(model, mesh[over])
     return model
 
 
@@ -125,15 +122,10 @@ QUESTION = "What does one rank out of many hold of a transformer that no single 
 COPIES_PER_PARAMETER = 4  # Adam keeps each parameter, its gradient and two moments
 
 
-class Settings(RunSettings):
+class Settings(TransformerSettings):
     """A transformer, and how ranks divide it: replicas, parts of a layer, and shards of these."""
 
     vocabulary: Count
-    width: Count
-    num_heads: Count
-    hidden: Count
-    num_layers: Count
-    length: Count
     num_samples: Count = 1
     num_ranks: Count
     num_replicas: Count
@@ -141,20 +133,8 @@ class Settings(RunSettings):
     equal_parts = (
         ("width", "num_heads"),
         ("num_heads", "num_tensor_ranks"),
-        *((name, "num_parts") for name in ("vocabulary", "length", "width", "hidden")),
+        *((name, "num_parts") for name in ("vocabulary", "context", "width", "hidden")),
     )
-
-    @property
-    def shape(self) -> TransformerShape:
-        """The transformer."""
-        return TransformerShape(
-            vocabulary=self.vocabulary,
-            context=self.length,
-            width=self.width,
-            num_heads=self.num_heads,
-            num_layers=self.num_layers,
-            hidden=self.hidden,
-        )
 
     @property
     def num_shards(self) -> int:
@@ -193,7 +173,7 @@ class Settings(RunSettings):
         shape, shards, parts = self.shape, self.num_shards, self.num_tensor_ranks
         block = FLOAT * shape.block_parameters_on_a_rank(parts)  # gathered
         root = FLOAT * shape.root_parameters(parts)
-        token = FLOAT * self.num_samples * self.length
+        token = FLOAT * self.num_samples * self.context
         kept, activation = token * shape.block_activations(parts), token * self.width
         # As the loss is taken, logits stand there three times: gathered, as scores, as logarithms.
         gathered = block + root if is_sharded else 0
@@ -212,7 +192,7 @@ class Settings(RunSettings):
         return max(forward, 3 * own + done * share + whole + still_kept)
 
 
-SIZES = ("vocabulary", "width", "num_heads", "hidden", "num_layers", "length")
+SIZES = ("vocabulary", "width", "num_heads", "hidden", "num_layers", "context")
 MODELS = {
     "small": (1024, 256, 8, 1024, 6, 64),
     # Billions of parameters, with the widths and depths of models that are called so.

@@ -63,7 +63,7 @@ def _train(rank: Rank[Settings], highest: float, num_warm_up_updates: int = 0) -
     optimizer = optimizer_for(rank, model)
     rank.watch(replica, optimizer)
     rank.measure("first_loss", validate(model, lesson.validation)[1])
-    epoch, seen, losses, rates = Epoch(rank, 1), [], [], []
+    epoch, losses, rates = Epoch(rank, 1), [], []
     num_batches = len(samples.labels) // settings.batch_size
     between = settings.num_updates // settings.num_looks
     for index in rank.steps(settings.num_updates):
@@ -73,17 +73,12 @@ def _train(rank: Rank[Settings], highest: float, num_warm_up_updates: int = 0) -
         batch = batch_of(samples, index % num_batches, settings.batch_size)
         train_batch(replica, optimizer, batch, epoch)
         if (index + 1) % between == 0:
-            seen.append((index + 1) * settings.global_batch_size)
             losses.append(validate(model, lesson.validation)[1])
-    graded = validate(model, lesson.validation) if rank.rank == 0 else None
-    epoch.close(graded)
-    rank.measure("num_samples_seen", seen)
+    epoch.close(validate(model, lesson.validation) if rank.rank == 0 else None)
     rank.measure("validation_losses", losses)
     rank.measure("first_rate", rates[0])
     rank.measure("last_rate", rates[-1])
     rank.measure("num_updates_done", len(rates))
-    if graded is not None:
-        print(f"validation loss {graded[1]:.4f} after {seen[-1]} samples in {len(rates)} updates")
 
 
 QUESTION = "How should the learning rate change with the ranks when each rank brings its own batch?"

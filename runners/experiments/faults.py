@@ -11,7 +11,6 @@ Each rank that is killed is this file too, started by torchrun's elastic launche
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import random
@@ -41,6 +40,7 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
+from runners.system.processes import end_with
 from runners.traces.schema import Setting
 from runners.training.networks import description
 
@@ -182,7 +182,7 @@ class Attempt:
         self.settings = ElasticSettings.from_json(settings)
         self.rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.number = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-        _end_with(launcher)
+        end_with(launcher)
         torch.set_num_threads(1)
         # A store of each attempt's own: what a dead attempt left behind would confuse the next.
         store = FileStore(str(self.folder / f"store-{self.number}"), world_size)
@@ -203,14 +203,6 @@ class Attempt:
         if moment == self.settings.moment and (step, self.rank) in deaths:
             self.note("dies", step)
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _end_with(launcher: int) -> None:
-    """Let the kernel end this process when the launcher ends, however that ends; Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() != launcher:
-            os._exit(1)  # it has ended already
 
 
 def elastic(rank: Rank[ElasticSettings]) -> None:

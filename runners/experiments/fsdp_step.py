@@ -21,7 +21,6 @@ from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training import steps
-from runners.training.follow import follow_units
 from runners.training.networks import flat
 from runners.training.settings import TeacherSettings
 from runners.training.teacher import Samples
@@ -46,8 +45,6 @@ def fsdp(rank: Rank[Settings]) -> None:
     for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
         for batch in epoch.batches(samples, rank.settings.batch_size):
             _step(rank, model, optimizer, batch, epoch)
-    if not rank.is_metered:
-        follow_units(rank, layers, steps.batch_of(lesson.validation, 0, rank.settings.batch_size))
 
 
 class Units(nn.Module):

@@ -172,14 +172,11 @@ class Settings(StackSettings):
     def closed_forms(self) -> dict[str, Setting]:
         """Parameters, and what one layer puts out for the whole batch, in numbers and bytes.
 
-        Under DDP and FSDP each rank has a batch of its own. Plain SGD keeps each parameter and its
-        gradient.
+        Plain SGD keeps each parameter and its gradient.
         """
         num_parameters = mlp_parameters(self.widths)
-        num_batches = self.world_size if self.strategy in ("ddp", "fsdp") else 1
         return {
             "num_parameters": num_parameters,
-            "num_samples_per_step": self.batch_size * num_batches,
             "bytes_per_value": FLOAT_BYTES,
             "copies_per_parameter": 2,
             "model_bytes": FLOAT_BYTES * num_parameters,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -156,12 +155,10 @@ def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
     group: ProcessGroup = dist.new_group(timeout=timedelta(seconds=rank.settings.timeout_seconds))
     dist.barrier()
     failure: RuntimeError | None = None
-    start = time.perf_counter()
     try:
         yield group
     except RuntimeError as error:
         failure = error
-        rank.measure_seconds("until_error", [time.perf_counter() - start])
     gathered: list[Any] = [None] * rank.world_size
     dist.all_gather_object(gathered, (calls_in(group.group_name), failure is not None))
     made, failed = zip(*gathered, strict=True)

@@ -17,7 +17,6 @@ from statistics import fmean
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
@@ -30,7 +29,7 @@ from runners.plans.settings import Count, Factor
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
 from runners.traces.schema import Setting
 from runners.training.shape import FLOAT, TransformerSettings
-from runners.training.split import blocks_plan
+from runners.training.split import blocks_plan, shard_blocks
 from runners.training.steps import of_all_ranks
 from runners.training.transformer_model import Transformer, next_token_loss, next_token_step
 
@@ -147,11 +146,8 @@ def _square(rank: Rank[Settings], rows: str, columns: str) -> DeviceMesh:
 
 
 def _shard(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
-    """Every block by itself, then what is left: embeddings, last norm and head."""
     with rank.phase("wrap"):
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+        shard_blocks(model, mesh)
         _fill(rank, model)
 
 

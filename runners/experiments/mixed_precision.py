@@ -180,8 +180,7 @@ def _compare(
 
     rank.measure("gradient_difference", ((finite - wanted).norm() / wanted.norm()).item())
     rank.measure("num_not_finite", int((~torch.isfinite(found)).sum()))
-    for name, which in (("vanished", found == 0), ("subnormal", wanted.abs() < SMALLEST_NORMAL)):
-        rank.measure(f"{name}_share", ((is_there & which).sum() / is_there.sum()).item())
+    rank.measure("vanished_share", ((is_there & (found == 0)).sum() / is_there.sum()).item())
     rank.measure("num_below_half", count(wanted.abs() <= SMALLEST_HALF / 2))
     rank.measure("num_cast_to_zero", count(wanted.half() == 0))
     rank.measure("num_cast_to_zero_bf16", count(wanted.bfloat16() == 0))
@@ -204,7 +203,6 @@ def _joined(tensors: Iterable[Tensor]) -> Tensor:
 
 QUESTION = "How much memory does a lower precision save, and what accuracy does it lose?"
 SMALLEST_HALF = 2.0**-24  # of fp16; half of it and all below is rounded to zero
-SMALLEST_NORMAL = 2.0**-14  # of fp16; smaller numbers have fewer digits
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 

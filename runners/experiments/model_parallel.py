@@ -21,7 +21,6 @@ from runners.training.networks import ResidualLayer, description, flat, grade, g
 from runners.training.settings import TeacherSettings
 from runners.training.steps import (
     Epoch,
-    num_correct,
     optimizer_for,
     scaled_lesson,
     train_batch,
@@ -60,7 +59,7 @@ def stages(rank: Rank[Settings]) -> None:
             _, given = _forward(rank, own, lesson.validation.features)
         if is_last:
             labels = lesson.validation.labels
-            print(f"epoch {index}: loss {epoch.close((len(labels), *grade(given, labels))):.4f}")
+            epoch.close((len(labels), *grade(given, labels)))
     if not rank.is_metered:
         _predict(rank, own, lesson.validation)
 
@@ -112,7 +111,7 @@ def single(rank: Rank[Settings]) -> None:
         epoch = Epoch(rank, index)
         for batch in epoch.batches(lesson.training, settings.batch_size):
             train_batch(model, optimizer, batch, epoch)
-        print(f"epoch {index}: loss {epoch.close(validate(model, lesson.validation)):.4f}")
+        epoch.close(validate(model, lesson.validation))
 
 
 def _lesson(rank: Rank[Settings]) -> Lesson:
@@ -151,7 +150,7 @@ def _show_loading(rank: Rank[Settings], lesson: Lesson, own: nn.Module) -> None:
 
 @torch.no_grad()
 def _predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
-    """Follow one validation batch through the layers of all ranks to probabilities."""
+    """Follow one validation batch through the layers of all ranks."""
     batch = validation.take(slice(0, rank.settings.batch_size))
     taken = batch.features
     if rank.rank == 0:
@@ -164,17 +163,6 @@ def _predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
         out(given)
     if rank.rank < rank.world_size - 1:
         rank.send(given, to=rank.rank + 1)
-        return
-    with rank.predict("softmax", "turn logits into probabilities", given) as out:
-        probabilities = torch.softmax(given, dim=1)
-        out(
-            probabilities,
-            predicted_class=int(probabilities[0].argmax()),
-            true_class=int(batch.labels[0]),
-            largest_probability_share=round(float(probabilities[0].max()), 6),
-            num_correct=num_correct(given, batch.labels),
-            num_samples_shown=len(batch.labels),
-        )
 
 
 QUESTION = "What does it take to train one model whose layers are placed on four ranks?"

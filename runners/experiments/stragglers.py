@@ -165,11 +165,6 @@ class Paced(Settings):
         )
 
     @closed_form
-    def busiest_rank_seconds(self) -> float:
-        """Of its own work."""
-        return max(map(sum, self.lengths()))
-
-    @closed_form
     def mean_rank_seconds(self) -> float:
         """Of a rank's own work."""
         return sum(map(sum, self.lengths())) / self.world_size
@@ -206,16 +201,6 @@ class SometimesSlow(Paced):
             ]
             for _ in range(self.world_size)
         ]
-
-    @closed_form
-    def slow_step_share(self) -> float:
-        """Share of steps, over seeds, in which some rank is slow."""
-        return 1 - (1 - self.slow_share) ** self.world_size
-
-    @closed_form
-    def num_steps_with_slow(self) -> int:
-        """Such steps with this seed."""
-        return sum(max(one) >= self.slow_seconds for one in zip(*self.lengths(), strict=True))
 
 
 class SometimesSlowLocal(SometimesSlow):

@@ -161,10 +161,7 @@ class Replica:
         farthest = [max(ones) for ones in zip(*of_all_ranks(rank, self.distances), strict=True)]
         if farthest:
             rank.measure("largest_distance", max(farthest))
-            rank.measure("mean_distance", sum(farthest) / len(farthest))
         rank.measure("num_distinct", num_distinct(rank, self.model.parameters()))
-        if rank.rank == 0:
-            print(f"validation loss {graded[1]:.4f}, {graded[2]:.1%} right, on rank 0")
 
 
 def _samples(rank: Rank[Settings]) -> tuple[list[Samples], Samples]:
@@ -228,8 +225,7 @@ class Settings(FourClassSettings):
     @closed_form
     def model_bytes(self) -> int:
         """The size of all parameters."""
-        widths = (self.num_features, self.num_hidden, self.num_classes)
-        return (8 if self.dtype == "float64" else 4) * mlp_parameters(widths)
+        return (8 if self.dtype == "float64" else 4) * mlp_parameters(self.widths)
 
 
 class SingleSettings(Settings):

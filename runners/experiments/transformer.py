@@ -2,8 +2,8 @@
 
 The text is prose of the book's own lessons, a byte a token. Each run builds the same parameters
 and takes the same batches in the same order, so all should arrive at one model. Beside the loss
-curves: what each rank holds and sends, held-out text, what the model writes, and the operations of
-a step, counted and by the closed form.
+curves: what each rank holds and sends, held-out text, and the operations of a step, counted and by
+the closed form.
 
     python -m runners run transformer
 """
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -29,9 +28,9 @@ from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import grade
 from runners.training.shape import FLOAT, VOCABULARY, TransformerSettings
-from runners.training.split import blocks_plan
+from runners.training.split import blocks_plan, shard_blocks
 from runners.training.steps import of_all_ranks
-from runners.training.text import Text, batch_starts, held_out_starts, record, windows, write
+from runners.training.text import Text, batch_starts, held_out_starts, record, windows
 from runners.training.transformer_model import (
     Transformer,
     count_operations,
@@ -44,8 +43,6 @@ def ddp(rank: Rank[Settings]) -> None:
     """A replica on every rank, which takes its share of each batch; gradients are averaged."""
     replica = _replica(rank)
     _train(rank, replica, _adam(rank, replica))
-    if rank.rank == 0 and not rank.is_metered:
-        write(rank, replica.module, rank.settings.context, rank.settings.num_sample_bytes)
 
 
 def single(rank: Rank[Settings]) -> None:
@@ -55,7 +52,6 @@ def single(rank: Rank[Settings]) -> None:
     if not rank.is_metered:
         starts = range(rank.settings.global_batch_size)
         count_operations(rank, model, *_windows(rank, Text.read().training, starts))
-        write(rank, model, rank.settings.context, rank.settings.num_sample_bytes)
 
 
 def _train(
@@ -238,11 +234,8 @@ def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
 
 
 def _shard(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
-    """Every block by itself, then what is left: embeddings, last norm and head."""
     with rank.phase("wrap"):
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+        shard_blocks(model, mesh)
 
 
 def _split(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
@@ -295,7 +288,6 @@ def _report(
     if rank.rank == of_ranks.index(known[0]):
         loss, accuracy = grade(logits.flatten(0, 1), targets.flatten())
         graded = (len(tokens), loss, accuracy)
-        print(f"loss of the last batch {means[-1]:.3f}, of held-out text {loss:.3f} a byte")
     count = rank.outcome.num_samples or 0
     rank.epoch(1, loss=sum(means) / len(means), num_samples=count, validation=graded)
 
@@ -320,7 +312,6 @@ class Settings(TransformerSettings):
     num_steps: Count = 32
     learning_rate: Factor = 0.003
     num_held_out_samples: Count = 32
-    num_sample_bytes: Count = 100
     equal_parts = (
         ("width", "num_heads"),
         ("num_heads", "num_tensor_ranks"),
@@ -466,7 +457,6 @@ LONG = Settings(
     hidden=512,
     num_steps=800,
     num_held_out_samples=128,
-    num_sample_bytes=800,
     learning_rate=0.002,
 )
 

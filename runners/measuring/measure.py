@@ -217,6 +217,7 @@ def measure(
         lacking = lack(str(error), where)
         if lacking is None:
             raise
+        progress.note(f"not measured: {lacking}")
         raise UnfinishedError([f"{name}: {lacking}"]) from None
     part.unlink(missing_ok=True)
     if not as_reference and here is None:

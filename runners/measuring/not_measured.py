@@ -124,7 +124,7 @@ def cause(
     temporary = scratch.parent.parent
     for one in unexpected:
         if lacking := lack(one.message, temporary):
-            return f"{lacking} (rank {one.rank} in {one.phase}: {one.message}); run again"
+            return f"{lacking}, and run again"
     if not any(_is_as_declared(plan, one) for one in outcomes):
         if is_full(scratch):
             return NO_SPACE.format(where=temporary)

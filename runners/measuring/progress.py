@@ -26,6 +26,7 @@ class Progress:
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._total = self._number = 0
+        self._causes: set[str] = set()  # of runs that were not measured, as far as they were said
         self._drawn = time.monotonic()
 
     def _write(self, text: str) -> None:
@@ -81,7 +82,9 @@ class Progress:
 
     def not_measured(self, name: str, cause: str) -> None:
         """A run failed for want of the machine."""
-        self._ended(name, f"not measured: {cause}", _RED)
+        why = ", for a cause above" if cause in self._causes else f": {cause}"
+        self._causes.add(cause)
+        self._ended(name, f"not measured{why}", _RED)
 
     def ended(self, name: str, run: Run) -> None:
         """A run ended; say how, and whether that was expected."""

@@ -5,21 +5,18 @@ In: a rank and what it has trained, after a timed pass. Out: its stages and pred
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import first_values, parameter_digest
 from runners.traces.schema import Setting
 from runners.training.networks import flat
-from runners.training.steps import num_correct, of_all_ranks, validate
+from runners.training.steps import of_all_ranks, validate
 from runners.training.teacher import Samples
 
 Facts = dict[str, Setting]
@@ -139,30 +136,3 @@ def follow_split(rank: Rank, replica: nn.Module, batch: Samples) -> None:
             whole = torch.cat(gathered)
             out(whole)
             facts["loss"] = cross_entropy(whole, batch.labels).item()
-
-
-@torch.no_grad()
-def follow_units(rank: Rank, units: Sequence[nn.Linear], batch: Samples) -> None:
-    """Follow a batch through FSDP units with ReLUs between; every rank gathers, rank 0 reports."""
-    is_shown, activation = rank.rank == 0, batch.features
-    with rank.predict("input", "take one batch of validation samples", activation) as out:
-        if is_shown:
-            out(activation)
-    for index, unit in enumerate(units):
-        assert isinstance(unit, FSDPModule)
-        assert isinstance(unit.weight, DTensor)
-        before = torch.relu(activation) if index else activation
-        facts: Facts = {"shard_bytes": unit.weight.to_local().nbytes}
-        with rank.predict(f"unit_{index}", "gather and run one unit", before, facts) as out:
-            unit.unshard()
-            facts["gathered_bytes"] = unit.weight.nbytes
-            activation = unit(before)
-            if is_shown:
-                out(activation)
-    facts = {
-        "num_correct": num_correct(activation, batch.labels),
-        "num_samples_shown": len(batch.labels),
-    }
-    with rank.predict("softmax", "turn logits into probabilities", activation, facts) as out:
-        if is_shown:
-            out(torch.softmax(activation, dim=1))

@@ -1,4 +1,4 @@
-"""How a transformer is split by columns and rows, for the experiments that use tensor parallelism.
+"""How a transformer is split by columns and rows and sharded, for the experiments that do either.
 
 Every first projection is split by columns and every second by rows, as Megatron does. What DTensor
 does with the input of a block's attention depends on where it is declared: once for the module,
@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -69,6 +70,13 @@ def split_transformer(model: Transformer, mesh: DeviceMesh) -> None:
         },
         src_data_rank=None,
     )
+
+
+def shard_blocks(model: Transformer, mesh: DeviceMesh) -> None:
+    """Let FSDP shard every block by itself, then what is left: embeddings, last norm and head."""
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
 
 
 def groups_of_a_kind(module: nn.Module) -> list[dict[str, Any]]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from runners.ranks.rank import Rank
 from runners.training.shape import VOCABULARY
@@ -25,8 +24,6 @@ from runners.training.shape import VOCABULARY
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = "content/text/training.txt"
 HELD_OUT = "content/text/held_out.txt"
-PROMPT = b"\nEach rank "
-TEMPERATURE = 0.7  # below one, what is likely becomes likelier: less noise, less surprise
 
 
 @dataclass(frozen=True)
@@ -48,23 +45,9 @@ class Text:
 
 
 def record(rank: Rank, text: Text) -> None:
-    """Say which text a run trains on: bytes, digest, and what guessing would cost."""
-    rank.measure("training_text_bytes", len(text.training))
-    rank.measure("held_out_text_bytes", len(text.held_out))
+    """Say which text a run trains on, and what guessing would cost."""
     rank.measure("text_digest", text.digest)
     rank.measure("uniform_loss", math.log(VOCABULARY))
-    rank.measure("frequency_loss", frequency_loss(text))
-
-
-def frequency_loss(text: Text) -> float:
-    """Loss per held-out byte of guessing each byte as often as it stands in the training text.
-
-    In nats; a byte that never occurs there counts as if it occurred once.
-    """
-    seen = Counter(text.training)
-    total = sum(max(1, seen[byte]) for byte in range(VOCABULARY))
-    costs = (math.log(total / max(1, seen[byte])) * n for byte, n in Counter(text.held_out).items())
-    return sum(costs) / len(text.held_out)
 
 
 def windows(text: bytes, starts: Iterable[int], length: int) -> tuple[Tensor, Tensor]:
@@ -86,33 +69,3 @@ def batch_starts(
 def held_out_starts(text: bytes, samples: int, length: int) -> list[int]:
     """Where samples of held-out text begin, spread evenly over it."""
     return [sample * (len(text) - length - 1) // samples for sample in range(samples)]
-
-
-def write(rank: Rank, model: nn.Module, context: int, num_bytes: int) -> None:
-    """Let a model go on from the prompt, print what it wrote, and record how much of it is text."""
-    written = sample(model, context, num_bytes, rank.seed)
-    for line in shown(written).splitlines():
-        print(f"wrote: {line}")
-    known, own = set(Text.read().training.split()), written.split()
-    rank.measure("sample", shown(written))
-    rank.measure("num_sample_words", len(own))
-    rank.measure("known_words_share", sum(word in known for word in own) / max(1, len(own)))
-
-
-@torch.no_grad()
-def sample(model: nn.Module, context: int, num_bytes: int, seed: int) -> bytes:
-    """Bytes that a model draws after the prompt; the same for the same parameters and seed."""
-    source = torch.Generator().manual_seed(seed)
-    device = next(model.parameters()).device
-    tokens = list(PROMPT)
-    for _ in range(num_bytes):
-        seen = torch.tensor([tokens[-context:]], device=device)
-        shares = torch.softmax(model(seen)[0, -1].double().cpu() / TEMPERATURE, 0)
-        tokens.append(int(torch.multinomial(shares, 1, generator=source)))
-    return bytes(tokens)
-
-
-def shown(written: bytes) -> str:
-    """Bytes as text for a terminal: whatever is neither printable nor a new line is a dot."""
-    text = written.decode("latin-1")
-    return "".join(c if c.isprintable() or c == "\n" else "·" for c in text)

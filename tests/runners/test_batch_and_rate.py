@@ -57,4 +57,4 @@ def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run: Measure) -> 
     measures = warmed.ranks[0].measures
     assert (measures["first_rate"], measures["last_rate"]) == (0.05, pytest.approx(0.2))
     assert measures["validation_losses"][-1] == pytest.approx(warmed.validation.loss)  # type: ignore[index]
-    assert measures["num_samples_seen"] == [1600 * look for look in range(1, 9)]
+    assert len(measures["validation_losses"]) == 8

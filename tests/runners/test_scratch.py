@@ -1,4 +1,4 @@
-"""Scratch folders of launchers: swept when their owner is dead, and only then."""
+"""Scratch folders of launchers go with their owner."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from runners.system.scratch import Scratch
-
-OWNS = (
-    "import time; from runners.system.scratch import Scratch; s = Scratch(); "
-    "(s.path / 'heart').touch(); print(s.path, flush=True); time.sleep(60)"
-)
-
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -24,22 +17,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path
-
-
-def test_a_killed_owners_folder_goes_at_the_next_start_and_a_living_owners_stays(root: Path):
-    words = [sys.executable, "-c", OWNS]
-    with subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, text=True) as owner:
-        folder = Path(owner.stdout.readline().strip())
-        mine = Scratch()
-        assert folder.is_dir()
-        owner.kill()
-        owner.wait()
-        other = Scratch()
-    assert not folder.exists()
-    assert mine.path.is_dir()
-    for one in (mine, other):
-        one.remove()
-        assert not one.path.exists()
 
 
 def test_it_goes_where_its_owner_is_stopped_while_it_loads_a_module(place: Path, root: Path):

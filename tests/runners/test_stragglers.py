@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from runners.plans.experiment import find
@@ -24,14 +22,3 @@ def test_a_training_should_take_the_sum_of_what_each_stretch_waits_for(
                 stretch[rank] += own[rank][step]
         total += max(stretch)
     assert settings.closed_forms()["expected_seconds"] == pytest.approx(total)
-
-
-def test_chance_makes_a_step_slow_as_often_as_the_closed_form_says() -> None:
-    plan = RUNS["sometimes"]
-    slow = total = 0
-    for seed in range(400):
-        own = replace(plan, seed=seed).settings.lengths()
-        slow += sum(max(of_step) > 0.005 for of_step in zip(*own, strict=True))
-        total += 24
-    share = plan.settings.closed_forms()["slow_step_share"]
-    assert slow / total == pytest.approx(share, abs=0.02)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
 from runners.plans.experiment import find
 from runners.training.text import (
-    PROMPT,
     Text,
     batch_starts,
-    frequency_loss,
     held_out_starts,
-    sample,
-    shown,
     windows,
 )
 from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
@@ -46,13 +40,6 @@ def test_every_row_lies_within_the_text() -> None:
     assert batch_starts(text, 1, 50, 4, 16) == batch_starts(text, 1, 50, 4, 16)
 
 
-def test_guessing_by_frequency_costs_the_cross_entropy_of_the_two_texts() -> None:
-    text = Text(training=b"aaab", held_out=b"ab", digest="")
-    # Of 4 bytes, 3 are a; every byte that never stands there counts as once: 4 + 254.
-    expected = -(math.log(3 / 258) + math.log(1 / 258)) / 2
-    assert frequency_loss(text) == pytest.approx(expected)
-
-
 # --- the model and its closed forms
 
 
@@ -70,16 +57,6 @@ def test_no_byte_sees_what_comes_after_it() -> None:
     changed[0, 10:] = 0
     torch.testing.assert_close(model(tokens)[0, :10], model(changed)[0, :10])
     assert not torch.allclose(model(tokens)[0, 10:], model(changed)[0, 10:])
-
-
-def test_a_sample_is_the_same_for_the_same_seed_and_goes_on_from_the_prompt() -> None:
-    torch.manual_seed(0)
-    model = Transformer(SMALL)
-    one, other = sample(model, 16, 20, seed=1), sample(model, 16, 20, seed=2)
-    assert one == sample(model, 16, 20, seed=1) != other
-    assert one.startswith(PROMPT)
-    assert len(one) == len(PROMPT) + 20
-    assert shown(b"a\x00\nb") == "a·\nb"
 
 
 def saved_bytes(shape: TransformerShape, samples: int) -> int:
