@@ -19,8 +19,8 @@ HOLES = (
     "(?i:does not apply here|no evidence here|skipped here|this machine has no)",
     "(?i:open on this machine|leave this question open|no run has executed it)",
 )  # fmt: skip
-# Names of runs, and the choices of filters, which are those of all machines.
-_NAMES = re.compile(r'<form class="pb-sift.*?</form>|<code>.*?</code>', re.DOTALL)
+# Names of runs, which are those of all machines.
+_NAMES = re.compile(r"<code>.*?</code>", re.DOTALL)
 _VALUE = re.compile(r'data-v="(\d+)"')
 _ITEM = re.compile(r'<form class="pb-item" data-item="([^"]+)".*?data-kind="(\w+)"', re.DOTALL)
 _RIGHT = re.compile(r'<li data-verdict="right"([^>]*)>')

@@ -54,7 +54,6 @@ from generator.pages.views import (
     question,
     retractions,
     runs,
-    sift,
     stages,
     steps,
     summary,
@@ -66,7 +65,7 @@ from generator.pages.views import (
 
 VIEWS = (  # whose functions templates call
     calculator_form, claim_index, claims, costs, glossary, guide, home, layouts, listing, machines,
-    plans, proof, published, question, retractions, runs, sift, stages, steps, summary, tables,
+    plans, proof, published, question, retractions, runs, stages, steps, summary, tables,
     trials, walkthrough, ways,
 )  # fmt: skip
 TEMPLATES = Path(__file__).parent / "templates"
@@ -176,7 +175,6 @@ class Gathered:
         used_in: the lessons that use each term of the glossary.
         anchors: of each heading, by lesson that the guide names.
         claim_groups: claims by the experiment that they rest on.
-        claim_topics: the topics of every claim.
         claim_lessons: the lessons that use each claim.
     """
 
@@ -184,7 +182,6 @@ class Gathered:
     used_in: dict[str, tuple[glossary.Use, ...]] = field(default_factory=dict)
     anchors: dict[str, dict[str, str]] = field(default_factory=dict)
     claim_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    claim_topics: dict[str, tuple[str, ...]] = field(default_factory=dict)
     claim_lessons: dict[str, tuple[Lesson, ...]] = field(default_factory=dict)
 
 

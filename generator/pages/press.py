@@ -17,7 +17,7 @@ from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.topic import MODES
 from generator.evidence import verdicts
-from generator.evidence.claim_topics import lessons_by_claim, topics_by_claim
+from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
@@ -244,7 +244,6 @@ def _of_claims(judged: Judged) -> Gathered:
     book = judged.evidence.book
     return Gathered(
         claim_groups=_by_experiment(judged.outcomes),
-        claim_topics=topics_by_claim(book),
         claim_lessons=lessons_by_claim(book),
     )
 

@@ -21,9 +21,7 @@ from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.evidence.folio import interface_words
 from generator.pages.press import EVERYTHING, TAKEN, Press
-from generator.pages.views import sift
-from generator.pages.views.claims import STANDINGS
-from generator.pages.views.frame import JOINT, SIFT
+from generator.pages.views.frame import JOINT
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"
@@ -105,8 +103,6 @@ def _assets(book: Book) -> dict[str, bytes]:
     }
     files[STYLE] = style()
     files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
-    topics = [topic.id for topic in book.topics]
-    files[SIFT] += sift.css(topics, len(book.machines), list(STANDINGS)).encode()
     words = interface_words()
     for script, (name, key) in SPOKEN.items():
         files[script] = words_for_scripts(name, words[key]) + files[script]

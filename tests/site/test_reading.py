@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -86,7 +87,7 @@ def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, o
     formulas = page.locator("[data-calculator] table").first.inner_text()
     assert "model_bytes × copies" in " ".join(formulas.split())
     page.goto((frozen_site / "evidence.html").as_uri())
-    assert not page.locator(".pb-sift").is_visible()
+    assert not page.locator("[data-claims]").is_visible()
     assert page.locator("noscript p").inner_text()
 
 
@@ -193,41 +194,27 @@ def test_a_link_to_a_question_of_a_part_that_waits_shows_the_question(
     assert 0 <= box.bounding_box()["y"] < 720
 
 
-# --- filters over statements, which need no script, and over claims
+# --- fields that narrow statements, and list claims
 
 
-def _choices(page):
-    """Each choice of each list: its list, and its mark; the list is put back after it."""
-    for select in page.locator(".pb-sift select").all():
-        values = select.locator("option").evaluate_all("all => all.map(one => one.value)")
-        for value in filter(None, values):
-            select.select_option(value)
-            yield value
-        select.select_option("")
-
-
-def test_every_choice_leaves_the_statements_that_belong_to_it(frozen_site, open_page):
-    page = open_page(frozen_site / "retracted.html", java_script_enabled=False)
-    shown = page.locator(".pb-one:visible")
+def test_typed_words_leave_the_statements_that_have_them(frozen_site, open_page):
+    page = open_page(frozen_site / "retracted.html")
+    shown = page.locator(".pb-retraction:visible")
     whole = shown.count()
-    for value in _choices(page):
-        assert shown.count() == page.locator(f'.pb-one[data-is~="{value}"]').count(), value
-    assert shown.count() == whole
-    page.select_option("#sift-kind", "k-observation")
-    page.locator(".pb-sift [type=reset]").click()
+    field = page.get_by_label("Statements with")
+    field.fill("model fits")
+    assert shown.count() == 1
+    assert page.locator("output").inner_text() == f"1 / {whole}"
+    field.fill("")
     assert shown.count() == whole
 
 
-def test_every_choice_lists_the_claims_that_belong_to_it(frozen_site, open_page):
+def test_a_typed_verdict_lists_the_claims_that_have_it(frozen_site, open_page):
     page = open_page(frozen_site / "evidence.html")
-    asked = page.locator("[data-claims]").get_attribute("data-claims")
-    text = (frozen_site / asked).read_text(encoding="utf-8")
-    marks, claims = page.evaluate(
-        "text => { const [, marks, , claims] = JSON.parse(text); return [marks, claims]; }",
-        text[len("proofbook.claims(") : -3],
-    )
-    rows = page.locator(".pb-claims .pb-on").locator("xpath=ancestor::tr")
-    for value in _choices(page):
-        wanted = sum(value in marks[claim[1]].split() for claim in claims)
-        wait_until(lambda wanted=wanted: rows.count() == wanted)
-        assert page.locator("[role=status]").inner_text().startswith(f"{wanted} of ")
+    text = (frozen_site / "assets/all-claims.js").read_text(encoding="utf-8")
+    _, verdicts, claims = json.loads(text[len("proofbook.claims(") : -3])
+    holding = sum(verdicts[on][0][0] == "holds" for _, on, _, _ in claims)
+    page.get_by_label("Claims with a word").fill("holds")
+    rows = page.locator(".pb-claims .pb-holds").locator("xpath=ancestor::tr")
+    wait_until(lambda: rows.count() == holding)
+    assert page.locator("output").first.inner_text() == f"{holding} / {len(claims)}"

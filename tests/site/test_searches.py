@@ -196,11 +196,11 @@ def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries
 
 def test_a_typed_word_narrows_the_glossary_and_a_link_into_it_shows_all(built_site, open_page):
     page = open_page(built_site / "glossary.html")
-    shown = page.locator(".pb-terms > dt:visible")
+    shown = page.locator(".pb-terms dt:visible")
     page.get_by_label("Show terms with").fill("all-red")
     assert 0 < shown.count() < len(GLOSSARY["terms"])
     assert all(
-        "all-red" in one.lower() for one in page.locator(".pb-terms > dd:visible").all_inner_texts()
+        "all-red" in one.lower() for one in page.locator(".pb-terms dd:visible").all_inner_texts()
     )
     page.locator(".pb-letters a").first.click()
     wait_until(lambda: shown.count() == len(GLOSSARY["terms"]))

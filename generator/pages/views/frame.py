@@ -31,7 +31,6 @@ SCRIPTS = {
     "narrow": ("data-narrows",),
 }
 APART = ("play",)  # a figure's own code, in a file of its own
-SIFT = "assets/sift.css"
 # The style sheets that few pages need, each with what of their markup asks for it, any of these.
 STYLES = {
     "assets/calculator.css": ("data-calculator",),
@@ -50,7 +49,6 @@ STYLES = {
     "assets/runs.css": ("pb-runs",),
     "assets/stages.css": ("pb-stage", "pb-inner"),
     "assets/summary.css": ("pb-summary",),
-    SIFT: ('class="pb-sift"',),
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="

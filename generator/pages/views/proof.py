@@ -72,6 +72,7 @@ def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Shown:
             for outcome, machine, _, evidence, differs in outcomes_of(name, folio)
         ),
         runs=names_of(here),
+        holds=here.verdict == "holds",
     )
 
 

@@ -79,7 +79,7 @@ def _scores(peaks: Sequence[Peak], folio: Folio) -> Markup:
     misses = Markup('{} <span class="pb-label">{:g}%</span>').format(
         words["misses"], MOST_ERROR * 100
     )
-    kind = Column(folio.ui["sift"]["kind"], False)
+    kind = Column(words["kind"], False)
     columns = [kind, *map(Column, (words["median"], words["numbers"]))]
     groups = _groups(peaks, words)
     rows = (_score(label, name, offs, folio) for name, (label, offs) in groups.items() if offs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 
 from generator.checks import statement_checks
 from generator.content import listed_code
@@ -13,7 +12,6 @@ from generator.content.claim import Reference, Retraction
 from generator.evidence.folio import Folio
 from generator.evidence.reproduce_command import command
 from generator.pages.shown import Shown
-from generator.pages.views import sift
 from generator.pages.views.claims import Standing, standing, verdict_row
 from generator.pages.views.highlighting import highlighted
 from generator.pages.views.listing import raised
@@ -29,11 +27,8 @@ def shared_sources(book: Book) -> list[tuple[Reference, int]]:
     return [(book.references[name], num) for name, num in named.most_common() if num > 1]
 
 
-def retraction(one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Folio) -> Shown:
+def retraction(one: Retraction, folio: Folio) -> Shown:
     """A sentence of the book, judged on its runs."""
-    standings = _standings(one, folio)
-    judged = [(place, on.standing.word) for on in standings for place in on.places]
-    kind = folio.book.claims[one.claim].kind
     why, more = _in_short(one.correction)
     row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
     return Shown(
@@ -41,10 +36,7 @@ def retraction(one: Retraction, topics: Mapping[str, tuple[str, ...]], folio: Fo
         more=folio.prose(more),
         claim=row,
         again=command(row.runs, machine, folio.book.reference.name),
-        marks=sift.marks(
-            topics.get(one.claim, ()), kind, judged, differs=any(s.differs for s in standings)
-        ),
-        standings=standings,
+        standings=_standings(one, folio),
         program=_program(one, one.program, folio) if one.program else None,
     )
 
@@ -71,7 +63,6 @@ def _standings(one: Retraction, folio: Folio) -> tuple[Shown, ...]:
         if one.claim in there.outcomes:
             judged.setdefault(machine, standing(one, there.outcomes[one.claim]))
     first, *_ = judged.values()
-    places = {machine: place for place, machine in enumerate(folio.book.machines)}
     by_standing: dict[Standing, list[str]] = {}
     for machine, stands in judged.items():
         if stands == first or stands.word != "untested":
@@ -79,7 +70,6 @@ def _standings(one: Retraction, folio: Folio) -> tuple[Shown, ...]:
     return tuple(
         Shown(
             machines=tuple(machines),
-            places=tuple(sift.machine_mark(places.get(machine, 0)) for machine in machines),
             standing=stands,
             differs=_parts(first, stands),
         )

@@ -1,5 +1,6 @@
 // The home page's picture: a reader ticks the ways that he expects to train, sees what the runs did,
-// and moves the line. Away from the measured budget a row says on which side of the line it lies.
+// and moves the line, by its slider or on the bars. Away from the measured budget a row says on which
+// side of the line it lies.
 (function () {
   "use strict";
 
@@ -28,8 +29,7 @@
         row.classList.toggle("pb-over", !isUnder);
         bars.forEach(([rect, width]) => rect.setAttribute("width", `${isUnder ? 100 : Math.min(100, (100 * share) / width)}%`));
       });
-      all("line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
-      root.querySelector(".pb-limit svg").setAttribute("width", `${share}%`);
+      root.querySelector(".pb-rows-drawn").style.setProperty("--pb-at", `${share}%`);
       measured.hidden = !isTested;
       moved.hidden = isTested;
       moved.textContent = `${line.value} ${unit}`;
@@ -37,6 +37,17 @@
     }
 
     line.addEventListener("input", move);
+    all(".pb-bars").forEach((bars) => {
+      const follow = ({ clientX, target }) => {
+        if (target.closest("a") || !("shown" in root.dataset)) return;
+        const { left, width } = bars.getBoundingClientRect();
+        line.value = (top * (clientX - left)) / width;
+        move();
+      };
+      bars.addEventListener("click", follow);
+      bars.addEventListener("pointermove", (event) => event.buttons && follow(event));
+      bars.addEventListener("pointerdown", ({ target, pointerId }) => target.closest("a") || bars.setPointerCapture(pointerId));
+    });
     show.addEventListener("click", () => {
       root.dataset.shown = "";
       if (rows.some(({ tick }) => tick.checked)) {

@@ -124,10 +124,10 @@
     });
   }
 
-  // A link into a fold opens it.
+  // A link into folds opens them.
   function arrive() {
-    const fold = document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("details");
-    if (fold) fold.open = true;
+    const aim = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let one = aim; one; one = one.parentElement) if (one.matches("details")) one.open = true;
   }
   window.addEventListener("hashchange", arrive);
   arrive();
