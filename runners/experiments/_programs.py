@@ -33,7 +33,6 @@ def _plan(program: Program, *, limited: bool) -> RunPlan[ProgramSettings]:
         expected=program.expected if limited or program.budget_bytes is None else "completed",
         budget_bytes=program.budget_bytes if limited else None,
         passes=("budgeted",) if limited else ("timed",),
-        has_timeline=False,
         full=True,
         only_on_cpu=True,  # the programs place their tensors there
     )

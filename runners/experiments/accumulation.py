@@ -178,7 +178,6 @@ def _run(strategy: str = "train", *passes: PassName, **settings: Any) -> RunPlan
         2,
         Settings(**settings),
         passes=passes or ("timed", "metered"),
-        has_timeline=False,
         label="ddp" if is_ddp else "",
         can_share_device=is_ddp,
     )
@@ -186,7 +185,7 @@ def _run(strategy: str = "train", *passes: PassName, **settings: Any) -> RunPlan
 
 def _gradients(**settings: Any) -> RunPlan:
     plan = GradientSettings(**settings)
-    return RunPlan("gradients", 2, plan, passes=("timed",), has_timeline=False)
+    return RunPlan("gradients", 2, plan, passes=("timed",))
 
 
 RUNS = {

@@ -180,7 +180,6 @@ def _plan(strategy: str, num_ranks: int, settings: Settings, **more: Any) -> Run
         settings,
         passes=("timed",),
         needs_group=False,  # a link gets its latency before the first connection
-        has_timeline=False,
         only_on_cpu=True,
         own_network=True,
         **more,

@@ -223,7 +223,6 @@ def _run(
         Settings(**{**sizes, **changed, **divided}),
         label=label,
         passes=("metered",),
-        has_timeline=False,
         can_share_device=False,
         only_on_cpu=True,
         nature="real" if strategy == "real" else "simulated",

@@ -106,9 +106,7 @@ class WarmedSettings(Settings):
 
 
 def _plan(strategy: str, ranks: int, settings: Settings) -> RunPlan:
-    return RunPlan(
-        strategy, ranks, settings, passes=("timed",), keeps_steps=True, has_timeline=False
-    )
+    return RunPlan(strategy, ranks, settings, passes=("timed",), keeps_steps=True)
 
 
 GENTLE = Settings(num_epochs=1, learning_rate=0.001, momentum=0.0)

@@ -133,7 +133,7 @@ def _timed(ranks: int = 2, **settings: Any) -> RunPlan:
 
 
 RUNS = {
-    "own_loss": RunPlan("parts", 2, Settings()),
+    "own_loss": RunPlan("parts", 2, Settings(), has_timeline=True),
     "whole": _timed(1, num_last_samples=100),
     "summed": _timed(weights="none"),
     "larger_rate": _timed(1, num_last_samples=100, learning_rate=0.1),

@@ -131,7 +131,7 @@ class Settings(BatchSettings):
 
 
 RUNS = {
-    "split": RunPlan("split", 2, Settings(), can_share_device=False),
-    "single": RunPlan("single", 1, Settings()),
+    "split": RunPlan("split", 2, Settings(), has_timeline=True, can_share_device=False),
+    "single": RunPlan("single", 1, Settings(), has_timeline=True),
 }
 TRIED_WITH = {"*": {"num_epochs": 2}}

@@ -113,7 +113,7 @@ class Settings(StackSettings):
 
 
 def _plan(**settings: Any) -> RunPlan:
-    return RunPlan("train", 2, Settings(**settings), label="ddp")
+    return RunPlan("train", 2, Settings(**settings), has_timeline=True, label="ddp")
 
 
 RUNS = {

@@ -134,7 +134,7 @@ class Cut(Settings):
 def _run(settings: Settings, *passes: PassName) -> RunPlan[Settings]:
     strategy = "recomputed" if isinstance(settings, Cut) else "kept"
     timed: tuple[PassName, ...] = ("timed",) if settings.num_layers == 16 else ()
-    return RunPlan(strategy, 1, settings, passes=passes or (*timed, "metered"), has_timeline=False)
+    return RunPlan(strategy, 1, settings, passes=passes or (*timed, "metered"))
 
 
 DEPTHS = (9, 16, 36)

@@ -10,6 +10,7 @@ shard.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -130,16 +131,19 @@ class Settings(GlobalBatchSettings):
         return self.num_samples // self.num_shards
 
 
+shown = partial(RunPlan, has_timeline=True)
+
+
 def _timed(strategy: str, ranks: int, **settings: Any) -> RunPlan:
-    return RunPlan(strategy, ranks, Settings(**settings), passes=("timed",))
+    return shown(strategy, ranks, Settings(**settings), passes=("timed",))
 
 
 RUNS = {
-    "ddp": RunPlan("ddp", 4, Settings(), keeps_steps=True),
-    "single": RunPlan("single", 1, Settings(batch_size=100)),
+    "ddp": shown("ddp", 4, Settings(), keeps_steps=True),
+    "single": shown("single", 1, Settings(batch_size=100)),
     "ddp_fp64": _timed("ddp", 4, dtype="float64"),
     "single_fp64": _timed("single", 1, dtype="float64", batch_size=100),
-    "no_sync": RunPlan("no_sync", 4, Settings()),
+    "no_sync": shown("no_sync", 4, Settings()),
     # What scaling does shows early.
     "per_shard_shuffled": _timed("ddp", 4, num_epochs=3, scaling="per_shard"),
     "per_shard_sorted": _timed("ddp", 4, num_epochs=3, scaling="per_shard", order="sorted"),

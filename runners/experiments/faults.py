@@ -351,7 +351,7 @@ class ReplayedSettings(RunSettings):
 
 def _plan(strategy: str, settings: RunSettings, ranks: int = 2, **more: Any) -> RunPlan:
     # The elastic launcher's ranks are on CPU; all must be comparable to the bit.
-    plan: dict[str, Any] = {"passes": ("timed",), "has_timeline": False, "only_on_cpu": True}
+    plan: dict[str, Any] = {"passes": ("timed",), "only_on_cpu": True}
     return RunPlan(strategy, ranks, settings, **plan, **more)
 
 

@@ -141,7 +141,7 @@ class Settings(TeacherSettings):
 
 
 RUNS = {
-    "fsdp": RunPlan("fsdp", 2, Settings(), can_share_device=False),
+    "fsdp": RunPlan("fsdp", 2, Settings(), has_timeline=True, can_share_device=False),
     "single": RunPlan("single", 1, Settings(batch_size=32), passes=("timed",)),
 }
 TRIED_WITH = {"*": {"num_epochs": 1, "num_samples": 512}}

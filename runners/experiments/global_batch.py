@@ -70,13 +70,11 @@ class Settings(GlobalBatchSettings):
 
 
 def _whole(**settings: Any) -> RunPlan:
-    return RunPlan(
-        "train", 4, Settings(**settings), passes=("timed",), has_timeline=False, label="ddp"
-    )
+    return RunPlan("train", 4, Settings(**settings), passes=("timed",), label="ddp")
 
 
 def _in_parts(**settings: Any) -> RunPlan:
-    return RunPlan("train", 4, Settings(num_parts=4, **settings), has_timeline=False, label="ddp")
+    return RunPlan("train", 4, Settings(num_parts=4, **settings), label="ddp")
 
 
 RUNS = {

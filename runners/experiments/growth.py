@@ -187,13 +187,7 @@ class Settings(StackSettings):
 def _plan(strategy: str, world_size: int, **settings: int) -> RunPlan[Settings]:
     """A run; gloo cannot scatter, gather or shard the tensors of a shared accelerator."""
     shares = strategy in ("single", "ddp", "stages")
-    return RunPlan(
-        strategy,
-        world_size,
-        Settings(**settings),
-        has_timeline=False,
-        can_share_device=shares,
-    )
+    return RunPlan(strategy, world_size, Settings(**settings), can_share_device=shares)
 
 
 RUNS = {

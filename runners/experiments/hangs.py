@@ -287,7 +287,6 @@ def _plan(strategy: str, settings: Settings, **more: Any) -> RunPlan[Settings]:
         settings,
         passes=("timed",),
         needs_group=False,  # the flight recorder has to be on before the first group is made
-        has_timeline=False,
         only_on_cpu=True,  # what follows a mistake is the backend's own affair
         **more,
     )

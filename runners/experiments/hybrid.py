@@ -252,7 +252,6 @@ RUNS = {
         strategy,
         1 if strategy == "single" else SIDE * SIDE,
         Settings(),
-        has_timeline=False,
         can_share_device=False,
         full=strategy == "fsdp",
     )

@@ -289,7 +289,6 @@ def _runs(
             1 if strategy == "single" else 2,
             settings,
             passes=("metered",),
-            has_timeline=False,
             can_share_device=strategy not in ("fsdp", "tensor_parallel"),
         )
         if strategy == "ddp" and is_sgd:

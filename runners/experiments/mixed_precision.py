@@ -254,7 +254,7 @@ class Narrow(Settings):
 
 def _run(strategy: str, settings: Settings, *passes: PassName) -> RunPlan[Settings]:
     chosen = passes or RunPlan.passes
-    return RunPlan(strategy, 1, settings, passes=chosen, has_timeline=False, needs_group=False)
+    return RunPlan(strategy, 1, settings, passes=chosen, needs_group=False)
 
 
 RUNS = {

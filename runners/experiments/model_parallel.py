@@ -209,9 +209,9 @@ CURVE = Settings(
     momentum=0.9,
 )
 RUNS = {
-    "full": RunPlan("stages", 4, Settings(), keeps_steps=True),
-    "full_single": RunPlan("single", 1, Settings(), keeps_steps=True, has_timeline=False),
-    "curve": RunPlan("stages", 4, CURVE, passes=("timed",)),
+    "full": RunPlan("stages", 4, Settings(), keeps_steps=True, has_timeline=True),
+    "full_single": RunPlan("single", 1, Settings(), keeps_steps=True),
+    "curve": RunPlan("stages", 4, CURVE, passes=("timed",), has_timeline=True),
     "single": RunPlan("single", 1, CURVE, passes=("timed",)),
 }
 SMALLER, SHORTER = {"width": 1000}, {"num_epochs": 2}

@@ -26,10 +26,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings, Settled
+from runners.plans.settings import Count, Factor, RunSettings, Settled, closed_form
 from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
 from runners.training.networks import average, gradients_of
 
 
@@ -74,14 +73,14 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
             weight = _arrived(*coming)
             coming = gathered(min(layer + 1, sizes[-1]))  # the last one stays for backward
             inputs.append(inputs[-1] @ weight.T)
-            time.sleep(settings.forward_seconds)
+            time.sleep(settings.layer_seconds / 2)
         loss = mse_loss(inputs[-1], target)
         gradient = 2 * (inputs[-1] - target) / target.numel()
         leaving = []
         for layer in reversed(sizes):
             weight = _arrived(*coming)
             coming = gathered(max(layer - 1, 0))
-            time.sleep(settings.backward_seconds)
+            time.sleep(settings.layer_seconds)
             of_weight = (gradient.T @ inputs[layer]) / rank.world_size
             gradient = gradient @ weight
             share = torch.empty_like(shards[layer])
@@ -116,14 +115,13 @@ class Layer(nn.Module):
         super().__init__()
         width = settings.width
         self.weight = nn.Parameter(torch.randn(width, width) / width**0.5)
-        self.forward_seconds = settings.forward_seconds
-        self.backward_seconds = settings.backward_seconds
+        self.seconds = settings.layer_seconds  # of backward
 
     def forward(self, features: Tensor) -> Tensor:
         """Features `[batch, width]` to `[batch, width]`."""
-        time.sleep(self.forward_seconds)
+        time.sleep(self.seconds / 2)
         out = linear(features, self.weight)
-        out.register_hook(lambda _: time.sleep(self.backward_seconds))  # before its own gradients
+        out.register_hook(lambda _: time.sleep(self.seconds))  # before its own gradients
         return out
 
 
@@ -182,35 +180,30 @@ class Settings(RunSettings):
     link_bits_per_second: Count = 400_000_000
 
     @property
+    def layer_seconds(self) -> float:
+        """How long a layer's backward computes; its forward half as long."""
+        return self.backward_milliseconds / 1000
+
+    @closed_form
     def layer_bytes(self) -> int:
         """Bytes of a layer's weight, and of its gradient."""
         return FLOAT_BYTES * self.width**2
 
-    @property
+    @closed_form
     def backward_seconds(self) -> float:
-        """How long a layer's backward computes."""
-        return self.backward_milliseconds / 1000
+        """How long a step's backward computes."""
+        return self.num_layers * self.layer_seconds
 
-    @property
-    def forward_seconds(self) -> float:
-        """How long its forward computes."""
-        return self.backward_seconds / 2
-
-    @property
+    @closed_form
     def computing_seconds(self) -> float:
         """How long a step computes."""
-        return self.num_layers * (self.backward_seconds + self.forward_seconds)
+        return self.num_layers * (self.layer_seconds + self.layer_seconds / 2)
 
-    def closed_forms(self) -> dict[str, Setting]:
-        """What a step computes and sends, by the numbers that were set."""
-        all_bytes = self.num_layers * self.layer_bytes
-        rate = self.link_bits_per_second / 8
-        return {
-            "layer_bytes": self.layer_bytes,
-            "backward_seconds": self.num_layers * self.backward_seconds,
-            "computing_seconds": self.computing_seconds,
-            "reducing_seconds": ring_bytes(all_bytes, self.world_size) / rate,
-        }
+    @closed_form
+    def reducing_seconds(self) -> float:
+        """How long the link takes for a step's gradients."""
+        payload = ring_bytes(self.num_layers * self.layer_bytes, self.world_size)
+        return float(payload / (self.link_bits_per_second / 8))
 
 
 def _plan(strategy: str, milliseconds: int, *, full: bool = False) -> RunPlan[Settings]:

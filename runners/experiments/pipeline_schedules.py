@@ -343,7 +343,7 @@ class Settings(RunSettings):
 
 def _real(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
     bare = RunPlan(strategy, world_size, Settings(**settings), can_share_device=False)
-    return replace(bare, passes=("metered",), has_timeline=False)
+    return replace(bare, passes=("metered",))
 
 
 def _paced(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:

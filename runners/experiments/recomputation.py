@@ -77,7 +77,7 @@ class Settings(StackSettings):
 
 
 RUNS = {
-    "kept": RunPlan("kept", 1, Settings(), has_timeline=False),
-    "recomputed": RunPlan("recomputed", 1, Settings(num_segments=4), has_timeline=False),
+    "kept": RunPlan("kept", 1, Settings()),
+    "recomputed": RunPlan("recomputed", 1, Settings(num_segments=4)),
 }
 TRIED_WITH = {"*": {"num_steps": 5}}

@@ -30,6 +30,7 @@ from runners.plans.work import FLOAT_BYTES, layer_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import description, mlp
+from runners.training.steps import random_samples
 
 
 def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:
@@ -88,12 +89,7 @@ def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
 def _train(rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer) -> None:
     """A few steps of each rank on a batch of its own; what is held between steps has a phase."""
     settings = rank.settings
-    with rank.phase("samples"):
-        source = torch.Generator().manual_seed(rank.seed + 1 + rank.rank)
-        shape = (settings.batch_size, settings.widths[0])
-        features = torch.randn(shape, generator=source).to(rank.device)
-        labels = torch.randint(0, settings.widths[-1], shape[:1], generator=source).to(rank.device)
-        rank.inputs(features, labels)
+    features, labels = random_samples(rank, settings.batch_size, rank.seed + 1 + rank.rank)
     # What moments a rank has are in the optimizer that ZeroRedundancyOptimizer keeps inside.
     rank.watch(model, getattr(update, "optim", update))
     for _ in rank.steps(settings.num_steps):
@@ -199,7 +195,6 @@ def _run(strategy: str, world_size: int, **settings: Any) -> RunPlan[Settings]:
         world_size,
         Settings(**settings),
         passes=("timed", "metered") if is_timed else ("metered",),
-        has_timeline=False,
         can_share_device=strategy in ("ddp", "zero"),
         full=world_size == 1 and strategy in ("zero", "fsdp_kept"),
     )

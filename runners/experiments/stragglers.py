@@ -222,9 +222,9 @@ class Joined(Settings):
         return {"num_samples": self.batch_size * sum(self.num_batches_per_rank)}
 
 
-timed = partial(RunPlan, world_size=4, passes=("timed",), has_timeline=False)
+timed = partial(RunPlan, world_size=4, passes=("timed",))
 RUNS = {
-    "one_slow": RunPlan("synchronous", 4, AlwaysSlow(), nature="paced"),
+    "one_slow": RunPlan("synchronous", 4, AlwaysSlow(), nature="paced", has_timeline=True),
     "sometimes": timed("synchronous", settings=SometimesSlow(), nature="paced"),
     "sometimes_local": timed("local", settings=SometimesSlowLocal(), nature="paced"),
     "joined": timed("joined", settings=Joined()),

@@ -219,24 +219,13 @@ class Settings(FourClassSettings):
 
     @property
     def shards(self) -> int:
-        """Into how many shards the samples are cut."""
-        return self.world_size
+        """Into how many shards the samples are cut; one device takes what two ranks would."""
+        return max(2, self.world_size)
 
     @closed_form
     def model_bytes(self) -> int:
         """The size of all parameters."""
         return (8 if self.dtype == "float64" else 4) * mlp_parameters(self.widths)
-
-
-class SingleSettings(Settings):
-    """One device, which takes in a step what so many ranks would."""
-
-    num_shards: Count = 2
-
-    @property
-    def shards(self) -> int:
-        """Into how many shards the samples are cut."""
-        return self.num_shards
 
 
 class LocalSettings(Settings):
@@ -268,9 +257,9 @@ class ParabolaSettings(RunSettings):
 
 
 STRATEGIES = {"single": alone, "never": alone}
-timed = partial(RunPlan, passes=("timed",), keeps_steps=True, has_timeline=False)
+timed = partial(RunPlan, passes=("timed",), keeps_steps=True)
 RUNS = {
-    "single": timed("single", 1, SingleSettings()),
+    "single": timed("single", 1, Settings()),
     "synchronous": timed("synchronous", 2, Settings()),
     **{f"local_{n}": timed("local", 2, LocalSettings(steps_between=n)) for n in (1, 8, 32)},
     "at_end": timed("local", 2, LocalSettings(steps_between=128)),

@@ -139,7 +139,7 @@ class Settings(RunSettings):
 
 
 STRATEGIES = {"whole": split, "split_each": partial(split, shares_input=False)}
-SAME: Any = {"label": "tensor_parallel", "has_timeline": False, "can_share_device": False}
+SAME: Any = {"label": "tensor_parallel", "can_share_device": False}
 RUNS = {
     "ranks_1": RunPlan("whole", 1, Settings(), **SAME),
     "ranks_2": RunPlan("split", 2, Settings(), **SAME),

@@ -111,7 +111,7 @@ class Settings(RunSettings):
         return (width,) * (self.num_layers + 1)
 
 
-sweep = partial(RunPlan, "take_turns", 2, has_timeline=False)
+sweep = partial(RunPlan, "take_turns", 2)
 FAR = Settings(widths=(16, 32, 64, 128, 256, 512, 1024), global_batch_size=1024, num_turns=30)
 RUNS = {
     "sweep": sweep(Settings()),

@@ -462,7 +462,7 @@ LONG = Settings(
 
 
 def _run(strategy: str, ranks: int, settings: Settings | None = None, **declared: Any) -> RunPlan:
-    declared = {"keeps_steps": True, "has_timeline": False, **declared}
+    declared = {"keeps_steps": True, **declared}
     return RunPlan(strategy, ranks, settings or Settings(), **declared)
 
 

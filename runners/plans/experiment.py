@@ -103,7 +103,7 @@ class RunPlan(Generic[S]):
     seed: int = 42
     keeps_steps: bool = False
     needs_group: bool = True
-    has_timeline: bool = True
+    has_timeline: bool = False
     can_share_device: bool = True
     only_on_cpu: bool = False
     nature: Nature = "real"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import description, grade, mlp
-from runners.training.settings import HiddenLayerSettings, StackSettings, TeacherSettings
+from runners.training.settings import HiddenLayerSettings, TeacherSettings
 from runners.training.teacher import Lesson, Samples, Scaling, teach
 
 T = TypeVar("T")
@@ -94,17 +94,17 @@ def stack_for(
 
 
 def random_samples(
-    rank: Rank[StackSettings], num_samples: int, seed: int | None = None
+    rank: Rank[Any], num_samples: int, seed: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Features (num_samples, width) and labels (num_samples,) for a stack.
+    """Features (num_samples, first width) and labels (num_samples,) for a stack of `widths`.
 
     They are this rank's alone, unless a `seed` says that ranks share them.
     """
-    width = rank.settings.width
+    first, *_, last = rank.settings.widths
     with rank.phase("samples"):
         source = torch.Generator().manual_seed(rank.seed + rank.rank if seed is None else seed)
-        features = torch.randn((num_samples, width), generator=source).to(rank.device)
-        labels = torch.randint(0, width, (num_samples,), generator=source).to(rank.device)
+        features = torch.randn((num_samples, first), generator=source).to(rank.device)
+        labels = torch.randint(0, last, (num_samples,), generator=source).to(rank.device)
         rank.inputs(features, labels)
     return features, labels
 

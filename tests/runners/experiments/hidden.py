@@ -68,7 +68,7 @@ def blinded(rank: Rank) -> None:
 
 
 STRATEGIES = {f.__name__: f for f in (honest, loads, maps, arrays, blinded)}
-METERED = {"passes": ("metered",), "has_timeline": False}
+METERED = {"passes": ("metered",)}
 RUNS = {
     "honest": RunPlan("honest", 1, **METERED),
     "loads": RunPlan("loads", 1, **METERED),

@@ -15,7 +15,7 @@ from runners.ranks.rank import Rank
 
 QUESTION = "What happens to a simulation that cannot be?"
 RUNS: dict[str, RunPlan[Any]] = {
-    name: RunPlan(name, 2, passes=("metered",), has_timeline=False)
+    name: RunPlan(name, 2, passes=("metered",))
     for name in ("killed", "stumbles", "spins", "selects", "forks", "talks", "sleeps")
 }
 
