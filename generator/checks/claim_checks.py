@@ -121,23 +121,23 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
 
 
 def _typed(written: Claim) -> str | None:
-    """Why a claim may not predict with these numbers, or None."""
+    """Why a law may not predict with these numbers, or None."""
+    if written.kind != "law":
+        return None
     try:
         tree = compiled(written.predicted).tree
     except ExpressionError:
         return None  # said where the claim is judged
     number = _bare_number(written.predicted)
-    if number is None:
-        if written.constant:
-            return "is no bare number; delete constant:"
-        return _fraction(written, tree)
-    if written.kind == "law" and number not in STRUCTURAL:
+    if number is not None and number not in STRUCTURAL:
         return (
             f"a law that predicts {number:g} rests on a typed number; derive it from the run's "
             "settings or from epsilon(…), or make it an observation"
         )
-    if not written.constant:
-        return "a bare number; say what it stands for: constant: no value is wrong"
+    numbers = (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant))
+    typed = [one for one in numbers if isinstance(one, float)]
+    if number is None and typed:
+        return f"a law weighed with {typed[0]:g} has a typed threshold; make it an observation"
     return None
 
 
@@ -148,15 +148,6 @@ def _bare_number(predicted: str) -> float | None:
         return None
     found = checked.evaluate({}, FUNCTIONS)
     return found if isinstance(found, int | float) else None
-
-
-def _fraction(written: Claim, tree: ast.expr) -> str | None:
-    """Why a law may not weigh its prediction with a typed fraction, or None."""
-    numbers = (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant))
-    typed = [one for one in numbers if isinstance(one, float)]
-    if written.kind == "law" and typed:
-        return f"a law weighed with {typed[0]:g} has a typed threshold; make it an observation"
-    return None
 
 
 def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:

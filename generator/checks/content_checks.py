@@ -13,19 +13,17 @@ from generator.checks import (
     calculator_checks,
     claim_checks,
     guide_checks,
-    key_checks,
     layout_checks,
     lesson_checks,
     statement_checks,
 )
-from generator.content import glossary, listed_code, prose
+from generator.content import listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, RetractionFile
 from generator.content.cost import CostFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
-from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import LessonFile
@@ -239,11 +237,9 @@ _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
-    (QuizFile, key_checks.mistakes),
     (RetractionFile, statement_checks.mistakes),
     (HomeFile, _home),
     (TopicFile, _topic),
-    (GlossaryFile, lambda _, document: glossary.mistakes(document)),
     (GuideFile, guide_checks.mistakes),
     (GuideFile, layout_checks.mistakes),
     (LessonFile, layout_checks.mistakes),

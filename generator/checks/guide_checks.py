@@ -5,7 +5,6 @@ In: content/guide.yml, the evidence, and the pages of the lessons as printed. Ou
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,11 +19,8 @@ from generator.items import evidence_checks
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Everything in the guide that does not fit, but for the headings of lessons."""
     guide: GuideFile = document.model
-    techniques = {("techniques", i): one for i, one in enumerate(guide.techniques)}
-    yield from _repeated(document, [(at, one.id) for at, one in techniques.items()])
-    yield from _repeated(document, [(at, one.id) for at, one in guide.symptoms])
-    for at, technique in techniques.items():
-        yield from _unheld(evidence, document, at, technique.claims)
+    for position, technique in enumerate(guide.techniques):
+        yield from _unheld(evidence, document, ("techniques", position), technique.claims)
     lessons = {f"{topic.id}/{mode}" for topic in evidence.book.topics for mode in topic.lessons}
     known = {
         "use": ("technique", {one.id for one in guide.techniques}),
@@ -42,7 +38,6 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
         if page not in lessons:
             message = f"no lesson {page!r}{nearest(page, lessons)}"
             yield document.error((*place, "lesson", "page"), message)
-    yield from _rings(document)
 
 
 def headings(
@@ -60,29 +55,6 @@ def headings(
             message = f"{edge.lesson.page} has no section {edge.lesson.section!r}"
             near = nearest(edge.lesson.section, known)
             yield document.error((*at, "lesson", "section"), f"{message}{near}")
-
-
-def _rings(document: Document[GuideFile]) -> Iterator[ContentError]:
-    """Ways that lead from a symptom back to it."""
-    guide = document.model
-    names = {at: one.id for at, one in guide.symptoms}
-    ways = [(place, names[place[:4]], one.continue_at) for place, one in guide.edges]
-    for place, start, end in ways:
-        reached, new = {end}, {end}
-        while new := {after for _, at, after in ways if at in new} - reached - {None}:
-            reached |= new
-        if start in reached:
-            message = f"this way leads back to {start!r}, so a reader would never arrive"
-            yield document.error((*place, "continue_at"), message)
-
-
-def _repeated(
-    document: Document[GuideFile], places: Sequence[tuple[Path, str]]
-) -> Iterator[ContentError]:
-    counted = Counter(name for _, name in places)
-    for at, name in places:
-        if counted[name] > 1:
-            yield document.error((*at, "id"), f"duplicate id {name!r}")
 
 
 def _as_facts(

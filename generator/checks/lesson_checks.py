@@ -195,11 +195,6 @@ def _challenge(_: Evidence, model: ChallengeFile, __: Topic) -> Iterator[Found]:
 
 
 def _cost(evidence: Evidence, model: CostFile, _: Topic) -> Iterator[Found]:
-    figures = {figure.id: figure for figure in model.figures}
-    for position, section in enumerate(model.growth):
-        figure = figures.get(section.figure or "")
-        if section.figure is None or (figure and figure.growth is None):
-            yield ("growth", position), "each section of growth shows a figure of kind growth"
     for number, table in enumerate(model.tables):
         for position, row in enumerate(table.rows):
             yield from _by_law(evidence, row, ("tables", number, "rows", position))

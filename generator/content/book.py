@@ -27,7 +27,7 @@ from generator.content.content_files import Files, found_in
 from generator.content.documents import Document, read
 from generator.content.errors import ContentErrors, nearest
 from generator.content.glossary import GlossaryFile, Term
-from generator.content.guide import GuideFile
+from generator.content.guide import GuideFile, Technique
 from generator.content.handwritten import HandWritten
 from generator.content.laws import Laws
 from generator.content.lesson import LessonFile, RecallFile
@@ -42,7 +42,7 @@ from runners.traces.records import Run, Trace
 __all__ = ["Book", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
-PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item, Term)
+PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item, Term, Technique)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class _Loader(Files):
             self.if_there("misconceptions.yml", MisconceptionFile),
             "misconceptions", found, "misconception",
         )  # fmt: skip
-        self.beliefs = {name: one.refuted_by for name, one in found.items() if one.refuted_by}
+        self.beliefs = {name: one.refuted_by for name, one in found.items()}
         return found
 
     def quiz(self, path: Path) -> Document[QuizFile] | None:
@@ -297,6 +297,7 @@ def load(
     cited = loader.if_there("references.yml", ReferenceFile)
     words = loader.if_there("glossary.yml", GlossaryFile)
     guide = loader.if_there("guide.yml", GuideFile)
+    loader.parts(guide, "techniques", {}, "technique")
     plan = loader.if_there("planner/plan.yml", PlanFile)
     retractions: dict[str, Retraction] = loader.parts(said, "statements", {}, "statement")
     references: dict[str, Reference] = loader.parts(cited, "references", {}, "reference")

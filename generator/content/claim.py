@@ -180,7 +180,6 @@ class Claim(Written):
     domain: Domain | Literal["everywhere"] | None = None  # everywhere: by arithmetic alone
     showed: Showed | None = None
     regime: Regime = Regime()  # what the file states for all of its claims holds beside it
-    constant: Line | None = None  # what a number typed as the prediction stands for
 
     @property
     def names(self) -> dict[str, str]:
@@ -257,14 +256,7 @@ class Misconception(Written):
 
     id: Id
     belief: Line
-    refuted_by: ClaimId | None = None  # a claim
-    source: Id | None = None  # a reference, where no run can show it yet
-
-    @model_validator(mode="after")
-    def _backed(self) -> Self:
-        if self.refuted_by is None and self.source is None:
-            raise ValueError("needs refuted_by: (a claim) or source: (a reference)")
-        return self
+    refuted_by: ClaimId
 
 
 class MisconceptionFile(Written):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import Tolerance
-from generator.content.lesson import LessonFile, WaitingSection
+from generator.content.lesson import LessonFile
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -153,7 +153,6 @@ class CostFile(LessonFile):
 
     commit: Id
     tables: Annotated[list[CostTable], Field(min_length=2)]
-    growth: list[WaitingSection] = []  # each with a growth figure
     calculator: Calculator
     checks: list[Id] = []
     takeaway: Prose

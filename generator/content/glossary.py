@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from generator.content.documents import Document
-from generator.content.errors import ContentError
 from generator.content.words import Id, Prose, RunPath, Written
 
 _STAGE = re.compile(r"-\d$")
@@ -60,15 +56,3 @@ class GlossaryFile(Written):
     synonyms: list[Annotated[list[Word], Field(min_length=2)]] = []
     leads: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
     alone: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
-
-
-def mistakes(document: Document[GlossaryFile]) -> Iterator[ContentError]:
-    """Spellings that lead to two terms, or to one of them twice."""
-    terms = document.model.terms
-    counted = Counter(spelling.lower() for term in terms for spelling in term.spellings)
-    for position, term in enumerate(terms):
-        for spelling in term.spellings:
-            if counted[spelling.lower()] > 1:
-                message = f"{spelling!r} stands in the glossary more than once; keep it in one term"
-                yield document.error(("terms", position, "term"), message)
-                break

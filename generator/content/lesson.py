@@ -50,12 +50,6 @@ class Section(Naming):
     sources: list[Id] = []
 
 
-class WaitingSection(Section):
-    """A section that may answer the page's first question, and then waits for that answer."""
-
-    waits: bool = False
-
-
 class LearnFile(LessonFile):
     """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
 
@@ -209,7 +203,6 @@ class DataFlow(Written):
 
     run: RunPath
     introduction: Prose
-    commit: Id | None = None  # the stages wait for its answer
     stages: Annotated[list[FlowStage], Field(min_length=1)]
 
 
@@ -239,7 +232,6 @@ class Prediction(Written):
     title: Line | None = None
     run: RunPath
     introduction: Prose
-    commit: Id | None = None  # asked before the steps tell
     steps: Annotated[list[PredictionRow], Field(min_length=1)]
 
 
@@ -262,7 +254,6 @@ class TraceFile(LessonFile):
     more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
     quiz: Annotated[list[Id], Field(min_length=2)]
     key_insight: Prose
-    claims: list[ClaimId] = []  # the verdict table at the end
 
 
 class Suggestion(Written):

@@ -27,8 +27,6 @@ from generator.content.words import (
     Written,
 )
 
-UNDECIDED = "name the claim that decides it: right_if:, refuted_by: or decides:"
-
 
 class RightIf(Written):
     """The claim, and its verdict, that make an option right."""
@@ -74,7 +72,7 @@ class Option(Written):
     @model_validator(mode="after")
     def _decided(self) -> Self:
         if not (self.deciders or self.misconception):
-            raise ValueError(UNDECIDED)
+            raise ValueError("name the claim that decides it: right_if:, refuted_by: or decides:")
         return self
 
     def refuted(self, beliefs: Mapping[str, str]) -> Option:
@@ -116,9 +114,8 @@ class _Item(OverCases):
         claims: evidence shown with the answer, beside what options name.
         cases: `for:`, the runs that the question is asked of: the first on pages, all of them in
             turn on Recall pages. A different question is an item of its own.
-        this_table: values that the question is about, shown below the stem. A graded item may hang
-            on a difference of times only if it shows them here: on another machine both the times
-            and the key are others.
+        this_table: values that the question is about, shown below the stem. Where times decide the
+            key, show them here: on another machine both the times and the key are others.
     """
 
     revision: Annotated[int, Field(ge=1)] = 1

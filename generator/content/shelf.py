@@ -17,7 +17,6 @@ from generator.content import prose
 from generator.content.claim import Reference
 from generator.content.content_files import Files, found_in
 from generator.content.errors import ContentError, nearest
-from generator.content.once import once
 from runners.plans.experiment import command_for
 from runners.traces import files as traces
 from runners.traces import published, values
@@ -238,7 +237,7 @@ class Shelf:
         found = {}
         for path in found_in(self.files.content / "planner" / "plans", "*.json"):
             if grid := self.files.trying(traces.read_grid, path):
-                trace = once(as_trace, grid)
+                trace = as_trace(grid)
                 found[grid.experiment] = TraceOnPage(
                     trace, machine, is_stale=self.is_stale(trace), grid=grid
                 )

@@ -164,8 +164,6 @@ class Evidence:
             raise ExpressionError(f"{name}(…) takes a claim's id in quotes")
         outcome = self.outcome(claim)
         words = verdicts.WORDS[outcome.verdict]
-        if name == "verdict":
-            return Label(words)
         if name == "holds":  # follows a sentence that leans on a claim
             return Label("" if outcome.verdict == "holds" else f" ({words})")
         if name == "showed":

@@ -215,8 +215,6 @@ FILTERS: dict[str, Callable[..., Thing]] = {
     "flat": _flat,
     "num_distinct": _num_distinct,
     "neighbours": _neighbours,
-    "first": lambda thing: elements(thing)[0],
-    "last": lambda thing: elements(thing)[-1],
     "shape": _shape,
     "median": _median,
     "word": _word,
@@ -240,5 +238,5 @@ LABELS: dict[str, Callable[[Thing], Thing]] = {
 }
 
 FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS}
-OF_CLAIMS = ("verdict", "holds", "showed", "predicted", "observed")  # functions of a claim's id
+OF_CLAIMS = ("holds", "showed", "predicted", "observed")  # functions of a claim's id
 RESERVED = frozenset({"run", "other", "machine", "cited", *FUNCTIONS, *OF_CLAIMS})

@@ -57,7 +57,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
             reason = run.why_skipped if run is not None else folio.ui["figure"]["skipped"]
             missing.append(f"{path}: {reason}")
     natures = _natures(figure, folio)
-    if len({run.nature for run in _runs(figure, folio)}) == 1:
+    if {run.nature for run in _runs(figure, folio)} == {natures}:
         folio = folio.said_once(natures)
     return FigureOnPage(
         id=figure.id,

@@ -18,7 +18,7 @@ from generator.items.typed_number import Reach
 
 @dataclass(frozen=True)
 class Backing:
-    """A claim or a source behind an answer, as a link; `href` of a claim is inside the site.
+    """A claim behind an answer, as a link inside the site.
 
     `verdict` is the claim's in words, unless it holds: the claim's sentence alone would then say
     the contrary of what the runs showed. `belief` is the misconception that it refutes, where it is
@@ -28,7 +28,6 @@ class Backing:
 
     says: Markup
     href: str
-    is_inside: bool = True
     verdict: str = ""
     belief: Markup | None = None
 
@@ -107,17 +106,12 @@ def claim_behind(name: str, folio: Folio) -> Backing:
 
 
 def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
-    """What refutes a misconception, with the belief: a claim, or what is cited."""
+    """The claim that refutes a misconception, with the belief."""
     found = folio.book.misconceptions.get(misconception or "")
     if found is None:
         return ()
     belief = folio.line(found.belief)
-    if found.refuted_by:
-        return (replace(claim_behind(found.refuted_by, folio), belief=belief),)
-    if found.source is None:
-        return ()
-    cited = folio.book.references[found.source]
-    return (Backing(escape(cited.title), cited.url, is_inside=False, belief=belief),)
+    return (replace(claim_behind(found.refuted_by, folio), belief=belief),)
 
 
 def slipped(slip: Slip, folio: Folio) -> Markup:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.content.errors import ContentError
-from generator.content.quiz import UNDECIDED, Item
+from generator.content.quiz import Item
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError
@@ -22,9 +22,6 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
-    for number, option in enumerate(getattr(item, "options", ())):
-        if not option.deciders:
-            yield ("options", number), UNDECIDED  # no claim refutes its misconception
     try:
         yield from kind_of(item, evidence).unclear()
     except ItemError as error:

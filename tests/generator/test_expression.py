@@ -34,7 +34,6 @@ CASES = [
     (f"mean(each({TRAINING}.ranks, 'num_samples'))", "20", "computed",
      f"mean({TRAINING}.ranks[0].num_samples, {TRAINING}.ranks[1].num_samples)"),
     (f"{TRAINING}.epochs | count", "5", "computed", f"count({TRAINING}.epochs)"),
-    (f"({TRAINING}.epochs | last).epoch", "5", "measured", f"{TRAINING}.epochs[4].epoch"),
     ("cited['fp32-width'] * tiny_memory.whole.model.num_parameters", "78.1 KiB", "computed", SAME),
     ("predicted('whole-peak')", "156 KiB", "computed", "2 * tiny_memory.whole.model.bytes"),
     # As in Python, `|` takes the whole sum before it, and brackets that change nothing go.
@@ -67,7 +66,7 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
         (f"{MEMORY}.seed | digits(99)", "from 1 to 15"),
         (f"{MEMORY}.model.bytes | percent", "wants a share"),
         ("rank('0')", "wants a whole number"),
-        ("verdict(tiny_memory)", "takes a claim's id in quotes"),
+        ("holds(tiny_memory)", "takes a claim's id in quotes"),
         (f"{MEMORY}.__class__", "no field '__class__'"),
         (f"{MEMORY}.wrld_size", "did you mean 'world_size'?"),
         ("tiny_mammary.whole", "did you mean 'tiny_memory'?"),

@@ -68,7 +68,6 @@ TEXTS = [
     (EXPERIMENT, "path: content/topics/sharding/code/halve.py", "path: ¦../../etc/passwd",
      "'../../etc/passwd' is no code that a run executes"),
     (EXPERIMENT, "object: halve", "object: havle", "did you mean 'halve'?", "content/topics"),
-    ("misconceptions.yml", "    source: ddp-paper\n", "", "needs refuted_by", "id: loss-d"),
     ("references.yml", "https://arxiv", "¦http://arxiv", "url: must match"),
     ("planner/plan.yml", "Choose a model.", "It holds {{ ¦plan_tiny.ddp_on_4.ranks[0].rank }}.",
      "plan_tiny has no run 'ddp_on_4'"),
@@ -113,8 +112,6 @@ LESSONS = [
     (WHY, "claim: halves-complete", "claim: ¦broken-law", "no claim 'broken-law'"),
     (COST, "law: whole-peak", "law: ¦replicas-drift",
      "replicas-drift compares no numbers: predicted is tiny_training.drifting"),
-    (COST, "    figure: peaks\n", "", "each section of growth shows a figure of kind growth",
-     "title: With the model"),
     (COST, RULE, "measured: ¦run.ranks[0].memory.peek_bytes", "for tiny_memory.whole: "),
     (COST, RULE, "measured: ¦2 * run.model.bytes", "is nothing that a run measured"),
     (COST, RULE, "measured: ¦rank(0)", "gives words and no value"),
@@ -131,13 +128,10 @@ CALCULATORS = [
     (COST, "formula: model_bytes * copies", "formula: model_bytes * ¦copis", "mean 'copies'?"),
     (COST, "name: peak", "name: copies", "two inputs or outputs have the same name"),
     (COST, "Peak of a rank\n      quantity: bytes", "Peak of a rank\n      quantity: seconds",
-     f"{WHOLE} is bytes, not seconds"),
+     "seconds and bytes cannot be added"),
     (COST, "start: tiny_memory.whole.model.bytes", "start: ¦tiny_memory.whole.world_size",
      "is count, not bytes"),
-    (COST, "low: 1000\n", "low: ¦900000000\n", "low must be below high"),
     (COST, GIVEN, "given: ¦{", "the formula needs 'model_bytes'"),
-    (COST, GIVEN, f"{GIVEN} bandwidth: ¦9,",
-     "the formula does not use 'bandwidth'"),
     (COST, GIVEN, f'given: {{model_bytes: ¦"{WHOLE} / 2",', "the very field that the formula is"),
     (COST, f"measured: {WHOLE}", "measured: ¦tiny_memory.whole.model.bytes",
      "is nothing that a run measured"),
@@ -151,8 +145,6 @@ QUESTIONS = [
      "right_if: {claim: averaging-is-equal}", "has 2 keys: 'Yes' and 'No'", "is-it-equal"),
     (QUIZ, "right_if: {claim: replicas-drift}",
      "right_if: {claim: replicas-drift, verdict: no_evidence}", "has no key", "without-av"),
-    (ITEMS, "misconception: loss-decides\n        decides: averaging-is-equal\n",
-     "misconception: loss-decides\n", "name the claim that decides it"),
     (QUIZ, "claim: replicas-drift}", "claim: ¦averaged-bytes}", "name one of them"),
     (QUIZ, "claim: replicas-drift}", "claim: ¦averaged-bytes@tiny_memory.whole}",
      "is not judged on 'tiny_memory.whole'; known:"),
@@ -213,14 +205,12 @@ GUIDES = [
     (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),
     (GUIDE, "use: split", "use: ¦splitt", "no technique 'splitt'; did you mean 'split'?"),
     (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies", "no symptom 'copies'"),
-    (GUIDE, "use: average", "continue_at: ¦copies-differ", "leads back to 'copies-differ'"),
     (GUIDE, "why, section: What came", "wyh, section: What came", "no lesson", "averaging/wyh"),
     (GUIDE, "            use: split\n", "", "edges: an edge leads on by use, edges or",
      "ask: Does a part"),
     (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦tiny_memory.hole", "has no run 'hole'"),
     (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦plan_tiny.single_on_4_checkpointed",
      "plan_tiny.single_on_4_checkpointed is dominated by plan_tiny.single_on_4;"),
-    (GUIDE, "id: copies-differ", "id: ¦too-large", "duplicate id 'too-large'"),
 ]  # fmt: skip
 
 
@@ -264,7 +254,7 @@ def test_a_claim_that_stops_holding_is_told_wherever_something_rests_on_it_and_n
 def test_a_law_without_a_formula_stands_in_no_table_of_costs(copy):
     copy.edit(MEMORY, '    formula: "`2 · bytes of its layers`"\n', "")
     said = "part-peak prints no formula; give the claim formula:"
-    assert copy.errors() == [f"content/{COST}:11:14: {said}"]
+    assert copy.errors() == [f"content/{COST}:12:14: {said}"]
 
 
 def test_output_is_shown_only_below_the_program_that_printed_it(copy):
