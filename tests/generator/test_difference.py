@@ -8,10 +8,7 @@ from html import unescape
 import pytest
 
 from generator.content.listed_code import listed
-from generator.pages import rendering
-from generator.pages.press import Press
 from generator.pages.views.difference import _body, unified
-from generator.website.publish import site_files
 from tests.conftest import ROOT
 
 PAIRS = sorted(ROOT.glob("content/topics/*/code/*_wrong.py"))
@@ -57,15 +54,3 @@ def test_a_difference_holds_lines_of_the_wrong_program_where_it_says_and_of_the_
         assert [line.strip() for line in before.splitlines()][start : start + len(old)] == old
         assert "\n".join(new) in "\n".join(line.strip() for line in after.splitlines())
         assert old != new
-
-
-def test_both_programs_of_a_pitfall_stay_on_its_page_closed_and_are_published(copy):
-    book = copy.load()
-    page = rendering.render(book)["topics/sharding/deep.md"]
-    link = r'<details class="pb-details pb-whole".*?href="\.\./\.\./(.*?)" download'
-    offered = re.findall(link, page, re.DOTALL)
-    assert offered
-    files = site_files(book, copy.content, Press())
-    for name in offered:
-        code = copy.content / "topics/sharding/code" / name.rpartition("/")[2]
-        assert files[name] == code.read_bytes()

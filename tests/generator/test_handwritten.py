@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
-
 import pytest
 
 from generator.content.errors import ContentErrors
@@ -37,6 +34,7 @@ def write(copy):
         ("# About\n\n[Home](http://example.org)\n", "3:8: link to 'http://example.org'"),
         ("# Needs {{ tiny_memory.hole }}\n", "1:12: tiny_memory.hole: "),
         (b"# \xff\n", "1:3: cannot be read: not UTF-8"),
+        ("```listing\ntitle: No\npath: content/topics/averaging/code/no.py\n```\n", "3:7: no file"),
     ],
 )
 def test_mistakes_are_told_with_their_place(copy, write, text, error):
@@ -59,38 +57,3 @@ def test_a_picture_may_not_take_the_place_of_a_file_of_the_book(copy, write):
     write("assets/proofbook.css", "p {}")
     with pytest.raises(ContentErrors, match=r"content/pages/assets/proofbook\.css: the book has"):
         site_files(copy.load(), copy.content, Press())
-
-
-LISTING = """# Programs
-
-Before.
-
-```listing
-title: Means
-path: content/topics/averaging/code/{}
-```
-
-After.
-"""
-
-
-def test_a_program_is_shown_whole_and_can_be_downloaded(copy, write):
-    write("programs.md", LISTING.format("mean.py"))
-    assert copy.errors() == []
-    files = site_files(copy.load(), copy.content, Press())
-    program = (copy.content / "topics/averaging/code/mean.py").read_bytes()
-    assert files["programs/mean.py"] == program
-    page = files["programs.md"].decode()
-    rest = page.partition("Before.")[2]
-    assert 'href="programs/mean.py" download' in rest
-    assert "<summary>Means</summary>" in rest
-    shown = unescape(re.sub(r"<[^>]*>", "", rest))
-    assert program.decode().splitlines()[-1] in shown.partition("After.")[0]
-    assert "```" not in page
-
-
-def test_a_program_that_is_not_there_is_told_with_its_place(copy, write):
-    write("programs.md", LISTING.format("means.py"))
-    assert [one.partition(": no file")[0] for one in copy.errors()] == [
-        "content/pages/programs.md:7:7"
-    ]

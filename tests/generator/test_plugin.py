@@ -21,7 +21,7 @@ from tests.site.conftest import CONFIGURATION
 
 pytestmark = pytest.mark.builds
 
-BROKEN = ("stem:", "stme:")
+SERVE = ("serve", "--dirty", "--no-strict", "--dev-addr")
 
 
 @pytest.fixture
@@ -59,17 +59,16 @@ def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(
 
 
 def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
-    _edit(project, "topics/sharding/quiz.yml", *BROKEN)
+    """Also where `serve` begins with them."""
+    _edit(project, "topics/sharding/quiz.yml", "stem:", "stme:")
     _edit(project, "topics/averaging/topic.yml", "title:", "titel:")
-    done = mkdocs(project, "build", "--quiet")
-    assert done.returncode == 2
-    said = _said(done)
-    assert any(
-        line.startswith("content/topics/sharding/quiz.yml:3:5: unknown key 'stme'; did you mean")
-        for line in said
-    )
-    assert any(line.startswith("content/topics/averaging/topic.yml:1:1: ") for line in said)
-    assert all(line.startswith("content/") for line in said)
+    for command in (["build", "--quiet"], [*SERVE, f"127.0.0.1:{_free_port()}"]):
+        done = mkdocs(project, *command)
+        assert done.returncode == 2
+        told = [line for line in _said(done) if line.startswith("content/")]
+        assert told[0].startswith("content/topics/averaging/topic.yml:1:1: ")
+        assert told[1].startswith("content/topics/sharding/quiz.yml:3:5: unknown key 'stme'; did")
+        assert "Traceback" not in done.stderr
 
 
 def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
@@ -119,17 +118,8 @@ def _measure_again(project, was, now):
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
-def test_serve_that_begins_with_a_mistake_ends_in_its_line_whatever_was_built_before(project):
-    assert mkdocs(project, "build", "--quiet").returncode == 0
-    _edit(project, "topics/sharding/quiz.yml", *BROKEN)
-    done = mkdocs(project, "serve", "--dev-addr", f"127.0.0.1:{_free_port()}")
-    assert done.returncode == 2
-    assert "content/topics/sharding/quiz.yml:3:5: unknown key 'stme'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("options", [[], ["--dirty", "--no-strict"]], ids=["whole", "dirty"])
-def test_serve_follows_edits_and_outlives_a_mistake(project, options):
+def test_serve_follows_edits_and_outlives_a_mistake(project):
+    """As `make serve` calls it."""
     port = _free_port()
     address = f"http://127.0.0.1:{port}/topics/sharding/experiment.html"
     kept, lost = "topics/averaging/trace.html", "topics/gone.html"
@@ -137,7 +127,7 @@ def test_serve_follows_edits_and_outlives_a_mistake(project, options):
         synonyms.write(f"leads: {{{kept}: [mean], {lost}: [gone]}}\n")
     log = (project / "serve.log").open("w")
     serving = subprocess.Popen(
-        [sys.executable, "-m", "mkdocs", "serve", *options, "--dev-addr", f"127.0.0.1:{port}"],
+        [sys.executable, "-m", "mkdocs", *SERVE, f"127.0.0.1:{port}"],
         cwd=project,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         stdout=log,

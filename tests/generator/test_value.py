@@ -1,11 +1,6 @@
 """Values: arithmetic that keeps unit, kind, formula and inputs, and one rule of printing."""
 
-import operator
-from types import SimpleNamespace
-
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from generator.evidence import units
 from generator.evidence.units import (
@@ -26,26 +21,6 @@ from generator.evidence.value import ExpressionError, Origin, Value
 def read_off(number, unit=PLAIN, name="a.b.c", machine="desk", kind="measured"):
     experiment, run, field = name.split(".")
     return Value(number, unit, kind, name, origin=Origin(machine, experiment, run, field))
-
-
-whole = st.integers(-(10**9), 10**9)
-SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-
-
-numbers = st.floats(0.1, 1e6)
-
-
-@given(numbers, numbers, numbers, st.sampled_from("+-*/"), st.sampled_from("+-*/"))
-@example(0.1, 0.2, 0.3, "+", "+")
-@example(0.1, 0.2, 0.3, "+", "-")
-@example(0.1, 0.2, 0.3, "*", "*")
-@example(0.1, 0.2, 0.3, "*", "/")
-def test_the_formula_gives_the_very_bits_that_were_computed(a, b, c, first, second):
-    x, y, z = (read_off(n, name=f"e.r.{f}") for n, f in ((a, "x"), (b, "y"), (c, "z")))
-    inner, outer = SIGNS[second], SIGNS[first]
-    run = SimpleNamespace(r=SimpleNamespace(x=a, y=b, z=c))
-    for value in (outer(x, inner(y, z)), outer(inner(x, y), z), outer(-inner(x, y), -z)):
-        assert eval(value.formula, {"e": run}) == value.number
 
 
 def test_constants_take_part_in_a_formula_but_are_no_input():
