@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf, prod
 from pathlib import Path
@@ -34,6 +33,7 @@ from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write
 from runners.traces.machine import num_cores
 from runners.traces.published import PEAKS, STEPS, Comparison
+from runners.traces.published import lines as values_by_run
 from runners.traces.records import Run
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
@@ -78,10 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--links",
         type=_links,
-        default=_links("450,8x400g"),
+        default=_links("450,400"),
         metavar="WITHIN,BETWEEN",
-        help="GB/s that a device sends within its node, and a node to others; "
-        "8x400g are eight links of 400 Gbit/s; default: an H100's NVLink, and these",
+        help="GB/s that a device sends within its node, and a node to others; default: an H100's "
+        "NVLink, and eight links of 400 Gbit/s",
     )
     add("--program", metavar="FILE", type=Path, help="write a program that trains in the layout")
     add("--seconds", type=_size, default=45.0, help="for the search of a layout")
@@ -108,14 +108,7 @@ def _mesh(text: str) -> tuple[int, int]:
 def _links(text: str) -> tuple[float, float]:
     """Bytes a second within a node and between nodes."""
     within, _, between = text.partition(",")
-    return _rate(within), _rate(between or within)
-
-
-def _rate(text: str) -> float:
-    if not text.endswith("g"):
-        return _size(text) * 1e9
-    count, _, gigabits = text[:-1].rpartition("x")
-    return _size(count or "1") * _size(gigabits) * 1e9 / 8
+    return _size(within) * 1e9, _size(between or within) * 1e9
 
 
 def _size(text: str) -> float:
@@ -137,9 +130,9 @@ def main(asked: argparse.Namespace) -> int:
     if asked.outcomes:
         return _outcomes(asked)
     if asked.published:
-        return _published(asked, PEAKS, _peaks(), published.lines)
+        return _published(asked, PEAKS, _peaks())
     if asked.published_steps:
-        return _published(asked, STEPS, published_steps.runs(), published_steps.lines)
+        return _published(asked, STEPS, published_steps.runs())
     if asked.program:
         _check_program(asked)
     if not asked.grid:
@@ -177,19 +170,14 @@ def _peaks() -> dict[str, Run]:
     return published.runs(answers(published.questions(rows), num_cores()), rows)
 
 
-def _published(
-    asked: argparse.Namespace,
-    comparison: Comparison,
-    runs: dict[str, Run],
-    lines_of: Callable[[Mapping[str, Run]], list[str]],
-) -> int:
+def _published(asked: argparse.Namespace, comparison: Comparison, runs: dict[str, Run]) -> int:
     """Print what is computed of published lists; with `--grid` write it, too."""
     if asked.grid:
         write(comparison.path, comparison.trace(runs))
     if asked.json:
         _print_json({name: one.as_json() for name, one in runs.items()})
     else:
-        print("\n".join(lines_of(runs)))
+        print("\n".join(values_by_run(runs)))
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from runners.planning.law_of_time import Cluster
@@ -162,67 +163,80 @@ def specialised(source: str, known: Mapping[str, object]) -> str:
         source: a module; an `if` is decided where its test names nothing but known constants.
         known: the value of each constant.
     """
-    while (decided := next(_decided(source, known), None)) is not None:
-        source = decided
+    while edits := list(_decided(source, known)):
+        source = _edited(source, edits)
     for name, value in known.items():
         source = _assigned(source, name, repr(value).replace("'", '"'))
-    while (pruned := _pruned(source)) != source:
-        source = pruned
+    while edits := list(_unused(source)):
+        source = _edited(source, edits)
     return re.sub(r"\n{4,}", "\n\n\n", source)
 
 
-def _decided(source: str, known: Mapping[str, object]) -> Iterator[str]:
-    """The source with one `if` less, for each that is decided."""
-    for block in _blocks(ast.parse(source)):
-        for place, one in enumerate(block):
-            if isinstance(one, ast.If) and _names(one.test) <= set(known):
-                test = compile(ast.Expression(one.test), "<template>", "eval")
-                taken = one.body if eval(test, {}, dict(known)) else one.orelse
-                # What follows a `return` that is always reached is never executed.
-                ends = bool(taken) and isinstance(taken[-1], (ast.Return, ast.Raise))
-                last = block[-1] if ends else block[place]
-                yield _replaced(source, one, last, taken)
+Edit = tuple[int, int, list[str]]  # the first line, the line after the last, what replaces them
 
 
-def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Each list of statements: bodies and other branches."""
-    for node in ast.walk(tree):
-        for name in ("body", "orelse"):
-            block = getattr(node, name, None)
-            if isinstance(block, list):
-                yield block
-
-
-def _replaced(source: str, one: ast.If, last: ast.stmt, taken: list[ast.stmt]) -> str:
-    """The source with lines of a branch in place of those from its `if` to a last statement."""
+def _edited(source: str, edits: list[Edit]) -> str:
     lines = source.splitlines()
-    kept: list[str] = []
-    if taken:
-        # From the first line of the branch, so that a comment above its first statement stays.
-        start = one.test.end_lineno or 0
-        if taken is one.orelse:
-            start = lines.index(f"{' ' * one.col_offset}else:", one.body[-1].end_lineno or 0) + 1
-        kept = [line[4:] for line in lines[start : taken[-1].end_lineno]]
-    lines[one.lineno - 1 : last.end_lineno] = kept
+    for first, after, kept in sorted(edits, reverse=True):
+        lines[first:after] = kept
     return "\n".join(lines) + "\n"
 
 
-def _pruned(source: str) -> str:
-    """The source without one function, class, method, constant or import that nothing names."""
-    tree = ast.parse(source)
+def _decided(source: str, known: Mapping[str, object]) -> Iterator[Edit]:
+    """Every `if` that is decided and in no other such: its branch in place of it."""
+    lines, after = source.splitlines(), 0
+    blocks = (getattr(n, k, ()) for n in ast.walk(ast.parse(source)) for k in ("body", "orelse"))
+    found = [
+        (one.lineno, one, block[-1])
+        for block in blocks
+        for one in (block if isinstance(block, list) else ())
+        if isinstance(one, ast.If) and _names(one.test) <= set(known)
+    ]
+    for first, one, last in sorted(found, key=lambda each: each[0]):
+        if first <= after:
+            continue
+        test = compile(ast.Expression(one.test), "<template>", "eval")
+        taken = one.body if eval(test, {}, dict(known)) else one.orelse
+        # What follows a `return` that is always reached is never executed.
+        ends = bool(taken) and isinstance(taken[-1], (ast.Return, ast.Raise))
+        after = (last if ends else one).end_lineno or 0
+        # From the first line of the branch, so that a comment above its first statement stays.
+        start = one.test.end_lineno or 0
+        if taken and taken is one.orelse:
+            start = lines.index(f"{' ' * one.col_offset}else:", one.body[-1].end_lineno or 0) + 1
+        kept = [line[4:] for line in lines[start : taken[-1].end_lineno]] if taken else []
+        yield first - 1, after, kept
+
+
+def _unused(source: str) -> Iterator[Edit]:
+    """Every function, class, method, constant and import that nothing names."""
+    tree, lines = ast.parse(source), source.splitlines()
     used = _names(tree)
-    for block in [tree.body, *(one.body for one in tree.body if isinstance(one, ast.ClassDef))]:
-        for one in block:
-            if isinstance(one, ast.ImportFrom) and one.module != "__future__":
-                names = [alias.name for alias in one.names if alias.name in used]
-                if len(names) < len(one.names):
-                    return _without(source, one, f"from {one.module} import ", names)
-            elif isinstance(one, ast.Import) and one.names[0].name.partition(".")[0] not in used:
-                if one.names[0].asname not in used:
-                    return _without(source, one)
-            elif (name := _defined(one)) is not None and name not in used:
-                return _without(source, one)
-    return source
+    classes = [one for one in tree.body if isinstance(one, ast.ClassDef) and one.name in used]
+    for one in chain(tree.body, *(each.body for each in classes)):
+        kept: list[str] = []
+        if isinstance(one, (ast.Import, ast.ImportFrom)):
+            bound = ({each.name.partition(".")[0], each.asname} for each in one.names)
+            names = [each.name for each, own in zip(one.names, bound, strict=True) if own & used]
+            if len(names) == len(one.names) or one.names[0].name == "annotations":
+                continue
+            if names and isinstance(one, ast.ImportFrom):
+                kept = _import_of(one.module, names)
+        elif (name := _defined(one)) is None or name in used:
+            continue
+        decorators = getattr(one, "decorator_list", [])
+        first = min([one.lineno, *(each.lineno for each in decorators)]) - 1
+        after = one.end_lineno or 0
+        while not kept and not lines[after] and not lines[first - 1]:
+            first -= 1  # blank lines above; those below stay
+        yield first, after, kept
+
+
+def _import_of(module: str | None, names: list[str]) -> list[str]:
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= 100:
+        return [line]
+    return [f"from {module} import (", *(f"    {name}," for name in names), ")"]
 
 
 def _defined(one: ast.stmt) -> str | None:
@@ -235,24 +249,6 @@ def _defined(one: ast.stmt) -> str | None:
         target = one.target if isinstance(one, ast.AnnAssign) else one.targets[0]
         return target.id if isinstance(target, ast.Name) else None
     return None
-
-
-def _without(source: str, one: ast.stmt, head: str = "", names: list[str] | None = None) -> str:
-    """The source without a statement, or with an import of fewer names."""
-    lines = source.splitlines()
-    decorators = getattr(one, "decorator_list", [])
-    first = min([one.lineno, *(each.lineno for each in decorators)]) - 1
-    kept = []
-    if names:
-        kept = [f"{head}{', '.join(names)}"]
-        if len(kept[0]) > 100:
-            kept = [f"{head}(", *(f"    {name}," for name in names), ")"]
-    end = one.end_lineno or 0
-    is_alone = not kept and not lines[end]
-    while is_alone and not lines[first - 1]:
-        first -= 1  # blank lines above; those below stay
-    lines[first:end] = kept
-    return "\n".join(lines) + "\n"
 
 
 def _assigned(source: str, name: str, value: str) -> str:

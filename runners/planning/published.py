@@ -2,7 +2,7 @@
 
 In: planner/published_measurements.yml, whose head states which measurements qualify: rows with the
 whole configuration, what was measured, and the exact place that states it. Out: for each a
-`Question`, and a run with measured and simulated bytes; and a table of them, misses included.
+`Question`, and a run with measured and simulated bytes, misses included.
 Nothing is fitted to a row. What a simulation cannot know is a named term: the workspaces of
 libraries on Megatron's ranks (`workspace_bytes`). A row that misses because of what a plan leaves
 out is simulated once more with it (`TERMS`).
@@ -10,10 +10,9 @@ out is simulated once more with it (`TERMS`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import yaml
@@ -26,7 +25,7 @@ from runners.planning.table import GIB
 from runners.plans.architecture import Architecture
 from runners.plans.model_presets import Id, Source
 from runners.plans.settings import Count
-from runners.traces.published import MOST_ERROR, PLANNER, published_bytes_of, run, run_name
+from runners.traces.published import MOST_ERROR, PLANNER, run, run_name
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
 
@@ -269,33 +268,6 @@ def _simulated(row: PublishedRow, answer: Answer, measured: Measurement) -> int:
     assert rank is not None
     kinds = {"reserved": rank.reserved_bytes, "active": rank.active_bytes}
     return row.workspace_bytes + (kinds.get(measured.kind) or rank.allocated_bytes)
-
-
-def lines(found: Mapping[str, Run]) -> list[str]:
-    """A table, and the median error of each kind."""
-    rows = [f"{'row':<44}{'kind':<10}{'measured':>10}{'simulated':>11}{'error':>9}  sizes in GiB"]
-    errors: dict[str, list[float]] = {"allocated and active": [], "reserved": []}
-    for name, one in found.items():
-        measures: dict[str, Any] = one.ranks[0].measures
-        for kind, published_bytes in published_bytes_of(one):
-            simulated, again = measures[f"{kind}_bytes"], measures.get(f"with_term_{kind}_bytes")
-            rows.append(_line(f"{name:<44}{kind:<10}", published_bytes, simulated))
-            errors["reserved" if kind == "reserved" else "allocated and active"].append(
-                abs(simulated / published_bytes - 1)
-            )
-            if again:
-                rows.append(f"    {one.settings[f'explained_{kind}']}")
-                rows.append(_line(f"{'    with it':<54}", published_bytes, again))
-    return rows + [
-        f"{kind}: median error {median(found):.2%} over {len(found)} numbers; "
-        f"{sum(error > MOST_ERROR for error in found)} miss by more than {MOST_ERROR:.0%}"
-        for kind, found in errors.items()
-        if found
-    ]
-
-
-def _line(head: str, measured: float, simulated: int) -> str:
-    return f"{head}{measured / GIB:10.3f}{simulated / GIB:11.3f}{simulated / measured - 1:+9.1%}"
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:

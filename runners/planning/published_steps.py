@@ -11,7 +11,7 @@ is simulated: operations and bytes are closed forms.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations, groupby
 from statistics import median
 from typing import Literal
@@ -251,15 +251,6 @@ def runs() -> dict[str, Run]:
         run_name(f"choice-{table}"): _choice(list(rows), place)
         for place, (table, rows) in enumerate(searches)
     }
-
-
-def lines(found: Mapping[str, Run]) -> list[str]:
-    """What is computed of each row, device and search."""
-    said = []
-    for name, one in found.items():
-        measures = (f"{key} {value:.4g}" for key, value in one.ranks[0].measures.items())
-        said.append(f"{name:<44}{', '.join(measures)}")
-    return said
 
 
 def _measures(row: PublishedStep, share: float) -> dict[str, Setting]:

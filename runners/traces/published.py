@@ -98,6 +98,16 @@ def published_bytes_of(row: Run) -> Iterator[tuple[str, float]]:
             yield kind, found
 
 
+def lines(runs: Mapping[str, Run]) -> list[str]:
+    """A line a run: what was published of it, and what was computed."""
+    said = []
+    for name, one in runs.items():
+        published = {k: v for k, v in one.settings.items() if k.startswith("published_")}
+        values = {**published, **one.ranks[0].measures}
+        said.append(f"{name:<44}{', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
+    return said
+
+
 def run_name(words: str) -> str:
     """The name of a row's run."""
     return words.lower().replace("-", "_").replace(".", "_").replace(" ", "_")
