@@ -22,7 +22,6 @@ from runners.traces.files import TraceError, read_grid, write_rows
 from runners.traces.machine import num_cores
 from runners.traces.plan_grid import (
     FOLDER,
-    Confirmed,
     Grid,
     GridRank,
     GridRow,
@@ -31,7 +30,6 @@ from runners.traces.plan_grid import (
     code_digest,
     experiment_of,
     made_here,
-    now,
     run_name,
 )
 from runners.traces.records import Run
@@ -179,10 +177,7 @@ def confirm(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | N
         if answer.reason or _row(row.state, answer).ranks != row.ranks:
             why = answer.reason or "came out otherwise"
             raise PlanError(f"{preset}: {row.strategy} on {row.state.devices} {why}; make it again")
-    again = Confirmed(code_was=grid.code, num_rows=len(chosen), at=now())
-    kept = grid.model_copy(
-        update={"code": code_digest(preset), "confirmed": [*grid.confirmed, again]}
-    )
+    kept = grid.model_copy(update={"code": code_digest(preset)})
     write_rows(folder / f"{preset}.json", kept)
     return kept
 

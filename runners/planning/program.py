@@ -189,7 +189,8 @@ def _decided(source: str, known: Mapping[str, object]) -> Iterator[Edit]:
     found = [
         (one.lineno, one, block[-1])
         for block in blocks
-        for one in (block if isinstance(block, list) else ())
+        if isinstance(block, list)
+        for one in block
         if isinstance(one, ast.If) and _names(one.test) <= set(known)
     ]
     for first, one, last in sorted(found, key=lambda each: each[0]):

@@ -93,14 +93,6 @@ class GridRow(Record):
     seconds: float  # that the simulation took
 
 
-class Confirmed(Record):
-    """Rows that were simulated again by later code, and all came out equal."""
-
-    code_was: str
-    num_rows: int
-    at: str
-
-
 class Simulated(Record):
     """A committed file of simulations: what it says of its making.
 
@@ -131,7 +123,6 @@ class Grid(Simulated):
     microbatch: int
     num_parameters: int
     architecture: dict[str, int | str | bool]
-    confirmed: list[Confirmed] = []
     rows: Annotated[list[GridRow], Field(min_length=1)]
 
     @property
@@ -140,16 +131,11 @@ class Grid(Simulated):
         return experiment_of(self.preset)
 
 
-def now() -> str:
-    """The time as files have it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def made_here(rows: Sequence[Record], code: str) -> dict[str, Any]:
     """What a file of rows that were simulated now says of its making."""
     return {
         "schema_version": 1,
-        "made_at": now(),
+        "made_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "code": code,
         "torch": metadata.version("torch"),
         "python": platform.python_version(),

@@ -90,7 +90,6 @@ def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refus
     again, simulated, _ = tiny(grid.confirm)
     assert len(simulated) == len(first.rows[:: grid.EACH]) == 1
     assert again.code == plan_grid.code_digest("tiny")
-    assert [one.code_was for one in again.confirmed] == [first.code]
     assert read_grid(path).rows == first.rows
     rank = first.rows[0].ranks[0]
     other = rank.model_copy(update={"peak_bytes": rank.peak_bytes + 1})
