@@ -112,6 +112,7 @@ LAWS: dict[str, Callable[..., Number]] = {
         ddp_view_bytes,
         shard_bytes,
         pipeline_idle_share,
+        pipelined_work,
         reaches,
     )
 }

@@ -186,5 +186,5 @@ def _mesh(run: Run, folio: Folio) -> str:
     words, settings = folio.ui["published"], run.settings
     axes = [f"{words['axes'][axis]} {settings[axis]}" for axis in AXES if settings[axis] != 1]
     sharding = words["sharding"][str(settings["sharding"])]
-    device = re.split(r"[ ,]", str(settings["device"]))[0]
+    device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
     return f"{' × '.join([sharding, *axes])} {words['on']} {device}"
