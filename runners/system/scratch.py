@@ -28,7 +28,7 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="proofbook-scratch-"))
+        self.path = Path(tempfile.mkdtemp(prefix="proofbook-"))
         stopping.at_end.append(self.remove)
         self._compiled = str(self.path / "compiled")
         os.environ.setdefault(COMPILED, self._compiled)
