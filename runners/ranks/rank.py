@@ -295,7 +295,6 @@ class Rank(Recorder, Generic[S]):
             self._limit.check()
         self.stop_memory()
         self.keep_peak()
-        self.keep_facts()
         if self._module is not None and not self.is_metered and self.pass_name != "budgeted":
             self.outcome.parameter_digest = parameter_digest(self._module.parameters())
 

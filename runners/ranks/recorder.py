@@ -60,7 +60,6 @@ class Recorder:
         self.pass_name = pass_name
         self.step_index = -1
         self.outcome = RankOutcome(rank=rank)
-        self._facts: list[tuple[PredictionStep, dict[str, Setting]]] = []
         self._keeps_steps = plan.keeps_steps and not self.is_metered
 
     @property
@@ -133,7 +132,7 @@ class Recorder:
         seconds = round(self._now() - start, 7)
         if self.is_metered or not out:
             return
-        step = PredictionStep(
+        step = PredictionStep.model_construct(  # which keeps these very facts
             name=name,
             rank=self.rank,
             operation=operation,
@@ -143,13 +142,7 @@ class Recorder:
             facts=facts,
         )
         self.outcome.prediction.append(step)
-        self._facts.append((step, facts))
         self.outcome.prediction_seconds[name] = seconds
-
-    def keep_facts(self) -> None:
-        """Keep what was added to the facts of a step after its block."""
-        for step, facts in self._facts:
-            step.facts.update(facts)
 
     def _now(self) -> float:
         self.settle()

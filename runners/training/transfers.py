@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
 import torch.distributed as dist
 
 from runners.ranks.rank import Rank
@@ -30,15 +31,8 @@ def fit(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:
         sizes: bytes of each transfer; at least two of them differ.
         seconds: what each took, above zero.
     """
-    weights = [1 / t**2 for t in seconds]
-    total = sum(weights)
-    mean_size = sum(w * s for w, s in zip(weights, sizes, strict=True)) / total
-    mean_time = sum(w * t for w, t in zip(weights, seconds, strict=True)) / total
-    beta = sum(
-        w * (s - mean_size) * (t - mean_time)
-        for w, s, t in zip(weights, sizes, seconds, strict=True)
-    ) / sum(w * (s - mean_size) ** 2 for w, s in zip(weights, sizes, strict=True))
-    return AlphaBeta(mean_time - beta * mean_size, beta)
+    beta, alpha = np.polyfit(sizes, seconds, 1, w=[1 / t for t in seconds])
+    return AlphaBeta(float(alpha), float(beta))
 
 
 @contextmanager
