@@ -113,7 +113,8 @@ def pages_are_written_by_hand(copy):
     sections = "".join(f"## Part {name}\n\nMore of it.\n\n" for name in "abcde")
     listing = "```listing\ntitle: Means\npath: content/topics/averaging/code/mean.py\n```\n"
     code = "`{{ 3 }}` of `3`\n\n```python\nx = {{ 3 }}\n```\n"
-    text = f"# On fp32\n\nIt begins\nhere.\n\n{sections}{code}\nBefore.\n\n{listing}\nAfter.\n"
+    head = "# On fp32\n\nIt begins\nat {{ tiny_memory.whole.world_size }}.\n\n"
+    text = f"{head}{sections}{code}\nBefore.\n\n{listing}\nAfter.\n"
     (copy.content / "pages").mkdir()
     (copy.content / "pages" / "about.md").write_text(text)
 

@@ -75,36 +75,3 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
     assert below.text_content().startswith("No run had such a value of parameters.")
     fault = form.locator(".pb-field [role=status]").last
     assert fault.text_content() == "Enter a number above zero."
-
-
-def _sent_around_a_ring(ranks: int) -> float:
-    """What a rank sends in an all-reduce, as a share of its payload: rank by rank, part by part."""
-    held = [[{rank} for _ in range(ranks)] for rank in range(ranks)]  # whose values a part sums
-    num_sent = 0
-    for turn in range(2 * (ranks - 1)):
-        parts = [(rank - turn) % ranks for rank in range(ranks)]
-        passed = [held[rank][part] for rank, part in enumerate(parts)]
-        for rank, part in enumerate(parts):
-            held[(rank + 1) % ranks][part] = held[(rank + 1) % ranks][part] | passed[rank]
-        num_sent += 1
-    assert all(part == set(range(ranks)) for rank in held for part in rank)
-    return num_sent / ranks
-
-
-@pytest.mark.parametrize("ranks", [1, 5])
-@pytest.mark.parametrize(
-    ("topic", "payload", "per_payload"),
-    [("ddp", "payload", 1), ("multi-gpu", "gradients", 1), ("sharding", "payload", 0.5)],
-)
-def test_a_rank_sends_over_a_ring_what_passing_parts_on_comes_to(
-    built_site, open_page, topic, payload, per_payload, ranks
-):
-    """An all-gather or a reduce-scatter goes around the ring once, an all-reduce twice."""
-    page = open_page(built_site / f"topics/{topic}/cost.html")
-    size = _sizes(page)["parameters"]
-    page.locator("[name=parameters][type=number]").fill(str(100e6 / size))
-    page.locator("[name=ranks][type=number]").fill(str(ranks))
-    bytes_passed = float(_shown(page, payload)[1])
-    assert bytes_passed >= 4 * 100e6
-    expected = per_payload * _sent_around_a_ring(ranks) * bytes_passed
-    assert float(_shown(page, "sent")[1]) == pytest.approx(expected, rel=1e-12)

@@ -101,6 +101,7 @@ def _days(*answers: tuple[float, int], card: Card | None = None) -> int:
 def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was(page, frozen_site):
     assert _said(page) == "Nothing is due."
     assert _shown(page) is None
+    assert not page.locator("[data-recall-calibration]").is_visible()
     _sit(page, f"Answer new questions ({len(ASKED)} of {len(ASKED)})")
     assert _said(page) == f"1 of {len(ASKED)}"
     assert "pb-question" in page.evaluate("document.activeElement.className")
@@ -108,9 +109,10 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
     answers = {
         "how-many-bytes": (0, "sure"),
         "which-hold": ([0, 1], None),
+        "how-many-parameters": ("20000", "fairly sure"),
         "what-peak": ("160", "a guess"),  # right by luck: again in this sitting
         "who-needs-most": (wrong["who-needs-most"], "sure"),  # wrong: again in this sitting
-        "what-belongs": (wrong["what-belongs"], "fairly sure"),
+        "what-belongs": (wrong["what-belongs"], "sure"),
         "where-is-the-fault": (wrong["where-is-the-fault"], None),
     }
     came = _answer(page, answers)
@@ -120,6 +122,7 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
     missed = _days((0, AGAIN), (0, AGAIN))
     assert days == dict.fromkeys(ASKED, _days((0, EASY))) | {
         "which-hold": _days((0, GOOD)),
+        "how-many-parameters": _days((0, GOOD)),
         "what-peak": _days((0, HARD), (0, HARD)),
         "who-needs-most": missed,
         "what-belongs": missed,
@@ -129,6 +132,13 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
     assert (
         _said(page) == "That was the last of this sitting. Nothing is due. The next comes tomorrow."
     )
+
+    # First answers count, by how sure they were.
+    rows = page.locator("[data-recall-calibration] tbody tr").all_inner_texts()
+    assert [" ".join(row.split()) for row in rows] == [
+        "sure 3 of 5 60%", "fairly sure 1 of 1 100%", "a guess 1 of 1 100%",
+    ]  # fmt: skip
+    assert "wrong more often than the word allows" in page.locator("main").inner_text()
 
     # The next morning, ten hours later, is another day.
     _to_day(page, frozen_site, "2026-03-03T06:00:00+01:00")
@@ -240,33 +250,6 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
         page.goto(recall.as_uri())
         _sit(page, "Start with what is due (1)")
     assert [one["is_right"] for one in record["attempts"]] == [True] * 3
-
-
-def test_calibration_counts_first_answers_by_how_sure_they_were(page):
-    assert not page.locator("[data-recall-calibration]").is_visible()
-    _sit(page, "Answer new questions")
-    answers = {
-        "how-many-bytes": (0, "sure"),
-        "which-hold": ([0], "sure"),
-        "what-peak": ("1", "sure"),
-        "how-many-parameters": ("20000", "fairly sure"),
-        "who-needs-most": ([0, 1, 2], "fairly sure"),
-        "what-belongs": ([0, 1, 2], "a guess"),
-        "where-is-the-fault": (2, None),
-        "what-comes-out": ("20 × 4", "sure"),
-        "what-accuracy": ("28", "sure"),
-    }
-    for _ in ASKED:  # first answers only, whatever comes back
-        name = str(_shown(page))
-        Asking(page, name).give(*answers[name])
-        _press(page, "Next question" if _has(page, "Next question") else "Finish")
-    rows = page.locator("[data-recall-calibration] tbody tr").all()
-    assert [" ".join(row.inner_text().split()) for row in rows] == [
-        "sure 3 of 5 60%",
-        "fairly sure 1 of 2 50%",
-        "a guess 1 of 1 100%",
-    ]
-    assert "wrong more often than the word allows" in page.locator("main").inner_text()
 
 
 def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, open_page):
