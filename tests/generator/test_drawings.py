@@ -90,20 +90,6 @@ def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
     assert "a &amp; b" in titled
 
 
-@pytest.mark.parametrize(
-    ("drawing", "told"),
-    [
-        (payloads(), [f"{bar.label}: {bar.words}" for bar in BARS]),
-        (step(), ["rank, forward 3", "rank, backward 3", "link, reduce 3"]),
-        (lines([Series("a", ((1.0, 1.2), (2.0, 0.8)), ("first", "second"))], "x", is_share=False),
-         ["first", "second"]),
-        (lines(CURVES, "epoch", is_share=False), []),
-    ],
-)  # fmt: skip
-def test_each_mark_tells_what_it_stands_for_and_nothing_else_does(drawing, told):
-    assert Drawn(drawing).says() == told
-
-
 # --- each value where the labels of its axis say
 
 
@@ -177,15 +163,6 @@ def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_pa
                 drawn = page.evaluate(script, [said, f"{weight}13px {font}"])
                 assert drawn <= text_width(said, bold=bool(weight)) + 0.5
                 assert text_width(said) < 1.35 * drawn
-
-
-@pytest.mark.parametrize("num", [2, 8, 12])
-def test_layers_of_a_figure_are_all_called_by_their_names_or_all_by_their_numbers(num):
-    pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(num))
-    drawing = panels([Panel("split", (Lane("rank 0", "", pieces),), ())], WIDE)
-    words = [word for word in Drawn(drawing).words() if word[-1].isdigit()][1:]
-    names = [piece.name for piece in pieces]
-    assert words in (names, [name[5:] for name in names])
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])

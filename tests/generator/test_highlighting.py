@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from generator.content.typesetting import plain
-from generator.pages.views.highlighting import highlighted, highlighted_lines
+from generator.pages.views.highlighting import highlighted_lines
 
 CODE = '"""A program\nwith a < b in its head.\n"""\n\nimport time  # now\n\nprint("a & b")\n'
 
@@ -20,11 +19,6 @@ class Depth(HTMLParser):
 
     def handle_endtag(self, tag):
         self.depth -= 1
-
-
-def test_the_text_of_a_program_stays_as_it_is():
-    assert plain(highlighted(CODE)) == CODE
-    assert [plain(line) for line in highlighted_lines(CODE)] == CODE.split("\n")
 
 
 def test_each_line_closes_what_it_opens():

@@ -81,6 +81,10 @@ TEXTS = [
     (LEARN, "title: Two", "with: {both: ¦tiny_training.gone}\ntitle: Two", "no run 'gone'"),
     (LEARN, "title: Two", "with: {tiny_memory: ¦tiny_training.averaged}\ntitle: Two",
      "'tiny_memory' is an experiment; choose another name"),
+    (LEARN, "takeaway: ", "with: {both: tiny_training.averaged}\ntakeaway: On {{ both.world_size }}"
+     ", {{ ¦bath.world_size }}. ", "unknown name 'bath'"),
+    (LEARN, "takeaway: ", "with: {both: tiny_training.averaged}\ntakeaway: On {{ ¦both.gone }}. ",
+     "tiny_training.averaged has no field 'gone'"),
     (LEARN, "title: Two", "with: {run: ¦tiny_training.averaged}\ntitle: Two",
      "'run' means something"),
 ]  # fmt: skip

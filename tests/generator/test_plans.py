@@ -75,24 +75,6 @@ def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "part"),
-    [
-        (Bounds(computing=3, waiting=0, within=2, between=1), "computing"),
-        (Bounds(computing=3, waiting=2, within=2, between=1), "computing and waiting"),
-        (Bounds(computing=2, waiting=3, within=3, between=1), "computing and waiting"),
-        (Bounds(computing=3, waiting=1, within=5, between=1), "links within a node"),
-        (Bounds(computing=3, waiting=1, within=2, between=5), "links between nodes"),
-    ],
-)
-def test_a_lower_bound_that_contains_waiting_says_so(bounds, part):
-    assert decided_by(bounds) == part
-
-
-def test_the_page_of_published_rates_states_the_tolerances_by_which_they_were_scored():
-    assert (steps.WITHIN, steps.APART) == (published_steps.WITHIN, published_steps.APART)
-
-
-@pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda text: text[:-40], "not a whole JSON file"),
@@ -116,3 +98,13 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
     lines = verdicts.problems(book, Evidence(book))
     (line,) = (one for one in lines if "plans/tiny.json" in one)
     assert "python -m runners plan tiny --grid" in line
+
+
+def test_the_page_of_published_rates_states_the_tolerances_by_which_they_were_scored():
+    assert (steps.WITHIN, steps.APART) == (published_steps.WITHIN, published_steps.APART)
+
+
+def test_a_lower_bound_that_contains_waiting_says_so():
+    waits = Bounds(computing=3, waiting=2, within=2, between=1)
+    assert decided_by(waits) == "computing and waiting"
+    assert decided_by(Bounds(computing=3, waiting=1, within=5, between=1)) == "links within a node"

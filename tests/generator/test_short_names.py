@@ -23,20 +23,3 @@ def test_a_page_with_short_names_is_the_same_page(copy):
     copy.edit(COST, "missing on {{ tiny_memory.halves.", "missing on {{ part.")
     assert copy.errors() == []
     assert render(copy.load()) == before
-
-
-def test_a_mistake_behind_a_short_name_is_told_at_its_own_column(copy):
-    named(copy, "both: tiny_training.averaged")
-    text = (
-        "output_says: Over {{ both.world_size }} ranks, {{ bath.world_size }} and {{ both.gone }}."
-    )
-    copy.edit(LEARN, SAID, f"{text}\ntakeaway_of: {{{{ tiny_training.averaged.epochs")
-    content = copy.content / LEARN
-    lines = content.read_text().split("\n")
-    content.write_text("\n".join(line for line in lines if not line.startswith("takeaway_of")))
-    line = next(i for i, one in enumerate(content.read_text().split("\n"), 1) if one == text)
-    unknown, lost = copy.errors()
-    assert unknown.startswith(f"content/{LEARN}:{line}:{text.index('bath') + 1}: ")
-    assert "unknown name 'bath'" in unknown
-    assert lost.startswith(f"content/{LEARN}:{line}:{text.index('both.gone') + 1}: ")
-    assert "tiny_training.averaged has no field 'gone'" in lost

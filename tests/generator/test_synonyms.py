@@ -45,13 +45,6 @@ def test_a_section_is_found_by_the_titles_of_its_page_and_topic_and_their_synony
     ]
 
 
-def test_words_lead_to_an_address_and_one_that_is_not_there_comes_back():
-    entries = [{"location": "plan.html", "title": "Plan", "text": ""}]
-    leads = {"plan.html": ["will it fit", "7B"], "gone.html": ["fits"]}
-    assert list(search.add_leads(entries, leads)) == ["gone.html"]
-    assert entries[0]["leads"] == ["will it fit", "7B"]
-
-
 def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none():
     locations = ("topics/ddp/index.html", "topics/ddp/deep.html", "topics/ddp/deep.html#all-reduce")
     entries = [{"location": one, "title": f"<b>{one[7:]}</b>", "text": ""} for one in locations]

@@ -18,16 +18,17 @@ from markdown.extensions.toc import slugify
 from generator.pages import rendering
 from tests.conftest import ROOT
 from tests.generator.scenes import SCENES
+from tests.popovers import popovers_of
 from tests.whole_pages import machines_behind
 
 GOLDEN = ROOT / "tests" / "book" / "golden"
 _NOT_SEEN = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
-_LEADS = re.compile(r'<[^>]*?\b(href|id|data-after)="([^"]*)"[^>]*>')
+_LEADS = re.compile(r'<[^>]*?\b(href|id|data-after|data-say)="([^"]*)"[^>]*>')
 _TAG = re.compile(r"<[^>]+>")
 
 
 def visible(page: str) -> list[str]:
-    """The lines of a page as people read them; links, ids and what waits stand in brackets.
+    """The lines of a page as people read them; what marks say and lead to stands in brackets.
 
     The last line names the machines that measured its numbers.
     """
@@ -87,6 +88,16 @@ def pages(rendered):
 
 def test_the_pages_of_the_frozen_book_say_what_they_said(pages):
     expect("visible_text", pages)
+
+
+def test_the_values_of_the_frozen_book_open_to_what_they_opened_to(rendered):
+    found = {}
+    for path, text in rendered.items():
+        for one in popovers_of(text):
+            parts = (one.shown, one.kind, one.formula, one.source, one.on, one.exactly, one.command)
+            inputs = "".join(f"; {shown} {kind}" for shown, kind in one.inputs)
+            found.setdefault(path, []).append(" | ".join(filter(None, parts)) + inputs)
+    expect("sources", found)
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda one: one.__name__)
