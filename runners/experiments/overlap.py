@@ -71,7 +71,7 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
         inputs, coming = [features], gathered(0)
         for layer in sizes:
             weight = _arrived(*coming)
-            coming = gathered(min(layer + 1, sizes[-1]))  # the last one stays for backward
+            coming = gathered(min(layer + 1, sizes[-1]))  # the last one again, for backward
             inputs.append(inputs[-1] @ weight.T)
             time.sleep(settings.layer_seconds / 2)
         loss = mse_loss(inputs[-1], target)
@@ -79,7 +79,8 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
         leaving = []
         for layer in reversed(sizes):
             weight = _arrived(*coming)
-            coming = gathered(max(layer - 1, 0))
+            if layer > 0:
+                coming = gathered(layer - 1)
             time.sleep(settings.layer_seconds)
             of_weight = (gradient.T @ inputs[layer]) / rank.world_size
             gradient = gradient @ weight
@@ -89,7 +90,6 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
         for layer, share, _, work in leaving:
             _arrived(share, work)
             shards[layer].sub_(settings.learning_rate * share)
-        _arrived(*coming)
     rank.epoch(1, loss=loss.item(), num_samples=settings.batch_size)
 
 
