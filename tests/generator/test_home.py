@@ -1,4 +1,4 @@
-"""The home page: a picture from the runs of one machine, the first hour, the list of topics."""
+"""The home page: a picture from the runs of one machine, the first hour, the map of topics."""
 
 import re
 
@@ -42,10 +42,10 @@ def test_lessons_of_the_first_hour_lead_to_each_other(copy):
     assert 'href="topics/sharding/deep.html"' in pages[HOME]
 
 
-def test_a_topic_says_what_it_requires_and_never_stands_before_it(copy):
+def test_a_topic_stands_behind_those_that_it_requires_and_never_before_them(copy):
     copy.edit("topics/averaging/topic.yml", "order: 2", "order: 2\nrequires: [sharding]")
-    listed = rendering.render(copy.load())[PATH].split("<li ")
-    after = next(one for one in listed if 'href="averaging/index.html"' in one)
-    assert "(after Sharding)" in after
+    columns = rendering.render(copy.load())[PATH].split('class="pb-map"')[1].split("<ul>")[1:]
+    assert ["averaging/" in one for one in columns] == [False, True]
+    assert "sharding/" in columns[0]
     copy.edit("topics/sharding/topic.yml", "order: 1", "order: 1\nrequires: [averaging]")
     assert any("'averaging' comes later" in error for error in copy.errors()), copy.errors()

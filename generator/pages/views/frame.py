@@ -44,7 +44,7 @@ STYLES = {
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
     "assets/home.css": ("data-survive",),
-    "assets/indexes.css": ('class="pb-ways', 'class="pb-hour'),
+    "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
     "assets/runs.css": ("pb-runs",),
     "assets/stages.css": ("pb-stage", "pb-inner"),

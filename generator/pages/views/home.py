@@ -1,4 +1,4 @@
-"""The home page's picture, the first hour, and the list of topics."""
+"""The home page's picture, the first hour, and the map of topics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.evidence import units
 from generator.evidence.folio import Folio
@@ -16,6 +17,7 @@ from generator.pages.shown import Shown
 from generator.pages.views.ways import asked_anywhere, marks, ways
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
+GAP = 8  # between the columns of the map, in per cent of its width
 
 
 class Bar(NamedTuple):
@@ -111,17 +113,38 @@ def begin(folio: Folio) -> str:
     )
 
 
-def topics(folio: Folio, minutes: Mapping[str, int]) -> list[Shown]:
-    """Every topic, each behind all that it requires."""
-    titles = {one.id: folio.line(one.file.title) for one in folio.book.topics}
-    return [
-        Shown(
-            id=topic.id,
-            title=titles[topic.id],
-            asks=folio.line(next(iter(topic.file.modes.values()))),
-            after=[titles[name] for name in topic.file.requires],
-            minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
-            marks=marks(asked_anywhere(topic), topic, folio.evidence),
-        )
-        for topic in folio.book.topics
+def topic_map(folio: Folio, minutes: Mapping[str, int]) -> Shown:
+    """The topics in columns, each behind all that it requires, and the lines between them."""
+    columns: dict[str, int] = {}
+    for topic in folio.book.topics:  # in their order, so that what one requires comes before it
+        columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)
+    by_column = [
+        [one for one in folio.book.topics if columns[one.id] == column]
+        for column in range(max(columns.values()) + 1)
     ]
+    width = (100 - GAP * (len(by_column) - 1)) / len(by_column)
+    places = {
+        one.id: (column * (width + GAP), 100 * (at + 0.5) / len(topics))
+        for column, topics in enumerate(by_column) for at, one in enumerate(topics)
+    }  # fmt: skip
+    edges = []
+    for one in folio.book.topics:
+        right, lower = places[one.id]
+        for left, upper in (places[name] for name in one.file.requires):
+            start, middle = left + width, (left + width + right) / 2
+            bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
+            edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
+    cards = [[_card(one, folio, minutes) for one in topics] for topics in by_column]
+    return Shown(columns=cards, edges=" ".join(edges))
+
+
+def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Shown:
+    titles = {one.id: folio.line(one.file.title) for one in folio.book.topics}
+    return Shown(
+        id=topic.id,
+        title=titles[topic.id],
+        asks=folio.line(next(iter(topic.file.modes.values()))),
+        after=[titles[name] for name in topic.file.requires],
+        minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
+        items=marks(asked_anywhere(topic), topic, folio.evidence),
+    )
