@@ -195,7 +195,8 @@ def _measure(
     progress = Progress()
     watch.begin()  # before processes of ours load torch
     with Launcher(machine.device_kind()) as launcher:
-        launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
+        plans = (one.experiment.runs[run] for one in waiting for run in one.measured)
+        launcher.prepare(sorted({name for plan in plans for name in plan.passes}))
         if not request.names:  # who names experiments works on them, and has no time for it
             try:
                 measure_once(launcher, where, progress)

@@ -61,9 +61,9 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {wanted!r}")
     check_name(experiment_name)
     with measure.alone(), Launcher() as launcher:
-        launcher.prepare(("timed", "metered"))  # torch loads there while it loads here
         experiment = on_device(find(experiment_name), machine.device_kind())
         trial = prepare(experiment, run, settings)
+        launcher.prepare(trial.plan.passes)
         print(f"{wanted}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
         changed = replace(experiment, runs={trial.run: trial.plan})
         trace = measure.measure_alone(changed, trial.run, launcher, Progress())
