@@ -219,7 +219,6 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
         while not is_over.wait(0.1):
             rank.beat()
 
-    started = time.monotonic()
     with rank.phase("elastic launcher"):
         threading.Thread(target=beat, daemon=True).start()
         torchrun(
@@ -236,10 +235,10 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
         )
         is_over.set()
     lines = (folder / "events.jsonl").read_text().splitlines()
-    _record(rank, sorted(map(json.loads, lines), key=lambda event: event["at"]), started)
+    _record(rank, sorted(map(json.loads, lines), key=lambda event: event["at"]))
 
 
-def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]], started: float) -> None:
+def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]]) -> None:
     """Record what the events show: steps lost, costs of checkpoints and restarts, the end."""
     by_kind: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
@@ -249,7 +248,6 @@ def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]], started: 
     rank.outcome.step_seconds = steps
     saves = [e["seconds"] for e in by_kind["saved"] if e["rank"] == 0]
     rank.measure_seconds("checkpoint", saves)
-    rank.measure_seconds("start", [next(e["at"] for e in resumed if e["rank"] == 0) - started])
     # From each death to the moment at which all ranks have taken up the training again.
     taken_up = {e["attempt"]: e["at"] for e in resumed}  # of the last rank of each attempt
     deaths = [(e["at"], taken_up.get(e["attempt"] + 1)) for e in by_kind["dies"]]
@@ -286,7 +284,6 @@ def replayed(rank: Rank[ReplayedSettings]) -> None:
     seconds = [took(one) for one in around]
     young, daly = seconds[len(seconds) // 2], took(between(on_paper.daly_seconds(costs)))
     predicted = [on_paper.expected_seconds(costs, one, num_steps) for one in around]
-    rank.measure_seconds("interval", [one * step for one in around])
     rank.measure_seconds("replayed", seconds)
     rank.measure_seconds("predicted", predicted)
     rank.measure_seconds("replayed_at_young", [young])

@@ -53,7 +53,6 @@ def scheduled(rank: Rank[Settings], kind: type) -> None:
         best = min(attempts, key=lambda one: one.idle_share)
         rank.measure("idle_share", round(best.idle_share, 5))
         rank.measure("sending_share", round(best.sending_share, 5))
-        rank.measure("idle_shares", [round(one.idle_share, 5) for one in attempts])
     _compare(rank, pipeline, num_updates)
 
 

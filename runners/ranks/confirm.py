@@ -7,6 +7,8 @@ run. Most passes need no further call, because what `meters/kernel.py` measures 
 from __future__ import annotations
 
 import gc
+from contextlib import redirect_stdout
+from io import StringIO
 
 import torch
 import torch.distributed as dist
@@ -78,7 +80,8 @@ def _called_again(rank: Rank, strategy: Strategy, scratch_bytes: int) -> Rank:
     torch.manual_seed(rank.seed)
     again.start_memory()
     try:
-        strategy(again)
+        with redirect_stdout(StringIO()):  # what rank 0 prints is that of the first call, too
+            strategy(again)
         again.finish()
     finally:
         rank.phase_name, rank.step_index = again.phase_name, again.step_index

@@ -72,7 +72,7 @@ def below(thing: object) -> list[str]:
 
 
 # Measures of ranks that were worked out from times.
-OF_TIMES = frozenset({"idle_share", "idle_shares", "sending_share", "num_long_steps"})
+OF_TIMES = frozenset({"idle_share", "sending_share", "num_long_steps"})
 
 
 def measure_of(steps: Sequence[Key]) -> Measure | None:

@@ -38,7 +38,7 @@ def how_it_was_meant_to_end(run: Run) -> str:
 
 def summary_lines(run: Run) -> list[str]:
     """How a run ended, what its program printed, what it learnt and what it cost."""
-    printed = [f"  {line}" for line in _of_one_call(run)]
+    printed = [f"  {line}" for line in run.printed]
     return [
         f"ended: {how_it_ended(run)}",
         *(["printed by rank 0:", *printed] if printed else []),
@@ -48,20 +48,6 @@ def summary_lines(run: Run) -> list[str]:
         *_by_rank("payload of a step", run, _payload),
         *_step_time(run),
     ]
-
-
-def _of_one_call(run: Run) -> list[str]:
-    """What one call of the program printed.
-
-    A metered pass may call its program again to confirm the memory meter (`ranks/confirm.py`), and
-    every call prints.
-    """
-    lines = run.printed
-    if run.passes == ["metered"]:
-        for length in range(1, len(lines) // 2 + 1):
-            if lines == lines[:length] * (len(lines) // length):
-                return lines[:length]
-    return lines
 
 
 def _learnt(run: Run) -> Iterator[str]:

@@ -41,7 +41,6 @@ def compare_replicas(rank: Rank, replica: nn.Module, validation: Samples) -> Non
         out(average)
     _, loss, accuracy = validate(replica, validation)
     apart = ((own - first).norm() / first.norm()).item()
-    facts |= by_rank(rank, "largest_difference", (own - first).abs().max().item())
     facts |= by_rank(rank, "relative_distance", apart)
     facts |= by_rank(rank, "validation_loss", loss)
     facts |= by_rank(rank, "validation_accuracy", accuracy)
@@ -51,8 +50,7 @@ def compare_replicas(rank: Rank, replica: nn.Module, validation: Samples) -> Non
             print(f"rank {r}: parameters {distance:.1%} away from rank 0's")
     averaged = deepcopy(replica)
     nn.utils.vector_to_parameters(average, averaged.parameters())
-    _, loss, accuracy = validate(averaged, validation)
-    facts |= {"average_validation_loss": loss, "average_validation_accuracy": accuracy}
+    facts["average_validation_accuracy"] = validate(averaged, validation)[2]
 
 
 def show_step(
