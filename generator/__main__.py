@@ -3,7 +3,6 @@
     python -m generator check     every mistake and every verdict; of one topic: check TOPIC
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
-    python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
 Exit codes: 0 sound; 1 a run surprised or a law does not hold; 2 mistakes, or a wrong
 call; 130 Ctrl-C; 143 SIGTERM.
@@ -26,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from generator.content import keys, scaffold
+from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors, nearest
@@ -37,7 +36,7 @@ from generator.content.quiz import QuizFile
 from generator.content.topic import MODES, HomeFile, TopicFile
 from generator.content.words import Written
 from generator.evidence import verdicts
-from generator.evidence.claim_topics import topics_by_claim
+from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 
 SCHEMAS: dict[str, type[Written]] = {
@@ -84,22 +83,20 @@ def _parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
     new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
-    listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
-    for verb in (check, new, listing):
+    for verb in (check, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose verdicts alone to list")
     new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
-    commands = {check: _check, new: _new, schema: _schema, listing: _keys}
+    commands = {check: _check, new: _new, schema: _schema}
     for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
 
 
 def _check(options: argparse.Namespace) -> int:
-    from generator.checks import layout_checks
     from generator.pages import press
 
     book = load(options.content, options.machine)
@@ -111,8 +108,8 @@ def _check(options: argparse.Namespace) -> int:
     found = press.checked(book)
     told = found.outcomes
     if options.topic:
-        of = topics_by_claim(book)
-        told = {name: one for name, one in told.items() if options.topic in of[name]}
+        of = lessons_by_claim(book)
+        told = {name: one for name, one in told.items() if options.topic in dict(of.get(name, ()))}
         used = {run.partition(".")[0] for one in told.values() for run in one.runs}
         claims = {name: book.claims[name] for name in told}
         traces = {name: shown for name, shown in book.traces.items() if name in used}
@@ -120,12 +117,6 @@ def _check(options: argparse.Namespace) -> int:
     for name, outcome in told.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-    for file in book.documents:
-        for one in layout_checks.recommended(found.evidence, file.model):
-            where = file.source.file.removeprefix("content/")
-            print(
-                f"{'not dominated':22}{'layout':13}{one.run}: by {len(one.others)} others; {where}"
-            )
     return _report(book, found.evidence)
 
 
@@ -169,12 +160,6 @@ def _schema(_: argparse.Namespace) -> int:
         text = json.dumps(model.model_json_schema(), indent=1, sort_keys=True)
         (SCHEMA_FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
     print(f"{SCHEMA_FOLDER}: {len(SCHEMAS)} schemas for editors")
-    return 0
-
-
-def _keys(options: argparse.Namespace) -> int:
-    for line in keys.page(load(options.content, options.machine)):
-        print(line)
     return 0
 
 

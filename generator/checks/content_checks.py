@@ -31,20 +31,25 @@ from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.yaml_source import Path
-from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed
 from generator.items import cases, evidence_checks
 
-# What other texts name: the word for it, and the ids that there are.
-_KNOWN: dict[str, tuple[str, Callable[[Book], Collection[str]]]] = {
-    "source": ("reference", lambda book: book.references),
-    "misconception": ("misconception", lambda book: book.misconceptions),
-    "topics": ("topic", lambda book: [topic.id for topic in book.topics]),
+# The ids that there are of what texts name, by their mark.
+_KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
+    "reference": lambda book, _: book.references,
+    "misconception": lambda book, _: book.misconceptions,
+    "statement": lambda book, _: book.retractions,
+    "topic": lambda book, _: [one.id for one in book.topics],
+    "lesson": lambda book, _: [f"{one.id}/{mode}" for one in book.topics for mode in one.lessons],
+    "technique": lambda _, document: [one.id for one in document.model.techniques],
+    "symptom": lambda _, document: [one.id for _, one in document.model.symptoms],
+    "figure": lambda _, document: [one.id for one in document.model.figures],
+    "item": lambda book, document: [
+        item for one in book.topics if document in one.lessons.values() for item in one.items
+    ],
 }
-_KNOWN |= {"sources": _KNOWN["source"], "misconceptions": _KNOWN["misconception"]}
 _HOLDS = re.compile(r"\bholds\(\s*['\"]([^'\"]+)['\"]\s*\)")
-_RUN_KEYS = frozenset({"run", "other", "runs", "budgeted", "output", "reference", "planned"})
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -126,17 +131,15 @@ def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iter
 
 def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[ContentError]:
     """An id or a run that a text field names and that does not exist."""
-    if one.mark:
-        return
-    name, known = one.name, _KNOWN.get(one.name)
-    if name in _RUN_KEYS:
+    problem = None
+    if one.mark == "run":
         problem = missing_run(book.traces, one.text)
-        if problem:
-            yield document.error(one.path, problem)
-    if name in CLAIM_KEYS and one.text not in book.claims:
-        yield document.error(one.path, book.laws.lacks(one.text))
-    if known and one.text not in (ids := known[1](book)):
-        yield document.error(one.path, f"no {known[0]} {one.text!r}{nearest(one.text, ids)}")
+    elif one.mark == "claim" and one.text not in book.claims:
+        problem = book.laws.lacks(one.text)
+    elif one.mark in _KNOWN and one.text not in (ids := _KNOWN[one.mark](book, document)):
+        problem = f"no {one.mark} {one.text!r}{nearest(one.text, ids)}"
+    if problem:
+        yield document.error(one.path, problem)
 
 
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -150,19 +153,10 @@ def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentEr
 
 
 def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """The lessons of the first hour, and the statements that come first."""
-    home = document.model
-    lessons = [f"{one.id}/{mode}" for one in evidence.book.topics for mode in one.lessons]
-    for position, step in enumerate(home.first_hour):
-        if step.page not in lessons:
-            message = f"no lesson is {step.page!r}{nearest(step.page, lessons)}"
-            yield document.error(("first_hour", position, "page"), message)
+    """The statements that come first say what is at stake."""
     known = evidence.book.retractions
-    for position, name in enumerate(home.statements):
-        if name not in known:
-            message = f"no retraction has the id {name!r}{nearest(name, known)}"
-            yield document.error(("statements", position), message)
-        elif known[name].stakes is None:
+    for position, name in enumerate(document.model.statements):
+        if name in known and known[name].stakes is None:
             message = f"{name!r} does not say who reads it and what it costs; add stakes:"
             yield document.error(("statements", position), message)
 
@@ -172,9 +166,7 @@ def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
     orders = {one.id: one.file.order for one in evidence.book.topics}
     for position, name in enumerate(document.model.requires):
         place = ("requires", position)
-        if name not in orders:
-            yield document.error(place, f"no topic {name!r}{nearest(name, orders)}")
-        elif orders[name] >= document.model.order:
+        if orders.get(name, -1) >= document.model.order:
             yield document.error(place, f"{name!r} comes later; give it a smaller order")
 
 

@@ -21,23 +21,9 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     guide: GuideFile = document.model
     for position, technique in enumerate(guide.techniques):
         yield from _unheld(evidence, document, ("techniques", position), technique.claims)
-    lessons = {f"{topic.id}/{mode}" for topic in evidence.book.topics for mode in topic.lessons}
-    known = {
-        "use": ("technique", {one.id for one in guide.techniques}),
-        "continue_at": ("symptom", {one.id for _, one in guide.symptoms}),
-    }
     for place, edge in guide.edges:
         yield from _unheld(evidence, document, place, edge.claims)
         yield from _as_facts(evidence, document, place, edge)
-        for key, (word, ids) in known.items():
-            name = getattr(edge, key)
-            if name and name not in ids:
-                message = f"no {word} {name!r}{nearest(name, ids)}"
-                yield document.error((*place, key), message)
-        page = edge.lesson.page
-        if page not in lessons:
-            message = f"no lesson {page!r}{nearest(page, lessons)}"
-            yield document.error((*place, "lesson", "page"), message)
 
 
 def headings(

@@ -5,16 +5,15 @@ In: a lesson's document and the evidence. Out: what is wrong, each at a path of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from generator.content.book import Topic
 from generator.content.cost import CostFile, CostRow
-from generator.content.documents import ITEM_KEYS, Document
+from generator.content.documents import Document
 from generator.content.errors import nearest
 from generator.content.exhibit import Figure
 from generator.content.lesson import (
-    ChallengeFile,
     DeepFile,
     LearnFile,
     TraceFile,
@@ -41,16 +40,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     model = document.model
     (topic,) = (one for one in evidence.book.topics if document in one.lessons.values())
     yield from short_names(evidence, document)
-    yield from _named(
-        document, ITEM_KEYS | {"leave_out"}, topic.items, f"item in {topic.id}/quiz.yml"
-    )
-    drawn: list[Figure] = model.figures
-    figures = {figure.id: figure for figure in drawn}
-    yield from _named(document, frozenset({"figure"}), figures, "figure in this file")
-    yield from _repeated("figures", [figure.id for figure in drawn], "id")
-    for key in ("quiz", "checks"):
-        yield from _repeated(key, getattr(model, key, ()))
-    for position, figure in enumerate(drawn):
+    for position, figure in enumerate(model.figures):
         for path, message in _drawn(evidence, figure):
             yield ("figures", position, *path), message
     for kind, check in _BY_MODE.items():
@@ -85,22 +75,6 @@ def short_names(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
             problem = f"{one.name!r} means something in every expression; choose another name"
         if problem:
             yield one.path, problem
-
-
-def _named(
-    document: Document[Any], names: frozenset[str], known: Mapping[str, object], word: str
-) -> Iterator[Found]:
-    for one in document.fields:
-        if not one.mark and one.name in names and one.text not in known:
-            yield one.path, f"no {word} is {one.text!r}{nearest(one.text, known)}"
-
-
-def _repeated(key: str, names: Iterable[str], *below: str) -> Iterator[Found]:
-    seen: set[str] = set()
-    for position, name in enumerate(names):
-        if name in seen:
-            yield (key, position, *below), f"{name!r} stands above already"
-        seen.add(name)
 
 
 def _kind(topic: Topic, name: str, kinds: Sequence[str], path: Path) -> Iterator[Found]:
@@ -190,10 +164,6 @@ def _fits(value: object, now: object) -> bool:
     return type(value) is type(now) or (isinstance(now, float) and type(value) is int)
 
 
-def _challenge(_: Evidence, model: ChallengeFile, __: Topic) -> Iterator[Found]:
-    yield from _repeated("problems", [problem.item for problem in model.problems], "item")
-
-
 def _cost(evidence: Evidence, model: CostFile, _: Topic) -> Iterator[Found]:
     for number, table in enumerate(model.tables):
         for position, row in enumerate(table.rows):
@@ -218,6 +188,5 @@ _BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {
     DeepFile: _deep,
     TraceFile: _trace,
     TryFile: _try,
-    ChallengeFile: _challenge,
     CostFile: _cost,
 }

@@ -14,6 +14,7 @@ from generator.content.words import (
     Name,
     Prose,
     RunPath,
+    SourceId,
     Written,
     listed,
     of_runs,
@@ -143,7 +144,7 @@ class Case(Written):
     other: RunPath | None = None
     called: str | None = None
     says: Line | None = None
-    source: Id | None = None
+    source: SourceId | None = None
 
 
 class Claim(Written):
@@ -176,7 +177,7 @@ class Claim(Written):
     quantifier: Literal["each"] | None = None
     tolerance: Tolerance | None = None
     formula: Line | None = None
-    source: Id | None = None  # of references.yml
+    source: SourceId | None = None  # of references.yml
     domain: Domain | Literal["everywhere"] | None = None  # everywhere: by arithmetic alone
     showed: Showed | None = None
     regime: Regime = Regime()  # what the file states for all of its claims holds beside it
@@ -197,13 +198,11 @@ class Claim(Written):
 class ClaimFile(Written):
     """content/claims/<experiment>.yml.
 
-    `topics` are what its claims are about, beside the topics whose pages and questions name them.
     `regime` is what the traces do not record of the conditions of all its claims.
     """
 
     regime: Regime = Regime()
     claims: list[Claim]
-    topics: list[Id] = []
 
 
 class Retraction(Written):
@@ -234,7 +233,7 @@ class Retraction(Written):
     id: Id
     said: Line
     where: Line
-    source: Id | None = None
+    source: SourceId | None = None
     verdict: SentenceVerdict
     regime: Line
     claim: ClaimId

@@ -11,8 +11,9 @@ from generator.content.lesson import LessonFile
 from generator.content.words import (
     ClaimId,
     Expression,
+    FigureId,
     Formula,
-    Id,
+    ItemId,
     Line,
     Name,
     Naming,
@@ -44,7 +45,7 @@ class CostTable(Naming):
 
     title: Line
     text: Prose
-    figure: Id | None = None
+    figure: FigureId | None = None
     rows: Annotated[list[CostRow], Field(min_length=2)]
     afterword: Prose | None = None
     claims: list[ClaimId] = []
@@ -151,8 +152,8 @@ class Calculator(Written):
 class CostFile(LessonFile):
     """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
 
-    commit: Id
+    commit: ItemId
     tables: Annotated[list[CostTable], Field(min_length=2)]
     calculator: Calculator
-    checks: list[Id] = []
+    checks: list[ItemId] = []
     takeaway: Prose

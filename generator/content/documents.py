@@ -24,7 +24,6 @@ from generator.content.yaml_source import Path, Source, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
-ITEM_KEYS = frozenset({"commit", "question", "quiz", "guess", "checks", "item"})  # a lesson asks
 _PLAIN = (
     ("Input should be a valid string", "must be text; quote it"),
     ("Input should be a valid list", "must be a list"),
@@ -39,7 +38,7 @@ class Field(NamedTuple):
     """One text of a document: where it stands, what it is, what it says."""
 
     path: Path
-    mark: str | None  # line, prose, expression; None for plain text
+    mark: str | None  # line, prose, expression, the kind of an id; None for plain text
     text: str
 
     @property
@@ -63,7 +62,7 @@ class Document(Generic[WrittenT]):
     @cached_property
     def items_named(self) -> tuple[str, ...]:
         """The items that a lesson asks, in the order in which it asks them."""
-        return tuple(one.text for one in self.fields if not one.mark and one.name in ITEM_KEYS)
+        return tuple(one.text for one in self.fields if one.mark == "item")
 
     def text_faults(self) -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say."""

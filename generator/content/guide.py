@@ -10,22 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-from generator.content.words import ClaimId, Id, Line, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Id,
+    LessonPath,
+    Line,
+    Prose,
+    RunPath,
+    SymptomId,
+    TechniqueId,
+    Written,
+)
 from generator.content.yaml_source import Path
-
-Page = Annotated[
-    str,
-    StringConstraints(pattern=r"^[a-z0-9-]+/[a-z]+$"),
-    Field(description="a lesson as topic/mode: `ddp/deep`"),
-]
 
 
 class LessonSection(Written):
     """A section of a lesson, by its heading; a number before the heading is left out."""
 
-    page: Page
+    page: LessonPath
     section: str
 
 
@@ -46,9 +50,9 @@ class Edge(Written):
     because: Line
     claims: Annotated[list[ClaimId], Field(min_length=1)]
     lesson: LessonSection
-    use: Id | None = None
+    use: TechniqueId | None = None
     edges: list[Edge] = []
-    continue_at: Id | None = None
+    continue_at: SymptomId | None = None
 
     @model_validator(mode="after")
     def _leads_somewhere(self) -> Self:

@@ -15,12 +15,14 @@ from generator.content.quiz import Table
 from generator.content.words import (
     ClaimId,
     Expression,
-    Id,
+    FigureId,
+    ItemId,
     Line,
     Name,
     Naming,
     Prose,
     RunPath,
+    SourceId,
     Written,
 )
 
@@ -42,25 +44,25 @@ class Section(Naming):
 
     title: Line
     opening: Line | None = None
-    commit: Id | None = None
+    commit: ItemId | None = None
     text: Prose
-    figure: Id | None = None
+    figure: FigureId | None = None
     program: ExplainedProgram | None = None
     claims: list[ClaimId] = []
-    sources: list[Id] = []
+    sources: list[SourceId] = []
 
 
 class LearnFile(LessonFile):
     """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
 
-    guess: Id  # commit first
+    guess: ItemId  # commit first
     seen: Section  # then see what runs showed
     idea: Prose
-    figure: Id
+    figure: FigureId
     program: Listing  # the smallest real program, and what it printed
     walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
     output_says: Prose
-    checks: Annotated[list[Id], Field(min_length=3, max_length=3)]
+    checks: Annotated[list[ItemId], Field(min_length=3, max_length=3)]
     takeaway: Prose
 
 
@@ -89,7 +91,7 @@ class WhyFile(LessonFile):
     decisions_say: Prose
     decisions: Annotated[list[Decision], Field(min_length=4)]
     when_not: Annotated[list[Section], Field(min_length=1)]
-    checks: list[Id] = []
+    checks: list[ItemId] = []
     takeaway: Prose
 
 
@@ -101,26 +103,26 @@ class BuildStep(Naming):
 
     level: Level
     title: Line
-    commit: Id | None = None  # an item of quiz.yml: "before reading on, commit to your answer"
+    commit: ItemId | None = None  # an item of quiz.yml: "before reading on, commit to your answer"
     concept: Prose
     explanation: Prose
     result: Prose
     insight: Prose | None = None
-    figure: Id | None = None
+    figure: FigureId | None = None
     claims: list[ClaimId] = []
-    sources: list[Id] = []
+    sources: list[SourceId] = []
 
 
 class Myth(Written):
     """A belief, what a run showed, the mechanism, why it matters; `question` asks first."""
 
-    question: Id | None = None  # an item of quiz.yml that the belief gets wrong
+    question: ItemId | None = None  # an item of quiz.yml that the belief gets wrong
     belief: Line
     showed: Prose
     mechanism: Prose
     why_it_matters: Prose
     claims: list[ClaimId] = []
-    sources: list[Id] = []
+    sources: list[SourceId] = []
 
 
 class Pitfall(Written):
@@ -130,7 +132,7 @@ class Pitfall(Written):
     """
 
     title: Line
-    question: Id | None = None
+    question: ItemId | None = None
     wrong: Listing
     wrong_says: Prose
     right: Listing
@@ -160,15 +162,15 @@ class MentalModel(Written):
 
     core_idea: Prose
     analogy: Prose | None = None
-    figure: Id | None = None
+    figure: FigureId | None = None
 
 
 class UnderTheHood(Written):
     """What happens inside one step."""
 
     text: Prose
-    figure: Id | None = None
-    sources: list[Id] = []
+    figure: FigureId | None = None
+    sources: list[SourceId] = []
     claims: list[ClaimId] = []
 
 
@@ -210,7 +212,7 @@ class Training(Written):
     """The curve of a whole training."""
 
     introduction: Prose
-    figure: Id
+    figure: FigureId
     afterword: Prose | None = None
 
 
@@ -246,13 +248,13 @@ class TraceFile(LessonFile):
         data_flow, training, prediction: each where the run recorded it.
     """
 
-    commit: Id
+    commit: ItemId
     waits: list[Part] = []
     data_flow: DataFlow | None = None
     training: Training | None = None
     prediction: Prediction | None = None
     more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
-    quiz: Annotated[list[Id], Field(min_length=2)]
+    quiz: Annotated[list[ItemId], Field(min_length=2)]
     key_insight: Prose
 
 
@@ -268,7 +270,7 @@ class Trial(Naming):
 
     title: Line
     situation: Prose
-    item: Id  # of kind predict or number
+    item: ItemId  # of kind predict or number
     why: Prose
     run: RunPath  # what `python -m runners try` runs; its real output is shown
     value: Expression  # what a reader's own run of it shows beside the book's; starts with the run
@@ -289,8 +291,8 @@ class Problem(Naming):
     title: Line
     situation: Prose
     output: RunPath | None = None  # what this run printed
-    figure: Id | None = None
-    item: Id
+    figure: FigureId | None = None
+    item: ItemId
     worked: Prose
 
 
@@ -319,7 +321,7 @@ class Bonus(Written):
 class ExperimentFile(LessonFile):
     """content/topics/<topic>/experiment.yml."""
 
-    commit: Id
+    commit: ItemId
     asks_after_refuted: bool = False  # where the question tells what `refuted` shows
     problem: Prose
     output: RunPath | None = None  # what the failing run printed
@@ -343,7 +345,7 @@ class RecallFile(LessonFile):
     """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
 
     figures: Annotated[list[Figure], Field(max_length=0)] = []
-    leave_out: list[Id] = []  # make sense on their own page only: Recall leads there
+    leave_out: list[ItemId] = []  # make sense on their own page only: Recall leads there
     afterword: Prose
 
 
@@ -357,19 +359,19 @@ class WorkedStep(Naming):
     """
 
     title: Line
-    commit: Id | None = None
+    commit: ItemId | None = None
     text: Prose
-    figure: Id | None = None
+    figure: FigureId | None = None
     first_column: Line | None = None
     table: Table | None = None
     afterword: Prose | None = None
     claims: list[ClaimId] = []
-    sources: list[Id] = []
+    sources: list[SourceId] = []
 
 
 class WorkedFile(LessonFile):
     """content/topics/<topic>/worked.yml: one case, term by term."""
 
     steps: Annotated[list[WorkedStep], Field(min_length=2)]
-    checks: list[Id] = []
+    checks: list[ItemId] = []
     takeaway: Prose

@@ -21,9 +21,6 @@ from generator.content.words import Naming, OverCases, marks
 ModelT = TypeVar("ModelT", bound=BaseModel)
 QUOTED = r"'[^']*'|\"[^\"]*\""
 RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
-_IDS = frozenset(
-    {"claim", "claims", "decides", "misconception", "misconceptions", "refuted_by", "run"}
-)
 
 
 class Words(str):
@@ -77,7 +74,7 @@ def of_text(text: str, names: Mapping[str, str]) -> str:
 
 _WAYS = {
     "line": of_text, "prose": of_text, "expression": of_expression, "per_run": of_expression,
-    **dict.fromkeys(_IDS, of_id),
+    **dict.fromkeys(("claim", "misconception", "run"), of_id),
 }  # fmt: skip
 
 
@@ -103,7 +100,7 @@ def in_texts(
     changed = {}
     for name, _, mark in marks(type(model)):
         value = getattr(model, name)
-        now = value if name in left else _value(value, mark or name, short)
+        now = value if name in left else _value(value, mark or "", short)
         if now is not value:
             changed[name] = now
     return model.model_copy(update=changed) if changed else model

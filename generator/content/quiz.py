@@ -19,8 +19,8 @@ from generator.content.exhibit import Executed
 from generator.content.words import (
     ClaimId,
     Expression,
-    Id,
     Line,
+    MisconceptionId,
     OverCases,
     Prose,
     RunPath,
@@ -43,7 +43,7 @@ class Slip(Written):
 
     name: Line  # "the sum over the ranks instead of their mean"
     gives: Expression
-    misconception: Id | None = None
+    misconception: MisconceptionId | None = None
     why: Line | None = None  # beyond what the name says
 
 
@@ -58,7 +58,7 @@ class Option(Written):
     text: Line
     why: Line
     right_if: RightIf | None = None
-    misconception: Id | None = None
+    misconception: MisconceptionId | None = None
     refuted_by: ClaimId | None = None  # a claim that must hold; shown as the evidence
     decides: Annotated[list[ClaimId], SEVERAL] = []  # whatever their verdict; not shown
 
@@ -236,7 +236,7 @@ class CodeLine(Written):
 
     code: str
     why: Line
-    misconception: Id | None = None
+    misconception: MisconceptionId | None = None
 
 
 class FaultyLine(_Item):

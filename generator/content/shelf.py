@@ -8,7 +8,6 @@ show it, whole from the first that has measured it. What cannot be read is an er
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +32,6 @@ NOT_COMMITTED = (
     "JSON files and commit them, or choose another machine"
 )
 IsStale = Callable[[Trace], bool]
-_NAME = re.compile(r"[a-z0-9_]+")
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 
@@ -284,10 +282,6 @@ class Shelf:
     def _check_trace(self, path: Path, trace: Trace) -> None:
         """Refuse what no page may show: its question stands in prose, its names in addresses."""
         self._check_name(path, "machine", trace.machine)
-        for place, name in (("experiment", trace.experiment), *(("runs", r) for r in trace.runs)):
-            if not _NAME.fullmatch(name):
-                said = "a name is made of small letters, digits and _"
-                self.files.refuse(path, f"{place}: {name!r}: {said}")
         for _, word in prose.numerals(trace.question):
             said = f"bare numeral {word!r}; the experiment's QUESTION asks without a number"
             self.files.refuse(path, f"question: {said}")

@@ -17,7 +17,17 @@ from generator.content.lesson import (
     WhyFile,
     WorkedFile,
 )
-from generator.content.words import ClaimId, Expression, Id, Line, Prose, RunPath, Written
+from generator.content.words import (
+    ClaimId,
+    Expression,
+    LessonPath,
+    Line,
+    Prose,
+    RunPath,
+    StatementId,
+    TopicId,
+    Written,
+)
 
 Mode = Literal[
     "learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost", "worked"
@@ -41,7 +51,7 @@ class TopicFile(Written):
     title: Line
     summary: Prose
     order: int
-    requires: list[Id] = []
+    requires: list[TopicId] = []
     modes: dict[Mode, Line]
     key_laws: list[ClaimId] = []
     symbols: Prose | None = None
@@ -82,7 +92,7 @@ class Fact(Written):
 class HourStep(Written):
     """A lesson of the first hour, as `topic/mode`, and what a reader learns there."""
 
-    page: str
+    page: LessonPath
     says: Line
 
 
@@ -106,7 +116,7 @@ class HomeFile(Written):
     facts: list[Fact] = []
     licence: Prose | None = None
     first_hour: list[HourStep] = []
-    statements: list[Id] = []
+    statements: list[StatementId] = []
     repeat: Prose
 
 

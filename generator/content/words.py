@@ -24,7 +24,7 @@ from pydantic import (
 
 
 class Mark(str):
-    """What a string is: `line`, `prose`, `expression`, `per_run`, `formula` or `case`."""
+    """What a string is: a text such as `line`, or an id of something such as `claim`."""
 
 
 MAX_LINE, MAX_PROSE = 1_000, 10_000  # characters; the book's longest have 440 and 1,930
@@ -39,12 +39,28 @@ ClaimId = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9_]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?)?$"),
     Field(description="a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
+    Mark("claim"),
 ]
 RunPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z_][a-z0-9_]*\.[a-z0-9_]+$"),
     Field(description="experiment.run, as in `large_model.wide_single`"),
+    Mark("run"),
 ]
+LessonPath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9-]+/[a-z]+$"),
+    Field(description="a lesson as topic/mode: `ddp/deep`"),
+    Mark("lesson"),
+]
+FigureId = Annotated[Id, Mark("figure")]
+ItemId = Annotated[Id, Mark("item")]
+MisconceptionId = Annotated[Id, Mark("misconception")]
+SourceId = Annotated[Id, Mark("reference")]
+StatementId = Annotated[Id, Mark("statement")]
+SymptomId = Annotated[Id, Mark("symptom")]
+TechniqueId = Annotated[Id, Mark("technique")]
+TopicId = Annotated[Id, Mark("topic")]
 
 
 class Written(BaseModel):

@@ -1,50 +1,22 @@
-"""Which topics a claim belongs to, and which lessons use it.
-
-In: a book's documents. Out: by claim, the ids of the topics whose pages and questions name it, and
-of its file's own; and the lessons that name it or ask about it. All in the order of the book.
-"""
+"""Which lessons use a claim: those that name it or ask about it, in the order of the book."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from generator.content.book import Book, Topic
-from generator.content.claim import ClaimFile
 from generator.content.documents import Document
 from generator.content.quiz import QuizFile
 from generator.content.topic import Mode
 from generator.content.yaml_source import Path
 
 Lesson = tuple[str, Mode]
-CLAIM_KEYS = frozenset({"claims", "claim", "law", "refuted_by", "decides"})  # ids of claims
 _QUOTED = re.compile(
     r"\b(?:showed|verdict|holds|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_][a-z0-9_]*\.[a-z0-9_]+)?)['\"]\s*\)"
 )
 _TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/([^/]+)\.yml$")
-
-
-def topics_by_claim(book: Book) -> dict[str, tuple[str, ...]]:
-    """The topics of every claim of a book; a claim that none of them names has none."""
-    named = {pair for document in book.documents for pair in _named(document, book)}
-    order = [topic.id for topic in book.topics]
-    return {
-        claim: tuple(topic for topic in order if (topic, claim) in named) for claim in book.claims
-    }
-
-
-def _named(document: Document[Any], book: Book) -> Iterator[tuple[str, str]]:
-    """Pairs of topic and claim that a file brings together."""
-    if isinstance(document.model, ClaimFile):
-        for topic in document.model.topics:
-            for claim in document.model.claims:
-                yield from ((topic, name) for name in book.laws.of_law[claim.id])
-        return
-    place = _TOPIC.search(document.source.file)
-    if place is not None:
-        yield from ((place[1], claim) for _, claim in _claims_named(document))
 
 
 @lru_cache(maxsize=4096)
@@ -53,7 +25,7 @@ def _claims_named(document: Document[Any]) -> tuple[tuple[Path, str], ...]:
     return tuple(
         (one.path, claim)
         for one in document.fields
-        for claim in (*([one.text] if one.name in CLAIM_KEYS else []), *_QUOTED.findall(one.text))
+        for claim in (*([one.text] if one.mark in ("claim", "case") else []), *_QUOTED.findall(one.text))
     )
 
 

@@ -12,7 +12,6 @@ from generator.content import prose
 from generator.content.documents import fields_of
 from generator.content.errors import ContentError
 from generator.content.quiz import Choice, Item, Order, Several
-from generator.evidence.claim_topics import CLAIM_KEYS
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import AbsentError, ExpressionError
 from generator.items import evidence_checks
@@ -57,7 +56,7 @@ def _unread(other: Item, evidence: Evidence) -> Iterator[str]:
         if one.mark in ("line", "prose", "expression"):
             problems = ((text, evidence.unprintable(evidence.evaluate(text))) for text in texts)
             yield from (f"{text}: {problem}" for text, problem in problems if problem)
-        elif one.name in CLAIM_KEYS and one.text not in evidence.book.claims:
+        elif one.mark == "claim" and one.text not in evidence.book.claims:
             yield evidence.book.laws.lacks(one.text)
 
 

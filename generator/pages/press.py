@@ -13,7 +13,6 @@ from dataclasses import replace
 from generator.checks import content_checks, guide_checks
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
-from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.topic import MODES
 from generator.evidence import verdicts
@@ -91,8 +90,7 @@ class Press:
         )
         pages = {path: pages[path] for path in planned}
         _raise_any([
-            *_doubles(sheets(book)), *_unused_terms(book, pages),
-            *_missing_sections(book, _anchors(book, pages)),
+            *_doubles(sheets(book)), *_missing_sections(book, _anchors(book, pages)),
         ])  # fmt: skip
         self.sheets, self.pages = planned, pages
         return {path: page.content for path, page in pages.items()}
@@ -207,17 +205,6 @@ def _doubles(planned: Iterable[Sheet]) -> Iterator[ContentError]:
         if sheet.path in taken:
             yield ContentError(sheet.source or sheet.path, 0, 0, TAKEN)
         taken.add(sheet.path)
-
-
-def _unused_terms(book: Book, pages: Mapping[str, Printed]) -> Iterator[ContentError]:
-    """Terms of the glossary that no lesson uses."""
-    used = {term for page in pages.values() for term in page.terms}
-    for document in book.documents:
-        if isinstance(document.model, GlossaryFile):
-            for position, term in enumerate(document.model.terms):
-                if term.id not in used:
-                    message = f"no lesson uses {term.term!r}; delete the term, or use it"
-                    yield document.error(("terms", position, "id"), message)
 
 
 def _missing_sections(

@@ -67,7 +67,6 @@ def test_an_experiment_that_nobody_ran_names_its_command(copy, tmp_path, monkeyp
         (lambda text: text.replace("reference-frozen", "other", 1), "machine: is 'other', the fol"),
         (lambda text: text.replace('"seed"', '"sead": 1, "seed"', 1), "sead: extra inputs"),
         (lambda text: text.replace("0.0021", "1e999", 1), "samples.0: input should be a finite"),
-        (lambda text: text.replace('"halves": {', '"a.b": {', 1), "runs: 'a.b': a name is made of"),
     ],
 )
 def test_a_bad_trace_is_named_with_its_field(copy, spoil, said):

@@ -9,9 +9,7 @@ import pytest
 import yaml
 from markupsafe import Markup
 
-from generator.content.errors import ContentErrors
 from generator.content.glossary import Term
-from generator.pages import rendering
 from generator.pages.term_links import TermLinks
 from tests.site.html_reading import read
 
@@ -115,9 +113,3 @@ def add(copy, text):
     """Write an entry below the others."""
     terms, below, rest = (copy.content / FILE).read_text().partition("\nsynonyms:")
     (copy.content / FILE).write_text(terms + text + below + rest)
-
-
-def test_a_term_that_no_lesson_uses_is_refused(copy):
-    add(copy, entry(id="bubble", term="bubble"))
-    with pytest.raises(ContentErrors, match="no lesson uses 'bubble'; delete the term, or use it"):
-        rendering.render(copy.load())

@@ -17,9 +17,7 @@ LEARN, WHY, TRACE, TRY, COST, QUIZ, QUIZ_TRY = (
     f"{AVERAGING}/{name}.yml"
     for name in ("learn", "why", "trace", "try", "cost", "quiz", "quiz-try")
 )
-DEEP, EXPERIMENT, CHALLENGE = (
-    f"{SHARDING}/deep.yml", f"{SHARDING}/experiment.yml", f"{ASKING}/challenge.yml",
-)  # fmt: skip
+DEEP, EXPERIMENT = f"{SHARDING}/deep.yml", f"{SHARDING}/experiment.yml"
 ITEMS, MEMORY, TRAINING = f"{ASKING}/quiz.yml", "claims/tiny_memory.yml", "claims/tiny_training.yml"
 WHOLE, HALVES = (f"tiny_memory.{run}.ranks[0].memory.peak_bytes" for run in ("whole", "halves"))
 STEP = "median(tiny_training.single.timing.step)"
@@ -91,14 +89,13 @@ TEXTS = [
 LESSONS = [
     (DEEP, "[tiny_memory.whole, tiny_memory.halves]", "[¦tiny_training.drifting]",
      "records no memory, so the figure would show empty ranks"),
-    (DEEP, "question: ", "question: ¦what-", "item in sharding/quiz.yml"),
+    (DEEP, "question: ", "question: ¦what-", "no item 'what-who-fits'"),
     (DEEP, "Splitting the wrong thing\n", "Splitting\n    question: ¦who-fits\n",
      "is of kind choice; here it must be faulty_line"),
     (DEEP, "text: The largest layer decides.\n", "text: The largest layer decides.\n"
      + PROGRAM.replace("total = sum(gradients)", "¦total = sum(gradient)"),
      "did you mean 'total = sum(gradients)'?"),
     (TRACE, "stage: load", "stage: ¦laod", "recorded no stage 'laod'; did you"),
-    (TRACE, "is-it-faster, w", "¦is-it-equal, w", "stands above already"),
     (TRACE, "run: tiny_training.averaged", "run: ¦tiny_trainings.averaged",
      "no trace of 'tiny_trainings' on any machine"),
     (LEARN, "code: total = sum(gradients)", "code: ¦total = sum(gradient)",
@@ -112,7 +109,6 @@ LESSONS = [
      "has no setting 'learning_rates'; did you mean 'learning_rate'?"),
     (TRY, "set: {world_size: 4}", "set: {world_size: ¦many}",
      "world_size is 2 in tiny_training.averaged; give another int"),
-    (CHALLENGE, "item: which-hold", "item: ¦how-many-bytes", "stands above already"),
     (WHY, "claim: halves-complete", "claim: ¦broken-law", "no claim 'broken-law'"),
     (COST, "law: whole-peak", "law: ¦replicas-drift",
      "replicas-drift compares no numbers: predicted is tiny_training.drifting"),

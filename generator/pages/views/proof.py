@@ -51,7 +51,7 @@ def proofs_of(
     return [one if plain(one.says) in said else one.but(runs=()) for one in found]
 
 
-def repeated(sentences: Iterable[Markup]) -> set[str]:
+def repeated(sentences: Iterable[str]) -> set[str]:
     """The sentences that several claims share, which only their runs tell apart."""
     return {says for says, num in Counter(map(plain, sentences)).items() if num > 1}
 
