@@ -1,7 +1,7 @@
 """The index of claims: what each says, where it stands, and its verdicts.
 
 In: every claim by experiment. Out: the claims as a script of their own, `assets/all-claims.js`,
-which the page loads when a reader types something or follows a link to a claim.
+which the page loads when a reader types something.
 """
 
 from __future__ import annotations

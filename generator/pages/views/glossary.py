@@ -48,7 +48,6 @@ def entries(used_in: Mapping[str, tuple[Use, ...]], folio: Folio) -> Iterator[Sh
         showing = [one for one in uses if one.shows][:MOST_SHOWN]
         yield Shown(
             term=term,
-            letter=term.term[0].upper(),
             shown_in=list(_lessons(showing, folio)),
             num_lessons=len(lessons),
             by_topic=[(title, list(of)) for title, of in groupby(lessons, lambda one: one.topic)],

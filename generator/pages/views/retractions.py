@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from generator.checks import statement_checks
 from generator.content import listed_code
-from generator.content.book import Book
-from generator.content.claim import Reference, Retraction
+from generator.content.claim import Retraction
 from generator.evidence.folio import Folio
 from generator.evidence.reproduce_command import command
 from generator.pages.shown import Shown
@@ -19,12 +17,6 @@ from generator.pages.views.proof import measured_by
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed
-
-
-def shared_sources(book: Book) -> list[tuple[Reference, int]]:
-    """The sources of more than one sentence, with how many: those of most sentences first."""
-    named = Counter(one.source for one in book.retractions.values() if one.source)
-    return [(book.references[name], num) for name, num in named.most_common() if num > 1]
 
 
 def retraction(one: Retraction, folio: Folio) -> Shown:

@@ -1,5 +1,5 @@
-// The index of claims: it lists those with the words that a reader types, and leads a link to a claim
-// on to its numbers. The claims are in a file of their own, which is loaded when first needed.
+// The index of claims: it lists those with the words that a reader types. They are in a file of their
+// own, which is loaded when somebody types.
 (function () {
   "use strict";
 
@@ -8,20 +8,11 @@
   const field = form.querySelector("input");
   const frame = form.nextElementSibling;
   let experiments, verdicts, claims; // what is loaded
-  let then = []; // what waits for it
 
-  function loaded(act) {
-    if (claims) return act();
-    then.push(act);
-    if (then.length > 1) return;
-    document.head.append(Object.assign(document.createElement("script"), { src: form.dataset.claims }));
-  }
-
-  // What the file of the claims calls.
+  // What the file of the claims calls; the page loads it once somebody types.
   book.claims = (all) => {
     [experiments, verdicts, claims] = all;
-    then.forEach((act) => act());
-    then = [];
+    show();
   };
 
   function made(name, css, ...content) {
@@ -59,6 +50,7 @@
   }
 
   function show() {
+    if (!claims) return document.head.append(Object.assign(document.createElement("script"), { src: form.dataset.claims }));
     const typed = field.value.trim().toLowerCase();
     const found = typed ? claims.filter((claim) => saidOf(claim).includes(` ${typed}`)) : [];
     list(found);
@@ -66,19 +58,7 @@
   }
 
   form.hidden = false;
-  field.addEventListener("input", () => loaded(show));
+  field.addEventListener("input", show);
   // A browser that comes back to the page brings what was typed.
-  window.addEventListener("pageshow", () => field.value && loaded(show));
-
-  // `#claim-…`: leads on to the page of its experiment.
-  function arrive() {
-    const [, id] = /^#claim-(.+)/.exec(decodeURIComponent(location.hash)) || [];
-    if (!id || document.getElementById(`claim-${id}`)) return;
-    loaded(() => {
-      const claim = claims.find((one) => one[2] === id);
-      if (claim) location.replace(placeOf(claim));
-    });
-  }
-  window.addEventListener("hashchange", arrive);
-  arrive();
+  window.addEventListener("pageshow", () => field.value && show());
 })();
