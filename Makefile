@@ -66,7 +66,7 @@ audit: .venv/.test browser  ## the built pages by the Nu HTML checker, axe and L
 	@[ -f site/html/index.html ] || $(MAKE) --no-print-directory pages
 	@$(PY) -m tests.audit $(ARGS)
 
-bench: .venv/.test  ## what measuring and generating cost, as ratios
+bench: .venv/.test  ## what meters cost a step and an edit an author, as ratios
 	@$(PY) -m tests.bench $(ARGS)
 
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')

@@ -11,7 +11,6 @@ import warnings
 
 BENCHES = {
     "meters": "a step under each meter, against the same step without it",
-    "pages": "the generator's share of building a thousand pages, and plain MkDocs beside it",
     "serve": "from a saved edit to the page that shows it, under `mkdocs serve --dirty`",
 }
 

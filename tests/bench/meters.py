@@ -27,7 +27,7 @@ from runners.plans.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.training.networks import mlp
-from runners.training.steps import Tally, train_step
+from runners.training.steps import Epoch, num_correct, train_batch
 from runners.training.teacher import Samples
 from tests.bench.ratio import Ratio, in_turn
 
@@ -56,16 +56,15 @@ SIZES = {
 }
 
 
-def bare_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, rows: Samples, tally: Tally | None = None
-) -> None:
-    """A step in plain torch: what `train_step` does, unmarked, its loss and accuracy counted."""
+def bare_step(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Samples) -> None:
+    """A step in plain torch: what `train_batch` does, unmarked, its loss and accuracy counted."""
     logits = model(rows.features)
     loss = nn.functional.cross_entropy(logits, rows.labels)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    (tally or Tally()).add(loss.item(), logits, rows.labels)
+    loss.item()
+    num_correct(logits, rows.labels)
 
 
 def _repeat(step: Callable[[], object], num_steps: int) -> None:
@@ -79,7 +78,7 @@ def _ranked(heart: Path, size: Size, pass_name: PassName) -> tuple[Rank, Callabl
     plan = RunPlan(strategy="single")
     rank = Rank(0, plan, pass_name, torch.device("cpu"), Heart(heart))
     rank.watch(model, optimizer)
-    return rank, lambda: train_step(rank, model, optimizer, rows, Tally())
+    return rank, lambda: train_batch(model, optimizer, rows, Epoch(rank, 1))
 
 
 def _timed(heart: Path, size: Size) -> Callable[[], None]:
