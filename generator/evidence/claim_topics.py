@@ -25,7 +25,10 @@ def _claims_named(document: Document[Any]) -> tuple[tuple[Path, str], ...]:
     return tuple(
         (one.path, claim)
         for one in document.fields
-        for claim in (*([one.text] if one.mark in ("claim", "case") else []), *_QUOTED.findall(one.text))
+        for claim in (
+            *([one.text] if one.mark in ("claim", "case") else []),
+            *_QUOTED.findall(one.text),
+        )
     )
 
 
