@@ -48,18 +48,19 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
             formula = explained[0]
         explained_before.add(formula)
         if is_bound:
-            bound = folio.ui["cost"]["bound"].format(verdict=verdict)
+            words = "tolerant_bound" if claim.tolerance else "bound"
+            bound = folio.ui["cost"][words].format(verdict=verdict)
             off_by += Markup(' <small class="pb-nature pb-bound">{}</small>').format(bound)
         what = Markup('{}<br><span class="pb-said">{}</span>').format(
             folio.line(one.what), run_link(run)
         )
         rows.append([what, folio.line(formula) if formula else ABSENT, predicted, measured, off_by])
-    words = folio.ui["cost"]
+    heads = folio.ui["cost"]
     columns = [
         Column(folio.ui["table"]["what"], False),
         Column(folio.ui["table"]["formula"], False),
-        Column(words["predicted"]),
+        Column(heads["predicted"]),
         Column(heading(all_found, folio.ui["found_by"])),
-        Column(words["differs_by"]),
+        Column(heads["differs_by"]),
     ]
     return table(columns, rows, is_found=False)
