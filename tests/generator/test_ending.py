@@ -21,31 +21,27 @@ def words(copy, detail="", **fields):
     return str(Evidence(copy.load()).evaluate(f"ended({RUN}{detail})").result)
 
 
-def test_memory_is_the_reason_where_what_was_held_fits_and_the_request_does_not(copy):
-    assert words(copy, error=ERROR, budget_bytes=120_000) == "out of memory in backward"
-
-
-def test_a_full_heap_is_the_reason_where_less_was_left_than_it_grows_by(copy):
-    full = {**ERROR, "message": "std::bad_alloc", "requested_bytes": None}
-    assert words(copy, error=full, budget_bytes=200_000) == "out of memory in backward"
-    told = words(copy, error=full, budget_bytes=100_000 + (1 << 20))
-    assert told == "out of memory in backward, not explained by the budget"
+FULL = {**ERROR, "message": "std::bad_alloc", "requested_bytes": None}
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("error", "budget_bytes", "is_explained"),
     [
-        {"budget_bytes": 1_200_000},  # there was room
-        {"budget_bytes": 140_000},  # it would have fitted to the byte
-        {"budget_bytes": 99_999},  # more was held than allowed
-        {"budget_bytes": None},
-        {"error": {**ERROR, "held_bytes": None}},
-        {"error": {**ERROR, "kind": "exception"}},
+        (ERROR, 120_000, True),  # what was held fits, and the request does not
+        (FULL, 200_000, True),  # a heap that had less left than it grows by
+        (FULL, 100_000 + (1 << 20), False),
+        (ERROR, 1_200_000, False),  # there was room
+        (ERROR, 140_000, False),  # it would have fitted to the byte
+        (ERROR, 99_999, False),  # more was held than allowed
+        (ERROR, None, False),
+        ({**ERROR, "held_bytes": None}, 120_000, False),
+        ({**ERROR, "kind": "exception"}, 120_000, False),
     ],
 )
-def test_a_refusal_that_the_budget_does_not_explain_is_not_called_one(copy, fields):
-    told = words(copy, **{"error": ERROR, **fields})
-    assert told == "out of memory in backward, not explained by the budget"
+def test_memory_is_the_reason_where_the_budget_explains_it(copy, error, budget_bytes, is_explained):
+    rest = "" if is_explained else ", not explained by the budget"
+    told = words(copy, error=error, budget_bytes=budget_bytes)
+    assert told == f"out of memory in backward{rest}"
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 from markupsafe import Markup
 
 from generator.content.glossary import Term
 from generator.pages.term_links import TermLinks
-from tests.site.html_reading import read
 
 FILE = "glossary.yml"
 ENTRY = """\
@@ -73,40 +70,6 @@ def test_no_term_is_linked_in_a_link_code_or_a_value(html):
     page = links(("rank",))
     assert page.linked(Markup(html)) == html
     assert linked(page, "<p>rank</p>")
-
-
-@pytest.mark.builds
-def test_a_page_links_each_term_that_its_prose_uses(built_site):
-    """Paragraphs, explanations of programs and stages, decisions: whatever an author wrote."""
-    content = Path(__file__).parents[2] / "content"
-    terms = yaml.safe_load((content / FILE).read_text(encoding="utf-8"))["terms"]
-    spelled = {
-        one["id"]: re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])")
-        for one in terms
-        for names in [(one["term"], *one.get("also", []))]
-    }
-    missing, num_linked = [], 0
-    for path in sorted(built_site.glob("topics/*/*.html")):
-        if path.stem in ("index", "recall", "summary"):
-            continue
-        page = read(path)
-        linked = {
-            t.attributes["href"].split("-", 1)[1] for t in page.tags if "pb-term" in t.classes
-        }
-        num_linked += len(linked)
-        said = " ".join(text for text, within in page.texts if _is_prose(within))
-        unlinked = [id for id, form in spelled.items() if id not in linked and form.search(said)]
-        missing += [(path.parent.name, path.stem, id) for id in unlinked]
-    assert missing == []
-    assert num_linked > 500
-
-
-def _is_prose(within):
-    names, classes = {tag.name for tag in within}, set().union(*(tag.classes for tag in within))
-    is_set_apart = names & {"a", "button", "code", "h2", "h3", "form", "th", "dl", "svg", "figure"}
-    explains = {"pb-notes", "pb-stage", "pb-lede", "pb-insight"} & classes
-    is_decision = "pb-decisions" in classes and names.isdisjoint({"small", "br"})
-    return not is_set_apart and bool(explains or is_decision)
 
 
 def add(copy, text):

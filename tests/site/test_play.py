@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.browser
+
 BUDGET, SCHEDULE, RING, RESHARDING, STEP = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
@@ -55,23 +57,8 @@ class Operated:
         return self.drawn()
 
 
-def _opener(built_site, open_page, figure_of):
-    def opened(figure, **options):
-        path, name = figure
-        options = {"viewport": {"width": 1280, "height": 900}} | options
-        return figure_of(open_page(built_site / path, **options), name)
-
-    return opened
-
-
-@pytest.fixture
-def operated(built_site, open_page):
-    return _opener(built_site, open_page, Operated)
-
-
-@pytest.mark.browser
-def test_arrow_keys_choose_a_state_and_the_page_says_which(operated):
-    one = operated(RESHARDING)
+def test_arrow_keys_choose_a_state_and_the_page_says_which(opened):
+    one = opened(RESHARDING)
     one.root.locator("input").first.focus()
     first = one.drawn()
     second = one.changed(lambda: one.page.keyboard.press("ArrowRight"))
@@ -81,9 +68,8 @@ def test_arrow_keys_choose_a_state_and_the_page_says_which(operated):
     assert one.changed(lambda: one.page.keyboard.press("ArrowLeft")) == first
 
 
-@pytest.mark.browser
-def test_a_combination_without_a_run_shows_the_nearest_and_says_what_it_changed(operated):
-    one = operated(SCHEDULE)
+def test_a_combination_without_a_run_shows_the_nearest_and_says_what_it_changed(opened):
+    one = opened(SCHEDULE)
     four = one.root.locator("fieldset").nth(1).locator("label").filter(has_text=re.compile("^4$"))
     one.changed(four.click)
     without = one.root.locator(".pb-no-run")
@@ -104,9 +90,8 @@ def _place(line):
     return float(re.fullmatch(r"translate\(([\d.]+)\)", line.get_attribute("transform"))[1])
 
 
-@pytest.mark.browser
-def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated):
-    one = operated(BUDGET)
+def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(opened):
+    one = opened(BUDGET)
     slider = one.root.locator("input[type=range]")
     needs = [
         float(text.get_attribute("data-need"))
@@ -127,6 +112,16 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(operated)
         places.append(_place(line))
     assert places == sorted(places)
     assert places[0] < places[-1]
+
+
+@pytest.fixture
+def opened(built_site, open_page):
+    def of(figure, kind=Operated, **options):
+        path, name = figure
+        options = {"viewport": {"width": 1280, "height": 900}} | options
+        return kind(open_page(built_site / path, **options), name)
+
+    return of
 
 
 class Played(Operated):
@@ -156,14 +151,8 @@ class Played(Operated):
         return (_place(line) - start) / (end - start)
 
 
-@pytest.fixture
-def played(built_site, open_page):
-    return _opener(built_site, open_page, Played)
-
-
-@pytest.mark.browser
-def test_a_play_opens_at_its_end_and_keys_go_from_moment_to_moment(played):
-    one = played(STEP)
+def test_a_play_opens_at_its_end_and_keys_and_the_pointer_go_from_moment_to_moment(opened):
+    one = opened(STEP, Played)
     last = len(one.moments) - 1
     assert one.told() == last
     one.range.focus()
@@ -176,11 +165,6 @@ def test_a_play_opens_at_its_end_and_keys_go_from_moment_to_moment(played):
     one.page.keyboard.press("End")
     assert one.told() == last
     assert seen.all_text_contents() == ["averaged"] * 4
-
-
-@pytest.mark.browser
-def test_a_play_is_scrubbed_by_the_pointer_and_keeps_its_moment_in_another_state(played):
-    one = played(STEP)
     box = one.range.bounding_box()
     one.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     assert 0 < one.told() < len(one.moments) - 1
@@ -192,9 +176,8 @@ def test_a_play_is_scrubbed_by_the_pointer_and_keeps_its_moment_in_another_state
     assert one.line() == pytest.approx(at, abs=1e-3)
 
 
-@pytest.mark.browser
-def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_end(played):
-    one = played(RING)
+def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_end(opened):
+    one = opened(RING, Played)
     one.range.focus()
     one.page.keyboard.press(" ")
     one.page.wait_for_function(
@@ -215,9 +198,8 @@ def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_en
     assert last.count("4,444") == 4
 
 
-@pytest.mark.browser
-def test_where_motion_is_not_wanted_a_play_goes_from_moment_to_moment(played):
-    one = played(STEP, reduced_motion="reduce")
+def test_where_motion_is_not_wanted_a_play_goes_from_moment_to_moment(opened):
+    one = opened(STEP, Played, reduced_motion="reduce")
     assert one.button.text_content() == "Next step"
     for moment in range(3):  # from its end to its beginning, and on
         one.button.click()
@@ -225,7 +207,6 @@ def test_where_motion_is_not_wanted_a_play_goes_from_moment_to_moment(played):
         assert one.line() == pytest.approx(one.moments[moment][0], abs=1e-3)
 
 
-@pytest.mark.browser
 @pytest.mark.parametrize("figure", [STEP, RING], ids=["step", "ring"])
 def test_without_a_script_a_play_stands_whole_and_its_moments_are_listed(
     built_site, open_page, figure

@@ -59,14 +59,6 @@ def test_the_menu_opens_and_closes_by_keyboard_on_a_phone(frozen_site, open_page
     wait_until(lambda: not menu.evaluate(in_view))
 
 
-def test_the_skip_link_leads_into_the_article(frozen_site, open_page):
-    page = open_page(frozen_site / TRACE, viewport={"width": 1280, "height": 800})
-    tab_to(page, ".md-skip")
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    assert page.evaluate(f"{FOCUSED}.closest('article') !== null")
-
-
 def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, open_page):
     page = open_page(frozen_site / EXPERIMENT, java_script_enabled=False)
     question = page.locator(".pb-question").first
