@@ -41,6 +41,7 @@ def compare_replicas(rank: Rank, replica: nn.Module, validation: Samples) -> Non
         out(average)
     _, loss, accuracy = validate(replica, validation)
     apart = ((own - first).norm() / first.norm()).item()
+    facts |= by_rank(rank, "largest_difference", (own - first).abs().max().item())
     facts |= by_rank(rank, "relative_distance", apart)
     facts |= by_rank(rank, "validation_loss", loss)
     facts |= by_rank(rank, "validation_accuracy", accuracy)
