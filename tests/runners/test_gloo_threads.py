@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,6 +40,22 @@ def test_it_waits_for_a_thread_of_gloo_that_has_not_had_its_turn(
     monkeypatch.setattr(gloo_threads.time, "sleep", look_again)
     wait_until_idle(tmp_path)
     assert len(looks) == 3
+
+
+def test_files_of_threads_that_ended_are_closed_and_all_with_the_last_look(tmp_path: Path) -> None:
+    def num_open() -> int:
+        return sum("/task/" in str(file.resolve()) for file in Path("/proc/self/fd").iterdir())
+
+    before = num_open()
+    first, _ = _task(tmp_path, 1, NAME, "S"), _task(tmp_path, 2, NAME, "S")
+    threads = gloo_threads.GlooThreads(tmp_path)
+    threads.look()
+    assert num_open() == before + 2
+    shutil.rmtree(first.parent)
+    threads.look()
+    assert num_open() == before + 1
+    del threads
+    assert num_open() == before
 
 
 @pytest.mark.ranks
