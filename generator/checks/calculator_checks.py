@@ -14,7 +14,8 @@ from generator.content.cost import CalculatorInput, CalculatorOutput, CostFile
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.yaml_source import Path
-from generator.evidence.calculator import UNITS, CheckOnRun, checked, on_run, parsed
+from generator.evidence import units
+from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError, Value
 
@@ -62,7 +63,7 @@ def _unknown(
 
 def _ill_fitting(evidence: Evidence, one: CalculatorInput) -> Iterator[Found]:
     """Where an input starts and ends, if not in its quantity; what fails is told elsewhere."""
-    wanted = UNITS[one.quantity]
+    wanted = units.BY_NAME[one.quantity]
     for field in ("low", "start", "high"):
         written = getattr(one, field)
         found = evidence.evaluate(written).result if isinstance(written, str) else None

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from generator.content import names
 from generator.content.claim import Tolerance
-from generator.content.cost import Calculator, CalculatorOutput, FormulaCheck, Quantity
+from generator.content.cost import Calculator, CalculatorOutput, FormulaCheck
 from generator.content.laws import short_names
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
@@ -28,7 +28,6 @@ from generator.evidence.formula import (
     printed,
 )
 from generator.evidence.law_sides import observed_run, relative_difference
-from generator.evidence.units import Unit
 from generator.evidence.value import (
     ExpressionError,
     Value,
@@ -37,15 +36,6 @@ from generator.evidence.value import (
     numeric,
 )
 from runners.plans.closed_forms import LAWS
-
-UNITS: dict[Quantity, Unit] = {
-    "count": units.COUNT,
-    "bytes": units.BYTES,
-    "seconds": units.SECONDS,
-    "bytes_per_second": units.of_quotient(units.BYTES, units.SECONDS),
-    "share": units.SHARE,
-    "plain": units.PLAIN,
-}
 
 
 @dataclass(frozen=True)
@@ -149,7 +139,7 @@ def result(
         return None
     whole = int(number) if number.is_integer() and abs(number) < 2**53 else number
     read = tuple(value for value in inputs.values() if value.origin or value.inputs)
-    return computed(whole, UNITS[output.quantity], printed(formula.tree, words), read)
+    return computed(whole, units.BY_NAME[output.quantity], printed(formula.tree, words), read)
 
 
 def start(calculator: Calculator, evidence: Evidence) -> dict[str, Value]:

@@ -33,9 +33,6 @@ from runners.plans.experiment import command_for
 from runners.traces.measured import SampledSeconds
 
 NOT_MEASURED = "not measured here"
-CITED_UNITS = {
-    "bytes": units.BYTES, "count": units.COUNT, "share": units.SHARE, "plain": units.PLAIN,
-}  # fmt: skip
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
 Names = Mapping[
@@ -151,7 +148,7 @@ class Evidence:
         found: dict[str, Value] = {}
         for name, reference in self.book.references.items():
             if reference.value is not None:
-                unit = CITED_UNITS[reference.unit or "plain"]
+                unit = units.BY_NAME[reference.unit or "plain"]
                 is_written = unit.is_number and unit != units.SHARE
                 form = units.Form(way="written") if is_written else units.AS_RULED
                 origin, formula = Origin("", reference=name), f"cited[{name!r}]"

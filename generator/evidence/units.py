@@ -52,20 +52,26 @@ TEXT = Unit(style="text")
 PLAIN, COUNT, ORDINAL = Unit(style="plain"), Unit(style="count"), Unit(style="ordinal")
 SHARE, RATIO, LOSS = Unit(style="share"), Unit(style="ratio"), Unit(style="loss")
 
-
-_SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
-_AXES: dict[Unit, tuple[tuple[str, float], ...]] = {
-    BYTES: _SIZES,
-    Unit(num_bytes=1, num_seconds=-1): tuple((f"{name}/s", size) for name, size in _SIZES),
-    SECONDS: (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
+# Of what authors cite and calculate with.
+BY_NAME: dict[str, Unit] = {
+    "bytes": BYTES, "seconds": SECONDS, "bytes_per_second": Unit(num_bytes=1, num_seconds=-1),
+    "count": COUNT, "share": SHARE, "plain": PLAIN,
+}  # fmt: skip
+Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
+SIZES: Sizes = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+TIMES: Sizes = (("s", 1), ("ms", 1e-3), ("µs", 1e-6))
+COUNTS: Sizes = (("billion", 1e9), ("million", 1e6), ("", 1))
+_AXES: dict[Unit, Sizes] = {
+    BYTES: SIZES[1:],
+    Unit(num_bytes=1, num_seconds=-1): tuple((f"{name}/s", size) for name, size in SIZES[1:]),
+    SECONDS: TIMES,
     SHARE: (("%", 0.01),),
 }
-_COUNTS = (("billion", 1e9), ("million", 1e6), ("", 1.0))
 
 
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
     """In what an axis counts, and how much one of it is: the largest value has `least` or more."""
-    sizes = _AXES.get(unit, _COUNTS)
+    sizes = _AXES.get(unit, COUNTS)
     return next(((name, size) for name, size in sizes if largest >= least * size), sizes[-1])
 
 

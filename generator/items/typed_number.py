@@ -10,19 +10,17 @@ import re
 from dataclasses import dataclass
 
 from generator.content.claim import Tolerance
-from generator.evidence.units import NBSP
+from generator.evidence.units import COUNTS, NBSP, SIZES, TIMES
 from generator.evidence.value import Value
 
 _PRINTED = re.compile(
     rf"−?([\d,]+(?:\.\d+)?)(?:{NBSP}×{NBSP}10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?{NBSP}?(.*)", re.DOTALL
 )
 _NORMAL = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
-_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SCALES: dict[str, float] = {
-    "": 1, "s": 1, "ms": 1e-3, "µs": 1e-6, "%": 0.01, "times": 1, "per second": 1,
-    "million": 1e6, "billion": 1e9, "trillion": 1e12,
+    "%": 0.01, "times": 1, "per second": 1, "trillion": 1e12,
     "byte": 1, "bytes": 1, "second": 1, "seconds": 1, "bytes per second": 1,
-    **_BYTES, **{f"{name}/s": size for name, size in _BYTES.items()},
+    **dict(SIZES), **{f"{name}/s": size for name, size in SIZES}, **dict(TIMES), **dict(COUNTS),
 }  # fmt: skip
 
 

@@ -152,10 +152,8 @@ class Prediction(TypedNumber[Predict]):
         assert high is not None
         if not self.on_reference(low, answer, high):
             return
-        if not numeric(low) < numeric(answer):
-            yield ("low",), f"low is {low}; it must lie below the answer"
-        if not numeric(answer) < numeric(high):
-            yield ("high",), f"high is {high}; it must lie above the answer"
+        if not numeric(low) < numeric(answer) < numeric(high):
+            yield ("low",), f"the answer does not lie between {low} and {high}"
         if self.item.logarithmic and numeric(low) <= 0:
             yield ("low",), f"low is {low}; a logarithmic slider starts above nothing"
 

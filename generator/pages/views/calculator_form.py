@@ -14,13 +14,11 @@ from generator.evidence.found_by import heading
 from generator.evidence.value import Value, numeric
 from generator.pages.shown import Shown
 
-_BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
-_TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
-_UNITS: dict[Quantity, tuple[tuple[str, float], ...]] = {
-    "count": (("billion", 1e9), ("million", 1e6), ("", 1.0)),
-    "bytes": _BYTES,
-    "seconds": _TIMES,
-    "bytes_per_second": tuple((f"{name}/s", size) for name, size in _BYTES),
+_UNITS: dict[Quantity, units.Sizes] = {
+    "count": units.COUNTS,
+    "bytes": units.SIZES,
+    "seconds": units.TIMES,
+    "bytes_per_second": tuple((f"{name}/s", size) for name, size in units.SIZES),
     "share": (("%", 0.01),),
 }
 PER_PARAMETER = ("bytes", "values")  # counts of them are means, as half a byte for each parameter
@@ -79,7 +77,8 @@ def _field(
 def _unit(quantity: Quantity, number: float) -> tuple[str, float]:
     """The unit in which a field takes a quantity, by the number that stands there first."""
     sizes = _UNITS.get(quantity, (("", 1.0),))
-    return next(((name, size) for name, size in sizes if abs(number) >= size), sizes[-1])
+    name, size = next((one for one in sizes if abs(number) >= one[1]), sizes[-1])
+    return name, float(size)
 
 
 def _step(low: float, high: float, *, is_whole: bool) -> str:
@@ -124,4 +123,4 @@ def _with_signs(formula: str) -> str:
 def _within(within: Tolerance, quantity: Quantity) -> str:
     if within.share is not None:
         return f"{within.share * 100:g}%"
-    return units.printed(within.amount or 0, calculators.UNITS[quantity], units.AS_RULED)
+    return units.printed(within.amount or 0, units.BY_NAME[quantity], units.AS_RULED)
