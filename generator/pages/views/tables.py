@@ -12,7 +12,6 @@ from generator.pages.shown import Shown
 from runners.traces.records import PredictionStep, Stage
 
 NUM_VALUES = 4
-ABSENT_CELL = Markup("–")
 ByRank = tuple[list[str], list[tuple[str, list[Markup]]]]
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
