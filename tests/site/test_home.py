@@ -40,6 +40,23 @@ def test_away_from_the_measured_budget_a_row_says_on_which_side_of_the_line_it_l
     assert _ends(page) == ["out of memory in backward", "trains"]
 
 
+def test_the_line_follows_the_pointer_on_a_bar_and_its_number_stays_above_the_bars(page):
+    page.get_by_role("button", name="See what happened").click()
+    line = page.locator(".pb-survive:visible input[type=range]")
+    bars = page.locator(".pb-survive:visible .pb-bars").first.bounding_box()
+    page.mouse.move(bars["x"], bars["y"] + 1)
+    page.mouse.down()
+    for share in (0.0, 0.5, 1.0):
+        page.mouse.move(bars["x"] + share * bars["width"], bars["y"] + 1)
+        assert float(line.input_value()) == pytest.approx(
+            share * float(line.get_attribute("max")), abs=1
+        )
+        number = page.locator(".pb-survive:visible .pb-limit b").bounding_box()
+        assert number["y"] + number["height"] <= bars["y"]
+        assert bars["x"] <= number["x"] + 1
+        assert number["x"] + number["width"] <= bars["x"] + bars["width"] + 1
+
+
 def test_the_other_model_is_shown_by_its_button_and_keeps_the_focus(page):
     page.get_by_role("button", name="See what happened").click()
     page.get_by_role("button", name="parts").click()
