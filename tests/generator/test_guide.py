@@ -40,12 +40,3 @@ def test_an_observation_that_is_stated_as_a_fact_is_refused(copy):
     said = "Its parts completed"
     copy.edit(FILE, f"{said}.", f"{said}{{{{ holds('averaging-is-slower') }}}}.")
     assert not [one for one in copy.errors() if "as a fact" in one]
-
-
-def test_a_symptom_has_a_page_and_leads_on_to_the_next_and_to_techniques(copy):
-    pages = rendering.render(copy.load())
-    first = pages["guide/too-large.md"]
-    assert 'href="copies-differ.html"' in first
-    assert 'href="../guide.html#technique-split"' in first
-    for name in ("too-large", "copies-differ"):
-        assert f'href="guide/{name}.html"' in pages["guide.md"]

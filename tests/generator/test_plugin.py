@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from generator.website.plugin import SURPRISES
-from tests.conftest import ROOT, mkdocs, wait_until
-from tests.recorded import as_recorded
-from tests.site.conftest import CONFIGURATION
+from tests.conftest import mkdocs, wait_until
+from tests.generator.conftest import Copy
+from tests.site.conftest import own_book
 
 pytestmark = pytest.mark.builds
 
@@ -26,19 +23,8 @@ SERVE = ("serve", "--dirty", "--no-strict", "--dev-addr")
 
 @pytest.fixture
 def project(tmp_path):
-    """A project of its own: the frozen book, a mkdocs.yml, and the pages it is built into."""
-    shutil.copytree(ROOT / "tests" / "book" / "content", tmp_path / "content")
-    (tmp_path / "pages").mkdir()
-    text = CONFIGURATION.format(root=ROOT).replace(f"{ROOT}/tests/book/content", "content")
-    (tmp_path / "mkdocs.yml").write_text(text, encoding="utf-8")
-    return tmp_path
-
-
-def _edit(project: Path, file: str, old: str, new: str) -> None:
-    path = project / "content" / file
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    """A project of its own, with the frozen book."""
+    return own_book(tmp_path)
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -60,8 +46,9 @@ def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(
 
 def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
     """Also where `serve` begins with them."""
-    _edit(project, "topics/sharding/quiz.yml", "stem:", "stme:")
-    _edit(project, "topics/averaging/topic.yml", "title:", "titel:")
+    copy = Copy(project / "content")
+    copy.edit("topics/sharding/quiz.yml", "stem:", "stme:")
+    copy.edit("topics/averaging/topic.yml", "title:", "titel:")
     for command in (["build", "--quiet"], [*SERVE, f"127.0.0.1:{_free_port()}"]):
         done = mkdocs(project, *command)
         assert done.returncode == 2
@@ -72,10 +59,8 @@ def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
 
 
 def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
-    trace = project / "content" / "traces" / "reference-frozen" / "tiny_memory.json"
-    document = json.loads(trace.read_text())
-    document["runs"]["whole"]["expected_status"] = "out_of_memory"
-    trace.write_text(json.dumps(document))
+    copy = Copy(project / "content")
+    copy.change_run("tiny_memory.whole", expected_status="out_of_memory")
     plain, strict = mkdocs(project, "build"), mkdocs(project, "build", "--strict")
     made = mkdocs(project, "build", "--quiet", **{SURPRISES: "1"})  # as `make site` builds
     assert plain.returncode == 0
@@ -106,20 +91,9 @@ def _text(serving: subprocess.Popen[bytes], address: str, wanted: str) -> str:
     return wait_until(page, meanwhile=lambda: serving.poll() is None)
 
 
-def _measure_again(project, was, now):
-    """Let a trace say another peak, as a rerun would."""
-    path = project / "content" / "traces" / "reference-frozen" / "tiny_memory.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    for run in document["runs"].values():
-        for rank in run["ranks"]:
-            if rank["memory"] and rank["memory"]["peak_bytes"] == was:
-                rank["memory"]["peak_bytes"] = now
-        as_recorded(run)
-    path.write_text(json.dumps(document), encoding="utf-8")
-
-
 def test_serve_follows_edits_and_outlives_a_mistake(project):
     """As `make serve` calls it."""
+    copy = Copy(project / "content")
     port = _free_port()
     address = f"http://127.0.0.1:{port}/topics/sharding/experiment.html"
     kept, lost = "topics/averaging/trace.html", "topics/gone.html"
@@ -136,9 +110,9 @@ def test_serve_follows_edits_and_outlives_a_mistake(project):
     try:
         _text(serving, address, "is cut in two")
         file = "topics/sharding/experiment.yml"
-        _edit(project, file, "is cut in two", "is cut in parts")
+        copy.edit(file, "is cut in two", "is cut in parts")
         _text(serving, address, "is cut in parts")
-        _edit(project, file, "introduction:", "introductoin:")
+        copy.edit(file, "introduction:", "introductoin:")
         wait_until(
             lambda: "unknown key 'introductoin'" in (project / "serve.log").read_text(),
             meanwhile=lambda: serving.poll() is None,
@@ -151,12 +125,16 @@ def test_serve_follows_edits_and_outlives_a_mistake(project):
         assert "is cut in parts" in shown
         told = re.search(r'<pre class="pb-mistakes"[^>]*>(.*?)</pre>', shown, re.DOTALL)[1]
         assert re.search(r"topics/sharding/experiment\.yml:\d+:\d+: unknown key", told)
-        _edit(project, file, "introductoin:", "introduction:")
-        _edit(project, file, "is cut in parts", "is cut at last")
+        copy.edit(file, "introductoin:", "introduction:")
+        copy.edit(file, "is cut in parts", "is cut at last")
         assert "pb-mistakes" not in _text(serving, address, "is cut at last")
         other = address.replace("topics/sharding/experiment", "index")
         assert "pb-mistakes" not in _text(serving, other, "</article>")
-        _measure_again(project, 164_000, 166_000)
+        ranks = (
+            copy.load("reference-frozen").run("tiny_memory.whole").model_dump(mode="json")["ranks"]
+        )
+        ranks[0]["memory"]["peak_bytes"] = 166_000  # as a rerun might
+        copy.change_run("tiny_memory.whole", ranks=ranks)
         _text(serving, address, "162\u00a0KiB")
         assert "Traceback" not in (project / "serve.log").read_text()
     finally:

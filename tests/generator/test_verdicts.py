@@ -26,49 +26,36 @@ def judged(book, one):
     return Evidence(replace(book, claims={one.id: one})).outcome(one.id)
 
 
+STATUS = "tiny_memory.whole_budget.status"
+
+
 @pytest.mark.parametrize(
-    ("predicted", "relation", "holds"),
+    ("predicted", "relation", "observed", "holds"),
     [
-        ("163999", "equals", False),
-        ("164000", "differs", False),
-        ("164001", "at_least", False),
-        ("163999", "at_most", False),
-        ("164000", "above", False),
-        ("164000", "below", False),
-        (BUDGET, "above", True),
-        (BUDGET, "below", False),
+        ("163999", "equals", PEAK, False),
+        ("164000", "differs", PEAK, False),
+        ("164001", "at_least", PEAK, False),
+        ("163999", "at_most", PEAK, False),
+        ("164000", "above", PEAK, False),
+        ("164000", "below", PEAK, False),
+        (BUDGET, "above", PEAK, True),
+        (BUDGET, "below", PEAK, False),
+        ("'out_of_memory'", "equals", STATUS, True),
+        ("'out of memory'", "equals", STATUS, True),
+        ("'completed'", "differs", STATUS, True),
+        ("160000", {"relative": 0.025}, PEAK, True),  # a tolerance of equality
+        ("160000", {"relative": 0.024}, PEAK, False),
+        ("160000", {"absolute": 3999}, PEAK, False),
     ],
 )
-def test_each_relation_of_numbers(book, predicted, relation, holds):
-    outcome = judged(book, claim(predicted, relation, PEAK))
+def test_each_relation_of_numbers_and_words_and_each_tolerance(
+    book, predicted, relation, observed, holds
+):
+    fields = {"tolerance": relation} if isinstance(relation, dict) else {}
+    one = claim(predicted, "equals" if fields else relation, observed, **fields)
+    outcome = judged(book, one)
     assert outcome.verdict == ("holds" if holds else "does_not_hold")
     assert outcome.error is None
-
-
-@pytest.mark.parametrize(
-    ("predicted", "tolerance", "holds"),
-    [
-        ("160000", {"relative": 0.025}, True),
-        ("160000", {"relative": 0.024}, False),
-        ("160000", {"absolute": 3999}, False),
-    ],
-)
-def test_tolerance_is_a_share_of_the_prediction_or_an_amount(book, predicted, tolerance, holds):
-    outcome = judged(book, claim(predicted, "equals", PEAK, tolerance=tolerance))
-    assert (outcome.verdict == "holds") is holds
-
-
-@pytest.mark.parametrize(
-    ("predicted", "relation", "holds"),
-    [
-        ("'out_of_memory'", "equals", True),
-        ("'out of memory'", "equals", True),
-        ("'completed'", "differs", True),
-    ],
-)
-def test_words_are_equal_or_differ(book, predicted, relation, holds):
-    outcome = judged(book, claim(predicted, relation, "tiny_memory.whole_budget.status"))
-    assert (outcome.verdict == "holds") is holds
 
 
 def timed(book, single, averaged):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ def frozen_book(folder: Path) -> Path:
     """A folder from which MkDocs builds the frozen book."""
     (folder / "pages").mkdir(parents=True)
     (folder / "mkdocs.yml").write_text(CONFIGURATION.format(root=ROOT), encoding="utf-8")
+    return folder
+
+
+def own_book(folder: Path, configured: str = "") -> Path:
+    """A folder with a copy of the frozen book, from which MkDocs builds it as configured."""
+    shutil.copytree(ROOT / "tests" / "book" / "content", folder / "content")
+    (frozen_book(folder) / "mkdocs.yml").write_text(
+        CONFIGURATION.format(root=ROOT).replace(f"{ROOT}/tests/book/content", "content")
+        + configured,
+        encoding="utf-8",
+    )
     return folder
 
 

@@ -6,13 +6,12 @@ written by hand in `content/pages` and put into `docs_dir`.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, mkdocs
-from tests.site.conftest import CONFIGURATION
+from tests.conftest import mkdocs
+from tests.site.conftest import own_book
 from tests.site.html_reading import Reading, read
 
 CONFIGURED = """\
@@ -40,19 +39,10 @@ nav:
 DEMO = '<meta charset="utf-8"><style>p { color: red }</style><table><p>3'
 
 
-def project(folder: Path, configured: str) -> Path:
-    """A folder from which MkDocs builds the frozen book as configured."""
-    shutil.copytree(ROOT / "tests" / "book" / "content", folder / "content")
-    (folder / "pages").mkdir()
-    text = CONFIGURATION.format(root=ROOT).replace(f"{ROOT}/tests/book/content", "content")
-    (folder / "mkdocs.yml").write_text(text + configured, encoding="utf-8")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The project's folder, and what the build said."""
-    folder = project(tmp_path_factory.mktemp("configured") / "book", CONFIGURED)
+    folder = own_book(tmp_path_factory.mktemp("configured") / "book", CONFIGURED)
     guides = folder / "content" / "pages" / "guides"
     guides.mkdir(parents=True)
     (guides / "about.md").write_text("# About\n\n![a picture](picture-2.svg)\n")
