@@ -29,7 +29,8 @@
         row.classList.toggle("pb-over", !isUnder);
         bars.forEach(([rect, width]) => rect.setAttribute("width", `${isUnder ? 100 : Math.min(100, (100 * share) / width)}%`));
       });
-      root.querySelector(".pb-rows-drawn").style.setProperty("--pb-at", `${share}%`);
+      all("line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
+      all(".pb-limit svg").forEach((one, isAfter) => one.setAttribute("width", `${isAfter ? 100 - share : share}%`));
       measured.hidden = !isTested;
       moved.hidden = isTested;
       moved.textContent = `${line.value} ${unit}`;
