@@ -39,10 +39,3 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
             assert current == {f"{name}:{digest}" for name, digest in forms}
             seen += len(forms)
     assert seen
-
-
-def test_recall_asks_every_item_of_its_topic_but_those_left_out(book):
-    for topic in book.topics:
-        if "recall" in topic.lessons:
-            left_out = set(topic.lessons["recall"].model.leave_out)
-            assert set(topic.items_by_mode["recall"]) == set(topic.items) - left_out
