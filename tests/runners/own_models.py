@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -48,35 +47,6 @@ class Plain(nn.Module):
 
     def forward(self, x):
         return self.hidden(x)
-
-
-class NestedDictionary(Plain):
-    def forward(self, x):
-        hidden = self.hidden(x)
-        return {"out": {"logits": hidden, "more": [hidden.sum(), "text", None]}}
-
-
-class LogitsAndAuxiliary(Plain):
-    def forward(self, x):
-        hidden = self.hidden(x)
-        return hidden, hidden.pow(2).mean()
-
-
-class HasLoss(Plain):
-    def forward(self, x):
-        hidden = self.hidden(x)
-        return SimpleNamespace(loss=hidden.mean(), logits=hidden)
-
-
-@dataclass
-class DataOutput:
-    values: torch.Tensor
-    count: int
-
-
-class ReturnsData(Plain):
-    def forward(self, x):
-        return DataOutput(self.hidden(x), 3)
 
 
 @dataclass

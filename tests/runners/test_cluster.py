@@ -90,13 +90,11 @@ def test_each_node_says_which_interface_leads_to_the_others(measured: Ended) -> 
 
 
 @with_nodes
-@pytest.mark.parametrize("how", ["torchrun, c10d", "packets, static"])
-def test_the_others_say_which_node_is_lost_and_end(how: str, tmp_path: Path) -> None:
+def test_the_others_say_which_node_is_lost_and_end(tmp_path: Path) -> None:
     with two_nodes(tmp_path) as nodes:
-        found = lost(nodes, how)
-    if how == "packets, static":
-        for said, silent in zip(found.said, (SILENT, NO_ANSWER), strict=True):
-            assert f"traceback : {silent}" in said
+        found = lost(nodes, "packets, static")
+    for said, silent in zip(found.said, (SILENT, NO_ANSWER), strict=True):
+        assert f"traceback : {silent}" in said
 
 
 @with_nodes

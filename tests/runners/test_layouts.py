@@ -9,47 +9,24 @@ import torch
 
 from runners.planning import one_rank
 from runners.planning.one_rank import simulate_rank
-from runners.planning.question import Model, Question, Training, strategy_of
 from runners.planning.schedules import BACKWARD, FORWARD, turns
 from runners.planning.step import Repeats
 from runners.planning.tensor_axis import TensorAxis
-from runners.plans.architecture import Architecture
+from tests.runners.questions import GPT, asked, changed
 
 HIDDEN, LENGTH, MICROBATCH = 512, 256, 2
-GPT = {
-    "hidden_size": HIDDEN,
-    "num_heads": 4,
-    "num_kv_heads": 4,
-    "ffn_size": 4 * HIDDEN,
-    "vocabulary": 64,
-    "context_length": LENGTH,
-    "positions": "learned",
-    "activation": "gelu",
-    "norm": "layernorm",
-    "has_bias": True,
-    "has_tied_embeddings": False,
-}
+WIDE = changed(GPT, hidden_size=HIDDEN, ffn_size=4 * HIDDEN, vocabulary=64, context_length=LENGTH)
 
 
-def asked(strategy, devices, num_layers=4, num_microbatches=1, **change):
-    shape = Architecture(**{**GPT, **change}, num_layers=num_layers)
-    training = Training(
-        sequence=LENGTH, microbatch=MICROBATCH, global_batch=MICROBATCH * num_microbatches
-    )
-    question = Question(
-        model=Model(name="gpt", architecture=shape),
-        training=training,
-        strategy=strategy_of(strategy, devices),
-    )
-    question.check()
-    return question
+def deep(strategy, devices, num_layers=4, num_microbatches=1):
+    batch = {"microbatch": MICROBATCH, "global_batch": MICROBATCH * num_microbatches}
+    return asked(strategy, devices, changed(WIDE, num_layers=num_layers), **batch)
 
 
 def bytes_of_a_layer(strategy, ranks):
     """Of activations, as the peaks of two depths differ by, for each `s b h`."""
     peaks = [
-        simulate_rank(asked(strategy, ranks, depth), 0).at_peak.activations_bytes
-        for depth in (2, 4)
+        simulate_rank(deep(strategy, ranks, depth), 0).at_peak.activations_bytes for depth in (2, 4)
     ]
     return (peaks[1] - peaks[0]) / 2 / (LENGTH * MICROBATCH * HIDDEN)
 
@@ -98,7 +75,7 @@ def most_in_flight(question, rank):
 
 
 def interleaved(ranks, chunks, num_layers, num):
-    question = asked(f"interleaved.{ranks}", ranks, num_layers, num)
+    question = deep(f"interleaved.{ranks}", ranks, num_layers, num)
     strategy = question.strategy.model_copy(update={"chunks": chunks})
     return question.model_copy(update={"strategy": strategy})
 
@@ -116,7 +93,7 @@ def test_interleaved_ranks_hold_as_many_microbatches_as_megatron_lm_warms_up(ran
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
 def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes(schedule):
     given = schedule == "interleaved"
-    question = interleaved(2, 3, 6, 4) if given else asked(schedule, 2, num_microbatches=4)
+    question = interleaved(2, 3, 6, 4) if given else deep(schedule, 2, num_microbatches=4)
     each = {(stage, index) for stage in range(question.strategy.num_stages) for index in range(4)}
     for kind in (FORWARD, BACKWARD):
         passed = Counter(
@@ -138,7 +115,7 @@ def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes(sched
 
 
 def test_a_few_microbatches_reach_the_peak_of_all(monkeypatch):
-    question = asked("interleaved.2", 2, 4, 12)
+    question = deep("interleaved.2", 2, 4, 12)
     few = simulate_rank(question, 0)
     monkeypatch.setattr(one_rank, "repeats", lambda _: Repeats(12, 12))
     whole = simulate_rank(question, 0)

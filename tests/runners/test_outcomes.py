@@ -12,16 +12,12 @@ import torch
 from runners.__main__ import main
 from runners.planning.one_rank import simulate_rank
 from runners.planning.outcomes import Outcome, lines, outcome
-from runners.planning.question import Model, Question, Training, strategy_of
 from runners.planning.table import GIB
 from tests.conftest import ROOT
-from tests.runners.test_plan import LLAMA
+from tests.runners.questions import asked
 
-QUESTION = Question(
-    model=Model(name="tiny", architecture=LLAMA),
-    training=Training(sequence=32, microbatch=2, global_batch=2, precision="fp32"),
-    strategy=strategy_of("single", 1),
-    limit_bytes=GIB,
+QUESTION = asked("single", 1, microbatch=2, global_batch=2, precision="fp32").model_copy(
+    update={"limit_bytes": GIB}
 )
 
 

@@ -12,19 +12,15 @@ from runners.planning.committed import answers_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, told
-from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
 from runners.simulate import processes
 from runners.traces import plan_grid
 from runners.traces.digest import ROOT, covered_files
 from runners.traces.files import read_grid
 from runners.traces.plan_grid import as_trace
+from tests.runners.questions import LLAMA, changed
 
-TINY = Architecture(
-    num_layers=2, hidden_size=32, num_heads=4, num_kv_heads=2, ffn_size=64, vocabulary=64,
-    context_length=16, positions="rotary", activation="swiglu", norm="rmsnorm", has_bias=False,
-    has_tied_embeddings=False,
-)  # fmt: skip
+TINY = changed(LLAMA, num_layers=2, num_kv_heads=2)
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from runners.__main__ import main
 from runners.planning import grid
 from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
-from runners.planning.question import _AXES, Model, Question, Training, strategy_of
+from runners.planning.question import _AXES, strategy_of
 from runners.planning.recommendation import strategies
-from runners.plans.architecture import Architecture
 from runners.simulate import processes
+from tests.runners.questions import LLAMA, asked, changed
 from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,11 +113,6 @@ LAYOUTS = {
     "hsdp.2.2+tp-sp.2": 8,
     "1f1b.2+zero1.2+tp-sp.2": 8,
 }
-TINY = Architecture(
-    num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,
-    context_length=32, positions="rotary", activation="swiglu", norm="rmsnorm", has_bias=False,
-    has_tied_embeddings=False,
-)  # fmt: skip
 
 
 def question_of(layout):
@@ -127,12 +122,9 @@ def question_of(layout):
         shape = {"num_layers": strategy.num_stages, "has_tied_embeddings": True}
     if strategy.expert > 1:
         shape |= {"num_experts": 4, "num_active_experts": 2}
-    return Question(
-        model=Model(name="tiny", architecture=TINY.model_copy(update=shape)),
-        training=Training(sequence=32, microbatch=2, global_batch=4 * strategy.data),
-        strategy=strategy,
-        backend="gloo",
-    )
+    shape = changed(LLAMA, **{"num_layers": 2, **shape})
+    batch = {"microbatch": 2, "global_batch": 4 * strategy.data}
+    return asked(layout, LAYOUTS[layout], shape, backend="gloo", **batch)
 
 
 @pytest.fixture(scope="module")

@@ -7,27 +7,13 @@ import torch
 
 from runners.planning.fused_kernels import rms_norm
 from runners.planning.one_rank import simulate_rank
-from runners.planning.question import Model, Question, Training, strategy_of
+from runners.planning.question import Training
 from runners.planning.transformer import Transformer
-from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
+from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
 
-TINY = {
-    "num_layers": 2,
-    "hidden_size": 32,
-    "num_heads": 4,
-    "num_kv_heads": 2,
-    "ffn_size": 48,
-    "vocabulary": 61,
-    "context_length": 16,
-    "positions": "rotary",
-    "activation": "swiglu",
-    "norm": "rmsnorm",
-    "has_bias": False,
-    "has_tied_embeddings": False,
-}
-GPT = {"positions": "learned", "activation": "gelu", "norm": "layernorm", "has_bias": True}
+TINY = changed(LLAMA, num_layers=2, num_kv_heads=2)
 
 
 @pytest.mark.parametrize("preset", model_presets())
@@ -39,41 +25,41 @@ def test_a_preset_has_as_many_parameters_as_its_closed_form_says(preset):
 
 
 SHAPES = [
-    {},
-    {"has_query_key_norm": True},
-    {"head_dim": 16},
-    {"has_tied_embeddings": True},
-    {**GPT, "num_kv_heads": 4},
-    {"num_experts": 4, "num_active_experts": 2},
+    TINY,
+    GPT,
+    *(
+        changed(TINY, **change)
+        for change in (
+            {"has_query_key_norm": True},
+            {"head_dim": 32},
+            {"has_tied_embeddings": True},
+            {"num_experts": 4, "num_active_experts": 2},
+        )
+    ),
 ]
 
 
-@pytest.mark.parametrize("change", SHAPES)
-def test_its_peak_in_one_process_is_what_torchs_tracker_finds(change):
-    shape = Architecture(**{**TINY, **change})
-    training = Training(sequence=16, microbatch=4, global_batch=4, precision="fp32")
-    model = Model(name="tiny", architecture=shape)
-    question = Question(model=model, training=training, strategy=strategy_of("single", 1))
-
+@pytest.mark.parametrize("shape", SHAPES)
+def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
+    question = asked("single", 1, shape, microbatch=4, global_batch=4, precision="fp32")
     tracked = tracked_peak(
-        lambda: Transformer(shape, training=training),
-        lambda: torch.zeros(4, 16, dtype=torch.long),
+        lambda: Transformer(shape, training=question.training),
+        lambda: torch.zeros(4, 32, dtype=torch.long),
         lambda module, tokens: module.loss(module(tokens), torch.zeros_like(tokens)),
     )
     assert simulate_rank(question, 0).peak_bytes == tracked
 
 
-@pytest.mark.parametrize("change", SHAPES)
-def test_a_tiny_one_trains_with_values(change):
-    shape = Architecture(**{**TINY, **change})
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_tiny_one_trains_with_values(shape):
     torch.manual_seed(0)
     model = Transformer(shape)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     if model.angles is not None:
-        model.angles = torch.polar(torch.ones(half := (16, shape.head_size // 2)), torch.rand(half))
+        model.angles = torch.polar(torch.ones(half := (32, shape.head_size // 2)), torch.rand(half))
     update = torch.optim.Adam(model.parameters(), 1e-2)
-    tokens = torch.randint(0, 61, (3, 16))
+    tokens = torch.randint(0, 256, (3, 32))
     losses = []
     for _ in range(15):
         loss = model.loss(model(tokens), tokens)
@@ -88,8 +74,8 @@ def test_a_tiny_one_trains_with_values(change):
 @pytest.mark.parametrize("how", [{"loss_chunks": 4}, {"has_loss_of_torch": True}])
 def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(how):
     with torch.device("meta"):
-        model = Transformer(Architecture(**TINY), training=Training(sequence=16, **how))
-    logits, tokens = torch.randn(3, 16, 61, requires_grad=True), torch.randint(0, 61, (3, 16))
+        model = Transformer(TINY, training=Training(sequence=32, **how))
+    logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
     whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
     loss = model.loss(logits, tokens)
     torch.testing.assert_close(loss, whole)
@@ -98,10 +84,9 @@ def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(how):
 
 
 def test_stages_share_the_parameters_out():
-    shape = Architecture(**{**TINY, "num_layers": 4})
     with torch.device("meta"):
-        stages = [Transformer(shape, layers=layers) for layers in ([0, 1], [2, 3])]
-    assert sum(p.numel() for s in stages for p in s.parameters()) == shape.num_parameters
+        stages = [Transformer(LLAMA, layers=layers) for layers in ([0, 1], [2, 3])]
+    assert sum(p.numel() for s in stages for p in s.parameters()) == LLAMA.num_parameters
 
 
 def test_the_norm_in_one_kernel_has_the_gradients_of_torch():

@@ -28,9 +28,7 @@ LAYOUTS = [
     (2, "zero1", 4, "llama-8b", {}),
     (4, "hsdp.2.4", 8, "llama-8b", {}),
     (4, "fsdp.8.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
-    (2, "tp-sp-keep", 2, "mixtral-8x7b", {}),
-    (4, "fsdp.2+tp-sp-keep.4", 8, "gpt2-1.5b", {}),
-    (2, "gpipe", 2, "gpt2-1.5b", {}),
+    (4, "fsdp.2+tp-sp-keep.4", 8, "mixtral-8x7b", {}),
     (2, "interleaved", 2, "llama-8b", {}),
     (4, "1f1b.2+zero1.4", 8, "gpt2-1.5b", {"precision": "bf16-mixed"}),
     (4, "1f1b.2+tp-sp-keep.2", 4, "gpt2-1.5b", {}),
@@ -56,16 +54,22 @@ def written(path, layout, devices, preset, **changes):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Losses and norms of gradients of each layout's small program, as its last rank has them."""
+def programs(tmp_path_factory):
+    """A folder with the program of each layout."""
     folder = tmp_path_factory.mktemp("programs")
     for ranks, layout, devices, preset, changes in LAYOUTS:
         written(folder / f"{ranks}-{layout}.py", layout, devices, preset, **changes)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(programs):
+    """Losses and norms of gradients of each layout's small program, as its last rank has them."""
     subprocess.run(
-        [sys.executable, "-m", "tests.runners.program_ranks", str(folder)], cwd=ROOT, check=True
+        [sys.executable, "-m", "tests.runners.program_ranks", str(programs)], cwd=ROOT, check=True
     )
     return {
-        one.stem.partition("-")[2]: json.loads(one.read_text()) for one in folder.glob("*.json")
+        one.stem.partition("-")[2]: json.loads(one.read_text()) for one in programs.glob("*.json")
     }
 
 
@@ -111,24 +115,20 @@ def test_a_layout_trains_as_one_process_does(layout, preset, changes, trained, a
 
 def test_a_program_has_the_planned_model_and_layout(tmp_path):
     """At full size, on the meta device: the closed form of the plan counts as many parameters."""
-    for preset, found in model_presets().items():
+    for preset in ("gpt2-1.5b", "llama-8b", "mixtral-8x7b"):
         program = loaded(written(tmp_path / f"{preset}.py", "fsdp", 8, preset))
         with torch.device("meta"):
             model = program.Transformer(program.PLAN, 0)
         parameters = sum(one.numel() for one in model.parameters())
-        assert parameters == found.architecture.num_parameters
+        assert parameters == model_presets()[preset].architecture.num_parameters
         assert (program.PLAN.data, program.PLAN.num_microbatches) == (8, 8)
         text = (tmp_path / f"{preset}.py").read_text(encoding="utf-8")
         assert "fully_shard" in text
         assert not any(word in text for word in ("parallelize_module", "PipelineStage", "zero1"))
 
 
-def test_programs_are_formatted_and_name_nothing_that_they_do_not_use(tmp_path):
-    for ranks, layout, devices, preset, changes in LAYOUTS:
-        written(
-            tmp_path / f"{ranks}_{layout.replace('.', '_')}.py", layout, devices, preset, **changes
-        )
-    ours = ["--isolated", "--line-length", "100", str(tmp_path)]
+def test_programs_are_formatted_and_name_nothing_that_they_do_not_use(programs):
+    ours = ["--isolated", "--line-length", "100", str(programs)]
     for words in (["check", "--select", "F,E,W,I,UP"], ["format", "--check"]):
         done = subprocess.run([sys.executable, "-m", "ruff", *words, *ours], capture_output=True)
         assert done.returncode == 0, done.stdout.decode()

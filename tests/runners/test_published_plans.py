@@ -1,4 +1,4 @@
-"""The committed simulations of published measurements, against the rows and against a new one."""
+"""The committed simulations of published measurements, against the rows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from statistics import median
 
 import pytest
 
-from runners.planning import published as simulated
 from runners.planning.published import published
 from runners.traces.files import read
 from runners.traces.published import MOST_ERROR, PEAKS, is_stale, published_bytes_of, run_name
-
-AGAIN = "megatron_small_tp2_sp_cp2_ddp"
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +32,9 @@ def test_every_published_peak_is_there_as_published_and_none_is_stale(committed)
 
 
 def test_a_file_that_was_edited_is_noticed(committed):
-    row = committed.runs[AGAIN]
-    edited = row.model_copy(update={"settings": row.settings | {"tensor": 4}})
-    assert is_stale(committed.model_copy(update={"runs": committed.runs | {AGAIN: edited}}))
+    name, row = next(iter(committed.runs.items()))
+    edited = row.model_copy(update={"settings": row.settings | {"tensor": 64}})
+    assert is_stale(committed.model_copy(update={"runs": committed.runs | {name: edited}}))
 
 
 def errors(committed, *kinds):
@@ -70,10 +67,3 @@ def test_each_miss_and_nothing_else_has_an_explanation(committed):
     assert missing
     for key, (with_term, measured) in explained.items():
         assert with_term == pytest.approx(measured, rel=0.06), key
-
-
-def test_a_row_comes_out_the_same_today(committed):
-    again = simulated.again([AGAIN])[AGAIN]
-    assert (again.settings, again.ranks) == (
-        committed.runs[AGAIN].settings, committed.runs[AGAIN].ranks,
-    )  # fmt: skip

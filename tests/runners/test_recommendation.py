@@ -12,14 +12,10 @@ from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, strategies, told
 from runners.planning.table import GIB, layouts
-from runners.plans.architecture import Architecture
 from runners.plans.model_presets import model_presets
+from tests.runners.questions import LLAMA, changed
 
-SMALL = Architecture(
-    num_layers=4, hidden_size=256, num_heads=4, num_kv_heads=4, ffn_size=1024, vocabulary=1000,
-    context_length=128, positions="rotary", activation="swiglu", norm="rmsnorm",
-    has_bias=False, has_tied_embeddings=False,
-)  # fmt: skip
+SMALL = changed(LLAMA, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128)
 TRAINING = Training(sequence=128, global_batch=8)
 CLUSTER = Cluster(2, 2, 1e15, within=1e15, between=1e15)
 

@@ -1,0 +1,32 @@
+"""Tiny models, and questions about them, that tests of plans share."""
+
+from __future__ import annotations
+
+from runners.planning.question import Model, Question, Training, strategy_of
+from runners.plans.architecture import Architecture
+
+LLAMA = Architecture(
+    num_layers=4, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,
+    context_length=32, positions="rotary", activation="swiglu", norm="rmsnorm", has_bias=False,
+    has_tied_embeddings=False,
+)  # fmt: skip
+GPT = LLAMA.model_copy(
+    update={"positions": "learned", "activation": "gelu", "norm": "layernorm", "has_bias": True}
+)
+
+
+def changed(shape, **change):
+    """The same model with other sizes."""
+    return Architecture(**{**shape.model_dump(), **change})
+
+
+def asked(strategy, devices=4, shape=LLAMA, backend=None, **how):
+    """What a rank needs for a step of a tiny model."""
+    question = Question(
+        model=Model(name="tiny", architecture=shape),
+        training=Training(**{"sequence": shape.context_length, "global_batch": 8, **how}),
+        strategy=strategy_of(strategy, devices),
+        **({"backend": backend} if backend else {}),
+    )
+    question.check()
+    return question
