@@ -1,4 +1,4 @@
-"""The directions that imports may take, and the names that files may have.
+"""The directions that imports may take.
 
 generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.experiment`, what of
 `runners.planning` recommends a layout from committed plans, and `runners.system` for its commands;
@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-VAGUE = {"util", "utils", "helper", "helpers", "manager", "data", "info", "misc", "common"}
 ALSO_FOR_THE_GENERATOR = {
     "runners.system",
     "runners.plans",
@@ -105,21 +104,6 @@ def test_only_what_handles_tensors_needs_torch():
     program = "\n".join(["import sys", "sys.modules['torch'] = None", *lines])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_no_file_has_a_name_that_says_nothing():
-    sources = _sources("generator", "runners", "tests")
-    assert [path for path in sources if VAGUE & set(path.stem.split("_"))] == []
-
-
-def test_every_module_says_what_it_is_for():
-    missing = [
-        path.relative_to(ROOT).as_posix()
-        for path in _sources("generator", "runners", "tests")
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        and path.read_text(encoding="utf-8").strip()
-    ]
-    assert missing == []
 
 
 # A room, and the rooms that it may take from; the `__main__` of each package takes from all.

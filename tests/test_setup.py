@@ -52,18 +52,6 @@ def test_a_python_without_venv_is_refused_with_what_to_install(install, capsys, 
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "megabytes"),
-    [
-        ("  Downloading torch-2.13.0-cp311-manylinux_2_28_x86_64.whl (821.5 MB)\n", 821.5),
-        ("Downloading pluggy-1.7.0-py3-none-any.whl (20 kB)\n", 0.02),
-        ("Collecting torch==2.13.0\n", 0.0),
-    ],
-)
-def test_what_pip_fetches_is_counted(install, line, megabytes):
-    assert install.fetched(line)[1] == pytest.approx(megabytes)
-
-
 def test_every_direct_dependency_is_pinned_within_its_range(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

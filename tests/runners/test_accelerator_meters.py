@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch._subclasses import FakeTensorMode
-from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.activity import collective_of
 from runners.meters.allocator import AllocatorLimit, checked
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.kernel import MeterDisagreesError
-from runners.meters.memory import MemoryMeter
 from runners.meters.refusal import held_bytes_at
 from runners.plans.experiment import RunPlan
 from runners.ranks.heartbeat import Heart
@@ -184,34 +181,3 @@ def test_collectives_are_found_by_the_names_that_profilers_record() -> None:
     for called, name in (("all_to_allv", "all_to_all"), ("gather", "gather"), ("", "send")):
         metadata = f'"stream": 20, "Collective name": "{called}", "Group size": 4'
         assert collective_of(SENDS, lambda said=metadata: said) == name
-
-
-def test_the_memory_meter_names_every_collective_as_pytorchs_users_do() -> None:
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-    try:
-        with MemoryMeter() as meter:
-            meter.counting = True
-            whole, share = torch.zeros(8), torch.zeros(4)
-            parts = [torch.zeros(4), torch.zeros(4)]
-            dist.all_to_all_single(torch.zeros(8), whole)
-            dist.all_to_all(parts, [share, share])
-            dist.all_gather_single(whole, share)
-            dist.all_gather(parts, share)
-            dist.reduce_scatter_single(share, whole)
-            dist.all_reduce(whole)
-            dist.broadcast(whole, 0)
-            dist.reduce(whole, 0)
-            dist.send(whole, 1)
-            dist.recv(whole, 1)
-    finally:
-        dist.destroy_process_group()
-    assert {c.operation: (c.count, c.bytes) for c in meter.collective_list()} == {
-        "all_to_all": (2, 64),
-        "all_gather": (2, 64),
-        "reduce_scatter": (1, 32),
-        "all_reduce": (1, 32),
-        "broadcast": (1, 32),
-        "reduce": (1, 32),
-        "send": (1, 32),
-        "recv": (1, 32),
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from runners.plans.architecture import Architecture
 from runners.plans.model_presets import PRESETS, model_presets
 
 # Counted by others from the tensors of the published checkpoints, to the last parameter.
@@ -23,25 +22,6 @@ EXACT = {
 def test_the_closed_form_gives_the_published_number_of_parameters():
     found = {name: one.architecture.num_parameters for name, one in model_presets().items()}
     assert found == EXACT
-
-
-def test_the_closed_form_counts_what_torch_builds():
-    """A small GPT-2 of torch's modules: embedding, layers with biases, a tied output."""
-    torch = pytest.importorskip("torch")
-    small = Architecture(
-        num_layers=2, hidden_size=32, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=100,
-        context_length=16, positions="learned", activation="gelu", norm="layernorm",
-        has_bias=True, has_tied_embeddings=True,
-    )  # fmt: skip
-    layer = torch.nn.TransformerEncoderLayer(32, 4, dim_feedforward=128)
-    layers = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-    parts = [
-        layers,
-        torch.nn.Embedding(100, 32),
-        torch.nn.Embedding(16, 32),
-        torch.nn.LayerNorm(32),
-    ]
-    assert small.num_parameters == sum(p.numel() for part in parts for p in part.parameters())
 
 
 def test_an_impossible_configuration_is_refused(tmp_path):

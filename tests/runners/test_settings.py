@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from runners.plans.experiment import RunPlan, find
+from runners.__main__ import main
+from runners.plans.experiment import MORE, RunPlan, find
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
 from runners.traces.schema import Setting
 
@@ -95,34 +93,21 @@ QUESTION = "Does it load?"
 class Settings(RunSettings):
     \"\"\"One setting.\"\"\"
 
-    width: Count = {default}
+    width: Count = 8
 
 
-RUNS = {{"one": RunPlan("train", 1, {settings})}}
-STRATEGIES = {{}}
+RUNS = {"one": RunPlan("train", 1, Settings(width=2.5))}
+STRATEGIES = {}
 """
+LINE = 1 + EXPERIMENT.partition("RUNS")[0].count("\n")
 
 
-@pytest.mark.parametrize(
-    ("default", "settings", "wrong"),
-    [
-        ("0", "Settings()", "Settings: width must be greater than or equal to 1, not 0"),
-        ("8", "Settings(width=2.5)", "Settings: width must be a valid integer, not 2.5"),
-    ],
-)
 def test_a_declared_setting_that_its_type_forbids_ends_the_command_in_one_line(
-    tmp_path: Path, root: Path, default: str, settings: str, wrong: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = EXPERIMENT.format(default=default, settings=settings)
     path = tmp_path / "forbidden.py"
-    path.write_text(text)
-    line = 1 + next(n for n, one in enumerate(text.splitlines()) if one.startswith("RUNS"))
-    done = subprocess.run(
-        [sys.executable, "-m", "runners", "list"],
-        cwd=root,
-        env={**os.environ, "PROOFBOOK_EXPERIMENTS": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert done.stderr == f"python -m runners: {path}:{line}: {wrong}\n"
+    path.write_text(EXPERIMENT)
+    monkeypatch.setenv(MORE, str(tmp_path))
+    assert main(["list"]) == 2
+    wrong = "Settings: width must be a valid integer, not 2.5"
+    assert capsys.readouterr().err == f"python -m runners: {path}:{LINE}: {wrong}\n"

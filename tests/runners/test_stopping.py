@@ -61,16 +61,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+KEPT = "stopped; what was measured before is kept"
+
+
 @pytest.mark.parametrize(
     ("command", "line", "how", "code"),
     [
-        (["runners", "list"], "stopped; what was measured before is kept", signal.SIGINT, 130),
-        (
-            ["runners.cluster", "ddp"],
-            "stopped; what was measured before is kept",
-            signal.SIGHUP,
-            129,
-        ),
+        (["runners.cluster", "ddp"], KEPT, signal.SIGHUP, 129),
         (["generator", "schema"], "stopped; run the same command again", signal.SIGTERM, 143),
     ],
 )
@@ -88,7 +85,7 @@ def test_forkservers_and_folders_go_too_where_an_experiment_is_being_loaded(
 ) -> None:
     (place / "experiments" / "slow.py").write_text(STUBBORN.format(flag=str(place / "flag")))
     ended = _stopped(["runners", "try", "slow.run"], signal.SIGINT, place, root)
-    assert ended == (130, ["stopped; what was measured before is kept"])
+    assert ended == (130, [KEPT])
     assert list((place / "scratch").iterdir()) == []
 
 

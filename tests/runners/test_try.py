@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from runners.__main__ import main
 from runners.commands.try_run import prepare
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
@@ -24,30 +26,20 @@ from runners.traces.summary import summary_lines
 pytestmark = pytest.mark.ranks
 
 
-@pytest.fixture
-def command(root: Path, tmp_path: Path) -> list[str]:
-    """The environment of a command that sees the tests' experiments and writes elsewhere."""
-    return [
-        "env",
-        f"PROOFBOOK_EXPERIMENTS={Path(__file__).parent / 'experiments'}",
-        f"PROOFBOOK_TRACES={tmp_path / 'traces'}",
-        f"PROOFBOOK_TRIES={tmp_path / 'tries'}",
-        f"TMPDIR={tmp_path}",
-        sys.executable,
-        "-m",
-        "runners",
-        "try",
-    ]
-
-
-def call(command: list[str], root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*command, *arguments], cwd=root, capture_output=True, text=True)
-
-
-def test_a_try_prints_what_it_measured_and_keeps_just_that(
-    command: list[str], root: Path, tmp_path: Path
-) -> None:
-    done = call(command, root, "changeable.shared", "--set", "num_samples=20", "--set", "word=rows")
+def test_a_try_prints_what_it_measured_and_keeps_just_that(root: Path, tmp_path: Path) -> None:
+    words = ["try", "changeable.shared", "--set", "num_samples=20", "--set", "word=rows"]
+    own = {
+        "PROOFBOOK_EXPERIMENTS": str(Path(__file__).parent / "experiments"),
+        "PROOFBOOK_TRACES": str(tmp_path / "traces"),
+        "PROOFBOOK_TRIES": str(tmp_path / "tries"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", *words],
+        cwd=root,
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     (kept,) = (tmp_path / "tries").iterdir()
     run = read(kept).runs["shared"]
@@ -94,6 +86,7 @@ def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_b
     assert run.budget_bytes is None
 
 
+@pytest.mark.usefixtures("launcher")  # which finds the tests' experiments
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -101,12 +94,11 @@ def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_b
         ([], "name a run as EXPERIMENT.RUN"),
     ],
 )
-def test_a_wrong_call_is_one_line_and_keeps_nothing(
-    command: list[str], root: Path, tmp_path: Path, arguments: list[str], said: str
+def test_a_wrong_call_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    done = call(command, root, *arguments)
-    assert done.returncode == 2
-    assert done.stderr.startswith("python -m runners: ")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "tries").exists()
+    assert main(["try", *arguments]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("python -m runners: ")
+    assert said in line
+    assert line.count("\n") == 1

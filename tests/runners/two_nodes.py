@@ -229,14 +229,6 @@ WAYS = {
     "process, c10d": Way(
         *("c10d", "name", lambda nodes, n: nodes.kill(n, "process"), 1), {0: SILENT}
     ),
-    "process, static": Way(
-        *("static", "address", lambda nodes, n: nodes.kill(n, "process"), 0),
-        {1: NO_STORE},
-    ),
-    "packets, c10d": Way(
-        *("c10d", "address", lambda nodes, n: nodes.silence(n), 1),
-        {0: SILENT, 1: NO_ANSWER},
-    ),
     "packets, static": Way(
         *("static", "name", lambda nodes, n: nodes.silence(n), 1),
         {0: SILENT, 1: NO_ANSWER},

@@ -1,0 +1,228 @@
+"""Experiments against loops of plain PyTorch in one process, which know of no rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import repeat
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import parameters_to_vector
+
+from runners.experiments import batch_parts, sharding, synchronization
+from runners.traces.records import Run
+from runners.training.networks import mlp
+from runners.training.teacher import Samples, Scaling, teach
+
+Measure = Callable[[str, str], Run]
+
+
+def taught(
+    num_samples: int,
+    dtype: torch.dtype = torch.float64,
+    *,
+    num_features: int = 10,
+    num_classes: int = 4,
+    temperature: float = 0.15,
+) -> list[Samples]:
+    """Samples of the teacher and its validation samples, scaled as experiments scale them."""
+    lesson = teach(
+        42,
+        num_samples=num_samples,
+        num_validation_samples=1000,
+        num_features=num_features,
+        num_classes=num_classes,
+        temperature=temperature,
+        dtype=dtype,
+    )
+    scaling = Scaling.of(lesson.training.features)
+    both = lesson.training, lesson.validation
+    return [Samples(scaling.apply(one.features), one.labels) for one in both]
+
+
+def model(dtype: torch.dtype = torch.float64) -> nn.Sequential:
+    """The model of every rank before its first step."""
+    torch.manual_seed(42)
+    return mlp((10, 64, 4), dtype=dtype)
+
+
+def loss_of(model: nn.Module, samples: Samples) -> Tensor:
+    return cross_entropy(model(samples.features), samples.labels)
+
+
+def train(
+    model: nn.Module, batches: Iterable[Samples], rates: Iterable[float], momentum: float = 0.0
+) -> list[float]:
+    """SGD on one batch after the other; the loss of each."""
+    update, losses = torch.optim.SGD(model.parameters(), momentum=momentum), []
+    for batch, rate in zip(batches, rates, strict=False):
+        update.param_groups[0]["lr"] = rate
+        update.zero_grad()
+        loss = loss_of(model, batch)
+        loss.backward()
+        update.step()
+        losses.append(loss.item())
+    return losses
+
+
+def batches_of(shard: Samples, size: int, num: int) -> list[Samples]:
+    """Batches in the order of the samples, again from the first one after the last."""
+    starts = [index * size % len(shard.labels) for index in range(num)]
+    return [shard.take(slice(start, start + size)) for start in starts]
+
+
+def shards(samples: Samples, ranks: int) -> list[Samples]:
+    size = len(samples.labels) // ranks
+    return [samples.take(slice(rank * size, (rank + 1) * size)) for rank in range(ranks)]
+
+
+@pytest.mark.ranks
+def test_unsynchronised_replicas_are_what_each_shard_alone_would_teach(run: Measure) -> None:
+    (step,) = [s for s in run("ddp", "no_sync").prediction if s.name == "compare"]
+    training, validation = taught(10000, torch.float32)
+    ends = []
+    for rank in (0, 3):
+        replica = model(torch.float32)
+        train(replica, batches_of(shards(training, 4)[rank], 25, 500), repeat(0.1), momentum=0.9)
+        right = replica(validation.features).argmax(1) == validation.labels
+        found = step.facts[f"rank_{rank}_validation_accuracy"]
+        assert found == pytest.approx(right.double().mean().item(), abs=0.005)
+        ends.append(parameters_to_vector(replica.parameters()).detach())
+    apart = ends[1] - ends[0]
+    largest, distance = apart.abs().max(), apart.norm() / ends[0].norm()
+    assert step.facts["rank_3_largest_difference"] == pytest.approx(largest.item(), rel=1e-3)
+    assert step.facts["rank_3_relative_distance"] == pytest.approx(distance.item(), rel=1e-3)
+
+
+@pytest.mark.ranks
+def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run: Measure) -> None:
+    warmed, (training, validation) = run("batch_and_rate", "warmed"), taught(6400)
+    rates = [0.05 + (0.2 - 0.05) * min(1.0, index / 32) for index in range(128)]
+    each = zip(*(batches_of(shard, 25, 128) for shard in shards(training, 4)), strict=True)
+    whole = [
+        Samples(torch.cat([b.features for b in of]), torch.cat([b.labels for b in of]))
+        for of in each
+    ]
+    alone = model()
+    train(alone, whole, rates, momentum=0.9)
+    assert warmed.validation is not None
+    assert warmed.validation.loss == pytest.approx(loss_of(alone, validation).item(), rel=1e-7)
+    measures = warmed.ranks[0].measures
+    assert (measures["first_rate"], measures["last_rate"]) == (0.05, pytest.approx(0.2))
+    assert measures["validation_losses"][-1] == pytest.approx(warmed.validation.loss)  # type: ignore[index]
+    assert measures["num_samples_seen"] == [1600 * look for look in range(1, 9)]
+
+
+@pytest.mark.ranks
+def test_local_sgd_over_ranks_is_local_sgd_in_one_process(run: Measure) -> None:
+    own = [batches_of(shard, 50, 128) for shard in shards(taught(6400)[0], 2)]
+    replicas, losses = [model(), model()], []
+    for start in range(0, 128, 8):
+        seen = [
+            train(replica, batches[start : start + 8], repeat(0.2))
+            for replica, batches in zip(replicas, own, strict=True)
+        ]
+        losses += [sum(both) / 2 for both in zip(*seen, strict=True)]
+        mean = sum(parameters_to_vector(replica.parameters()) for replica in replicas) / 2
+        for replica in replicas:
+            nn.utils.vector_to_parameters(mean.detach().clone(), replica.parameters())
+    assert run("synchronization", "local_8").step_losses == pytest.approx(losses, rel=1e-9)
+
+
+@pytest.mark.ranks
+def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run: Measure) -> None:
+    one, losses = model(), []  # one model, for all replicas are equal
+    old: list[Tensor] = []
+    own = [batches_of(shard, 50, 128) for shard in shards(taught(6400)[0], 2)]
+    for both in zip(*own, strict=True):
+        loss = sum(loss_of(one, batch) for batch in both) / 2
+        losses.append(loss.item())
+        old.append(parameters_to_vector(torch.autograd.grad(loss, list(one.parameters()))))
+        if len(old) > 4:
+            now = parameters_to_vector(one.parameters()).detach()
+            nn.utils.vector_to_parameters(now - 0.2 * old.pop(0), one.parameters())
+    assert run("synchronization", "stale_4").step_losses == pytest.approx(losses, rel=1e-9)
+
+
+def test_the_largest_rate_is_where_a_root_of_the_recurrence_leaves_the_unit_circle() -> None:
+    def largest_root(delay: int, rate: float) -> float:
+        # x ← x − rate · x of `delay` steps before: z^(delay+1) − z^delay + rate = 0.
+        polynomial = [1.0, -1.0, *[0.0] * (delay - 1), rate] if delay else [1.0, rate - 1.0]
+        return float(np.abs(np.roots(polynomial)).max())
+
+    settings = synchronization.RUNS["parabola"].settings
+    for delay, rate in zip(settings.delays, settings.closed_forms()["largest_rates"], strict=True):
+        assert largest_root(delay, rate * 0.99) < 1 < largest_root(delay, rate * 1.01)
+
+
+@pytest.mark.ranks
+def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> None:
+    temperature = batch_parts.Settings().teacher_temperature
+    training, _ = taught(
+        10000, torch.float32, num_features=20, num_classes=10, temperature=temperature
+    )
+    batch = training.take(slice(0, 100))
+    order = batch.labels.argsort(stable=True)
+    torch.manual_seed(42)
+    alone = mlp((20, 128, 10))
+    for part in (order[:80], order[80:]):
+        (loss_of(alone, batch.take(part)) / 2).backward()
+    expected = next(alone.parameters()).grad
+    assert expected is not None
+    shown = run("batch_parts", "unequal_by_rank").prediction[0].values
+    assert shown == pytest.approx(expected.flatten()[: len(shown)].tolist(), rel=1e-4)
+
+
+@pytest.mark.ranks
+def test_a_batch_dealt_out_to_ranks_teaches_what_plain_torch_learns(run: Measure) -> None:
+    torch.manual_seed(42)
+    layers = [nn.Linear(320, 320) for _ in range(4)]
+    alone = nn.Sequential(layers[0], *(m for one in layers[1:] for m in (nn.ReLU(), one)))
+    source = torch.Generator().manual_seed(42)
+    features = torch.randn((800, 320), generator=source)
+    batch = Samples(features, torch.randint(0, 320, (800,), generator=source))
+    measured = run("scaling", "strong_2")
+    losses = train(alone, [batch] * 8, repeat(0.1))
+    assert measured.epochs[0].loss == pytest.approx(losses[-1], rel=1e-5)
+    assert len({r.parameter_digest for r in measured.ranks}) == 1
+
+
+# --- sharding
+
+
+def test_whole_parameters_are_dealt_out_the_largest_first() -> None:
+    assert sorted(sharding.parts([7, 5, 4, 3, 1], 2)) == [10, 10]
+    assert sorted(sharding.parts([9, 1, 1], 2)) == [2, 9]
+
+
+@pytest.fixture(scope="module")
+def third_loss() -> float:
+    """The loss of rank 0 at the third step, from a loop without any wrapper over all samples."""
+    model, source = mlp([512] * 9), torch.Generator().manual_seed(42)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-(512**-0.5), 512**-0.5, generator=source)
+    batches = []
+    for rank in range(2):
+        own = torch.Generator().manual_seed(43 + rank)
+        features = torch.randn((4, 512), generator=own)
+        batches.append(Samples(features, torch.randint(0, 512, (4,), generator=own)))
+    update = torch.optim.Adam(model.parameters(), lr=sharding.Settings().learning_rate)
+    for _ in range(2):
+        for batch in batches:
+            (loss_of(model, batch) / 2).backward()
+        update.step()
+        update.zero_grad()
+    return loss_of(model, batches[0]).item()
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", ["zero_2", "fsdp_2"])
+def test_every_way_trains_as_a_plain_loop_over_all_samples_does(
+    run: Measure, third_loss: float, name: str
+) -> None:
+    shown = run("sharding", name).ranks[0].measures["loss_at_third_step"]
+    assert shown == pytest.approx(third_loss, rel=1e-4)
