@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runners.plans.closed_forms import (
-    ddp_bytes,
-    ddp_view_bytes,
     pipeline_idle_share,
     ring_bytes,
-    shard_bytes,
     share_bytes,
 )
 
@@ -22,15 +19,6 @@ def test_a_ring_sends_each_part_on_until_every_rank_has_every_sum(ranks: int) ->
             sent += part
     assert ring_bytes(part * ranks, ranks) == pytest.approx(sent)
     assert share_bytes(part * ranks, ranks) == pytest.approx(sent / 2)
-
-
-def test_a_replica_holds_every_copy_and_the_buckets() -> None:
-    parameters = gradients = buckets = 100
-    moments = 2 * parameters
-    assert ddp_bytes(100, copies=2) == parameters + gradients + buckets
-    assert ddp_bytes(100, copies=4) == parameters + gradients + moments + buckets
-    assert ddp_view_bytes(100, 2, 30) == parameters + gradients + 30
-    assert shard_bytes(100, 4, ranks=2) * 2 == parameters + gradients + moments
 
 
 @pytest.mark.parametrize(("units", "stages"), [(1, 4), (4, 4), (16, 4), (8, 2), (8, 1)])

@@ -61,17 +61,6 @@ def test_an_experiment_is_quiet_without_load_and_with_equal_canaries(
     assert found.is_quiet == (not says)
 
 
-def test_one_reading_ends_an_experiment_and_begins_the_next() -> None:
-    readings = Readings(IDLE, SLOWER, BUSY)
-    watch = Watch(readings)
-    assert watch.end(watch.begin()) == _record(IDLE, SLOWER)
-    assert watch.end(watch.begin()) == _record(SLOWER, BUSY)
-    assert readings.num_taken == 3
-    watch.forget()
-    watch.begin()
-    assert readings.num_taken == 4
-
-
 # --- what is read
 
 

@@ -18,7 +18,6 @@ from runners.simulate import suite
 from runners.simulate.command import compare, reference
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.suite import UnknownRunError, simulate, wanted
-from runners.system import count
 from runners.training.networks import mlp
 
 pytestmark = pytest.mark.ranks
@@ -228,16 +227,6 @@ def test_no_run_of_the_book_fails_by_what_a_simulation_lacks(tmp_path):
         "batch_norm": None,
     }
     assert not any(one.has_failed for one in found.values())
-
-
-def test_who_waits_for_simulations_hears_how_far_they_are(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(count, "WORD_SECONDS", 1e6)
-    simulate(wanted(["ddp.single"]), tmp_path)
-    assert capsys.readouterr().err == ""  # a short one stays short
-    monkeypatch.setattr(count, "WORD_SECONDS", 0.01)
-    simulate(wanted(["ddp.ddp"]), tmp_path)
-    lines = capsys.readouterr().err.splitlines()
-    assert sum(line.startswith("0/1 runs simulated, ") for line in lines) > 1
 
 
 def test_ranks_wait_for_each_others_objects(untrue, tmp_path):
