@@ -121,8 +121,8 @@ def root() -> Path:
     return ROOT
 
 
-def copy_of_the_book(into: Path, *, own_traces: bool = False) -> Path:
-    """Copy what a build reads into `into`; without this machine's own traces unless asked for."""
+def copy_of_the_book(into: Path) -> Path:
+    """Copy what a build reads into `into`; without this machine's own traces."""
     for name in BUILT_FROM:
         source = ROOT / name
         if source.is_dir():
@@ -132,7 +132,7 @@ def copy_of_the_book(into: Path, *, own_traces: bool = False) -> Path:
         elif source.exists():
             shutil.copy2(source, into / name)
     traces = into / "content" / "traces"
-    for entry in [] if own_traces else list(traces.iterdir()):
+    for entry in list(traces.iterdir()):
         if not entry.name.startswith("reference-"):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     for folder in ("pages", "html"):

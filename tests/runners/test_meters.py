@@ -5,35 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from runners.meters.memory import MemoryMeter
 from runners.meters.spans import split_waiting
 from runners.traces.outcome import Event
 
 MS = 1_000_000
-
-
-def metered_steps(num_steps: int, optimizer_class: type[torch.optim.Optimizer]) -> MemoryMeter:
-    """Train a small model under the meter, naming state as a rank does."""
-    with MemoryMeter() as meter:
-        model = nn.Sequential(nn.Linear(300, 200), nn.ReLU(), nn.Linear(200, 100))
-        optimizer = optimizer_class(model.parameters(), lr=0.1)
-        meter.name(model.parameters(), "parameters")
-        rows = torch.randn(8, 300)
-        meter.name([rows], "buffers")
-        for _ in range(num_steps):
-            meter.phase = "forward"
-            loss = model(rows).square().mean()
-            meter.phase = "backward"
-            loss.backward()
-            meter.name([p.grad for p in model.parameters() if p.grad is not None], "gradients")
-            meter.phase = "optimizer"
-            optimizer.step()
-            state = [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)]
-            meter.name(state, "optimizer")
-            optimizer.zero_grad()
-    return meter
 
 
 def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late() -> None:
@@ -49,14 +26,6 @@ def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late() 
     for rank in (0, 1):
         named = [one.name for one in spans if one.rank == rank]
         assert named[:3] == ["backward", "all_reduce", "optimizer"]
-
-
-def test_the_peak_is_the_sum_of_its_classes_and_lies_in_a_phase() -> None:
-    memory = metered_steps(2, torch.optim.SGD).memory(None)
-    assert memory.at_peak is not None
-    assert sum(memory.at_peak.model_dump().values()) == memory.peak_bytes
-    assert memory.peak_phase == "backward"
-    assert memory.phases["backward"] == memory.peak_bytes
 
 
 def test_a_freed_tensor_is_no_longer_counted() -> None:

@@ -191,11 +191,9 @@ RANDOM = "torch.ones(microbatch, 16)"
 READS = {
     "a comparison": "x = x.repeat(8, 1) if x.norm() > 1 else x",
     "an item": "x = x / x.max().item()",
-    "an integer": "x = x.repeat(int(x.max()), 1)",
     "an array": "x = x + float(x.numpy().sum())",
     "equality": "x = x if torch.equal(x, x + 0) else -x",
     "a mask": "x = x[x.sum(-1) > 0]",
-    "a selection": "x = x.masked_select(x > 0).view(-1, 16)",
     "a read that is caught": "exec('try:\\n bool(x.any())\\nexcept Exception: pass')",
 }
 
