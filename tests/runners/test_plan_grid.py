@@ -20,7 +20,10 @@ from runners.traces.files import read_grid
 from runners.traces.plan_grid import as_trace
 from tests.runners.questions import LLAMA, changed
 
-TINY = changed(LLAMA, num_layers=2, num_kv_heads=2)
+TINY = changed(
+    LLAMA, num_layers=2, hidden_size=32, num_kv_heads=2, ffn_size=64, vocabulary=64,
+    context_length=16,
+)  # fmt: skip
 
 
 @pytest.fixture
