@@ -1,6 +1,6 @@
 """The generator's commands.
 
-    python -m generator check     every mistake and every verdict; of one topic: check TOPIC
+    python -m generator check     every mistake, what does not hold; of one topic: check TOPIC
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
 
@@ -28,7 +28,7 @@ from pathlib import Path
 from generator.content import scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
-from generator.content.errors import ContentErrors, nearest
+from generator.content.errors import ContentErrors
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.plan_page import PlanFile
@@ -80,13 +80,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
-    check = verbs.add_parser("check", help="list every mistake, verdict and surprise")
+    check = verbs.add_parser(
+        "check", help="list every mistake, surprise, and claim that does not hold"
+    )
     new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     for verb in (check, new):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
-    check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose verdicts alone to list")
+    check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose claims alone to judge")
     new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
@@ -102,8 +104,8 @@ def _check(options: argparse.Namespace) -> int:
     book = load(options.content, options.machine)
     topics = [one.id for one in book.topics]
     if options.topic not in (None, *topics):
-        hint = nearest(options.topic, topics)
-        print(f"no topic {options.topic!r}{hint}; there are: {', '.join(topics)}", file=sys.stderr)
+        but = " but an experiment" if options.topic in book.traces else ""
+        print(f"no topic {options.topic!r}{but}; topics: {', '.join(topics)}", file=sys.stderr)
         return 2
     found = press.checked(book)
     told = found.outcomes
@@ -114,14 +116,22 @@ def _check(options: argparse.Namespace) -> int:
         claims = {name: book.claims[name] for name in told}
         traces = {name: shown for name, shown in book.traces.items() if name in used}
         book = replace(book, claims=claims, traces=traces)
-    for name, outcome in told.items():
+    unheld = {name: one for name, one in told.items() if one.verdict != "holds"}
+    for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-    return _report(book, found.evidence)
+    code = _report(book, found.evidence)
+    asked = [len(one.items) for one in book.topics if options.topic in (None, one.id)]
+    print(
+        f"{'problems, see above' if code else 'sound'}: {sum(asked)} "
+        f"questions checked, {len(told) - len(unheld)} of {len(told)} claims hold; "
+        f"numbers of {book.machine.name}"
+    )
+    return code
 
 
 def _report(book: Book, evidence: Evidence) -> int:
-    """Print what a strict build would refuse, and whose numbers these are."""
+    """Print what a strict build would refuse, and which traces are missing or stale."""
     problems = verdicts.problems(book, evidence)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
@@ -130,7 +140,6 @@ def _report(book: Book, evidence: Evidence) -> int:
             print(f"{name}: no trace of this machine; taken from {shown.folder}")
         if shown.is_stale and not shown.is_fallback and not book.is_reference:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
-    print(f"numbers of {book.machine.name}")
     return 1 if problems else 0
 
 

@@ -174,8 +174,11 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
     for path, message in lesson_checks.short_names(evidence, document):
         yield document.error(path, message)
     for position, item in enumerate(document.model.items):
-        for path, message in evidence_checks.mistakes(item, evidence):
+        wrong = list(evidence_checks.mistakes(item, evidence))
+        for path, message in wrong:
             yield document.error(("items", position, *path), message)
+        if wrong or any(cases.unread(item, evidence)):
+            continue  # its other cases would say the same again
         for number, one in enumerate(item.others, 1):
             for message in cases.mistakes(item, one, evidence)[:1]:
                 yield document.error(("items", position, "for", number), message)

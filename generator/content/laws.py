@@ -29,10 +29,17 @@ class Laws:
     Attributes:
         claims: by id, one for each run.
         of_law: the ids that come of each claim as it is written.
+        written: the file of each claim, and its position there.
     """
 
     claims: dict[str, Claim] = field(default_factory=dict)
     of_law: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    written: dict[str, tuple[Document[ClaimFile], int]] = field(default_factory=dict)
+
+    def error(self, name: str, message: str) -> ContentError:
+        """An error at the place where a claim is written."""
+        document, position = self.written[name]
+        return document.error(("claims", position), message)
 
     def lacks(self, name: str) -> str:
         """Why no claim has an id, and which one is meant."""
@@ -59,6 +66,7 @@ def of_documents(
             own = _on_runs(document, position)
             found.claims.update((one.id, one) for one in own)
             found.of_law[claim.id] = tuple(one.id for one in own)
+            found.written.update((one.id, (document, position)) for one in own)
     return found
 
 

@@ -383,10 +383,14 @@ def _with_runs(trace: Trace, names: Collection[str]) -> Trace:
 
 
 def no_trace(experiment: str, traces: Mapping[str, TraceOnPage]) -> str:
-    """That no machine has measured an experiment, and how to, or which one is meant."""
+    """That no machine has measured an experiment as it is, and how to, or which one is meant."""
     said = f"no trace of {experiment!r} on any machine"
     command = command_for(experiment)
-    return f"{said}; run `{command}`" if command else f"{said}{nearest(experiment, traces)}"
+    return (
+        f"{said}, or only a stale one; run `{command}`"
+        if command
+        else f"{said}{nearest(experiment, traces)}"
+    )
 
 
 def missing_run(traces: Mapping[str, TraceOnPage], path: str) -> str | None:

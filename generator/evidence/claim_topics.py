@@ -20,7 +20,7 @@ _TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/([^/]+)\.yml$")
 
 
 @lru_cache(maxsize=4096)
-def _claims_named(document: Document[Any]) -> tuple[tuple[Path, str], ...]:
+def claims_named(document: Document[Any]) -> tuple[tuple[Path, str], ...]:
     """Every claim that a file names, with the place of the field that names it."""
     return tuple(
         (one.path, claim)
@@ -40,7 +40,7 @@ def lessons_by_claim(book: Book) -> dict[str, tuple[Lesson, ...]]:
         topic = next((one for one in book.topics if place and one.id == place[1]), None)
         if place is None or topic is None:
             continue
-        for path, claim in _claims_named(document):
+        for path, claim in claims_named(document):
             modes = (
                 _asking(topic, document.model.items[int(path[1])].id)
                 if isinstance(document.model, QuizFile)

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
+from generator.content.errors import ContentError
 from generator.content.shelf import TraceOnPage
 from generator.evidence import quantifier, units
+from generator.evidence.claim_topics import claims_named
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.quantifier import Scope
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
@@ -345,11 +347,38 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
             for name, run in shown.runs.items()
             if run.is_surprise
         ]
+    return [*found, *map(str, broken_laws(book, evidence))]
+
+
+def broken_laws(book: Book, evidence: Evidence) -> list[ContentError]:
+    """The laws that do not hold, each where it is written: its two values, and what rests on it."""
+    found = []
     for name, outcome in judge(book, evidence).items():
         if outcome.is_broken_law:
-            words = WORDS[outcome.verdict]
-            found.append(f"law {name}: {words} ({outcome.explanation})")
+            said = f"law {name}: {WORDS[outcome.verdict]} ({outcome.explanation})"
+            resting = [
+                str(document.error(path, "")).removesuffix(": ")
+                for document in book.documents
+                for path, claim in claims_named(document)
+                if claim == name
+            ]
+            rest = f"; rests on it: {', '.join(resting)}" if resting else ""
+            found.append(book.laws.error(name, f"{said}{_values(evidence, outcome)}{rest}"))
     return found
+
+
+def _values(evidence: Evidence, outcome: Outcome) -> str:
+    """The two values that a law compares; of lists, the first two that break it."""
+    claim, pair = outcome.claim, (outcome.predicted, outcome.observed)
+    if outcome.scope:
+        pairs = quantifier.paired(*map(_comparable, sides(evidence, claim)))
+        pair = next(one for one in pairs if _compare(claim, *one)[0] != "holds")
+    predicted, observed = pair
+    if predicted is None or observed is None:
+        return ""
+    is_alike = str(predicted) == str(observed)  # rounded, as pages print them
+    left, right = (str(one.number if is_alike else one) for one in (predicted, observed))
+    return f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"
 
 
 def _again(shown: TraceOnPage) -> str:

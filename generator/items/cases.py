@@ -38,7 +38,7 @@ def _with_own_evidence(item: Item, number: int, other: Item, evidence: Evidence)
 
 def mistakes(item: Item, other: Item, evidence: Evidence) -> list[str]:
     """Everything for which an item is no question in one of its other cases."""
-    found = list(_unread(other, evidence))
+    found = list(unread(other, evidence))
     if not found:  # two slips may come to the same in one case, and be told apart in the first
         wrong = evidence_checks.mistakes(other, evidence)
         found = [message for path, message in wrong if path[0] != "slips"]
@@ -47,7 +47,7 @@ def mistakes(item: Item, other: Item, evidence: Evidence) -> list[str]:
     return found
 
 
-def _unread(other: Item, evidence: Evidence) -> Iterator[str]:
+def unread(other: Item, evidence: Evidence) -> Iterator[str]:
     """What its texts read and no run recorded, and claims that nobody wrote."""
     for one in fields_of(other):
         texts = [found.text for found in prose.expressions(one.text)]

@@ -13,6 +13,7 @@ from generator.content.quiz import Item
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError
+from generator.evidence.verdicts import WORDS
 from generator.items.kinds import Found, ItemError, kind_of
 
 
@@ -40,7 +41,7 @@ def unheld(evidence: Evidence, claim: str) -> str | None:
     runs = filter(None, map(evidence.book.run, outcome.runs))
     if any(run.is_surprise for run in runs):
         return None  # pages show it in red, and a strict build refuses the run itself
-    return f"claim {claim!r} shows nothing: {outcome.verdict}, {outcome.explanation}"
+    return f"rests on claim {claim!r}: {WORDS[outcome.verdict]} ({outcome.explanation})"
 
 
 def _claimed(item: Item) -> Iterator[Found]:

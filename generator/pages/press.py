@@ -83,7 +83,7 @@ class Press:
             self.judged, under, pages = judged(book), EVERYTHING, {}
         machines = _Machines(self.judged.evidence)
         planned = {sheet.path: machines.decided(sheet) for sheet in sheets(book)}
-        _raise_any(_mistakes(self.judged.evidence, under))
+        _raise_any(_mistakes(self.judged.evidence, under), self.judged.evidence)
         self._print(
             [one for path, one in planned.items() if path.startswith(under) or path not in pages],
             pages,
@@ -174,7 +174,7 @@ def checked(book: Book) -> Judged:
     paths = {f"topics/{name}.md" for name in named}
     errors, pages = content_checks.check(found.evidence), dict[str, Printed]()
     gathered = _of_claims(found)
-    _raise_any([*errors, *_doubles(sheets(book))])
+    _raise_any([*errors, *_doubles(sheets(book))], found.evidence)
     for sheet in (one for one in sheets(book) if one.path in paths):
         errors += _add(sheet, found, gathered, pages)
     _raise_any([*errors, *_missing_sections(book, _anchors(book, pages))])
@@ -192,10 +192,12 @@ def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentErr
             yield from content_checks.of_handwritten(evidence, page)
 
 
-def _raise_any(errors: Iterable[ContentError]) -> None:
+def _raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) -> None:
+    """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
     found = list(errors)
     if found:
-        raise ContentErrors(found)
+        broken = verdicts.broken_laws(evidence.book, evidence) if evidence else []
+        raise ContentErrors([*broken, *found])
 
 
 def _doubles(planned: Iterable[Sheet]) -> Iterator[ContentError]:

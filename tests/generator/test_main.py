@@ -1,6 +1,7 @@
 """The generator's commands as a person calls them, and how a book is put on disk."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,10 +70,19 @@ def test_a_build_writes_the_book_and_then_only_the_pages_whose_numbers_changed(b
     assert "index.md" not in changed
 
 
-def test_check_lists_every_verdict(run):
+def test_check_says_in_one_line_that_a_sound_book_is_sound(run):
     code, said, _ = run("check")
     assert code == 0
-    assert "holds                 law          whole-peak: observed equals predicted" in said
+    (line,) = said.splitlines()
+    assert re.fullmatch(
+        r"sound: \d+ questions checked, (\d+) of \1 claims hold; numbers of reference-frozen", line
+    )
+
+
+def test_check_of_an_experiment_says_that_it_is_no_topic(run):
+    code, _, said = run("check", "tiny_memory")
+    assert code == 2
+    assert "no topic 'tiny_memory' but an experiment; topics: " in said
 
 
 def test_check_prints_every_mistake_and_exits_with_two(run, copy):
@@ -99,14 +109,11 @@ def test_a_fallback_and_a_stale_trace_are_said(run, copy, monkeypatch):
     assert "tiny_memory: stale, so its verdicts are left out" in said
 
 
-def test_check_of_a_topic_lists_the_verdicts_of_its_claims_alone(run):
-    _, whole, _ = run("check")
-    code, said, _ = run("check", "averaging")
-    assert code == 0
-    told = [line for line in said.splitlines() if ": " in line]
-    assert set(told) < set(whole.splitlines())
-    assert told
-    assert "numbers of reference-frozen" in said
+def test_check_of_a_topic_judges_its_claims_alone(run):
+    (of_all, of_one) = (run("check", *topic)[1].split() for topic in ((), ("averaging",)))
+    assert of_one[0] == "sound:"
+    assert int(of_one[1]) < int(of_all[1])
+    assert int(of_one[4]) < int(of_all[4])
 
 
 def test_a_new_lesson_passes_check_and_appears_in_the_book(run, build, out):

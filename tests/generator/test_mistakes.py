@@ -235,18 +235,24 @@ def test_a_claim_that_stops_holding_is_told_wherever_something_rests_on_it_and_n
     copy.edit(TRAINING, "relation: slower", "relation: faster")
     copy.edit(MEMORY, "\"'completed'\"", "\"'deadlocked'\"")
     copy.edit(MEMORY, "relation: above", "relation: below")
-    told = [re.split(": does_not_hold|; |, which", error)[0] for error in copy.errors()]
+    told = [re.split(": does not hold|; |, which", error)[0] for error in copy.errors()]
     assert told == [
-        "content/guide.yml:13:22: claim 'halves-complete' shows nothing",
-        "content/guide.yml:42:14: claim 'halves-complete' shows nothing",
+        "content/guide.yml:13:22: rests on claim 'halves-complete'",
+        "content/guide.yml:42:14: rests on claim 'halves-complete'",
         "content/statements.yml:5:14: false needs a claim by which the sentence is refuted",
         "content/topics/asking/challenge.yml:23:48: holds('whole-needs-more'): "
         "the sentence rests on whole-needs-more",
-        "content/topics/asking/quiz.yml:98:14: claim 'averaging-is-slower' shows nothing",
-        "content/topics/averaging/why.yml:22:12: claim 'halves-complete' shows nothing",
-        "content/topics/averaging/why.yml:27:12: claim 'averaging-is-slower' shows nothing",
-        "content/topics/sharding/quiz.yml:12:21: claim 'whole-needs-more' shows nothing",
+        "content/topics/asking/quiz.yml:98:14: rests on claim 'averaging-is-slower'",
+        "content/topics/averaging/why.yml:22:12: rests on claim 'halves-complete'",
+        "content/topics/averaging/why.yml:27:12: rests on claim 'averaging-is-slower'",
+        "content/topics/sharding/quiz.yml:12:21: rests on claim 'whole-needs-more'",
     ]
+
+
+def test_a_mistake_in_a_question_of_several_runs_is_told_once(copy):
+    copy.edit(QUIZ_TRY, "{{ run.model.bytes }}", "{{ run.model.byte }}")
+    (error,) = copy.errors()
+    assert "'byte'" in error
 
 
 def test_a_law_without_a_formula_stands_in_no_table_of_costs(copy):
