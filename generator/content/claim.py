@@ -161,6 +161,21 @@ class Claim(Written):
     With `for`, the rule is judged once a run, and `run` stands for it in expressions and texts; the
     verdict's id is `law@experiment.run`. In its texts, `{{ predicted }}` and `{{ observed }}` are
     the claim's own.
+
+    Attributes:
+        cases: the runs that the rule is judged on, one by one.
+        kind: a law fails the build where it does not hold; an observation may differ by machine.
+        says: the rule in a sentence.
+        predicted: an expression over settings, a formula, or another run.
+        relation: of what is observed to what is predicted.
+        observed: an expression over what a run measured.
+        quantifier: each, where a side is a list.
+        tolerance: how far the two may be apart.
+        formula: what pages print of the prediction, in words or symbols.
+        source: the id of a reference that states the rule.
+        domain: where the rule holds; everywhere, by arithmetic alone.
+        showed: what pages say of an observation, by verdict.
+        regime: what overrides the regime of the file.
     """
 
     id: Id

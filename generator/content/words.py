@@ -8,6 +8,8 @@ inputs of a calculator stand for themselves. The marks are read by `checks/`.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Self, get_args, get_origin
@@ -17,10 +19,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PrivateAttr,
     StringConstraints,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+_DESCRIBED = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)  # under Attributes:
 
 
 class Mark(str):
@@ -67,6 +74,20 @@ class Written(BaseModel):
     """Anything an author writes: unknown keys are errors, and so is the number nan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """The schema that editors read: each key with what the docstrings say of it."""
+        schema = handler.resolve_ref_schema(handler(core))
+        for model in cls.__mro__:
+            for name, says in _DESCRIBED.findall(inspect.cleandoc(model.__doc__ or "")):
+                field = cls.model_fields.get(name)
+                key = schema["properties"].get(field.alias or name) if field else None
+                if key is not None:
+                    key.setdefault("description", " ".join(says.split()))
+        return schema
 
 
 class Naming(Written):
