@@ -269,14 +269,15 @@ def find(name: str) -> Experiment:
 
     Raises:
         UnknownExperimentError: there is none of that name.
-        SettingsError: it declares a setting that its own class forbids.
+        SettingsError: it declares a setting that its own class forbids, or a strategy that its
+            file has not.
     """
     path = PRIMITIVES_FILE if name == PRIMITIVES else check_name(name)
     try:
         module = _declared(name, path)
     except ValidationError as error:
         raise SettingsError.of(error) from None
-
+    _check_strategies(module, path)
     return Experiment(
         name,
         module.QUESTION,
@@ -285,6 +286,20 @@ def find(name: str) -> Experiment:
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "ON_CUDA", {}),
     )
+
+
+def _check_strategies(module: ModuleType, path: Path) -> None:
+    """Refuse a run whose strategy is neither in the file nor in its `STRATEGIES`, at its line."""
+    known = {**vars(module), **getattr(module, "STRATEGIES", {})}
+    functions = [name for name, value in known.items() if callable(value)]
+    for run, plan in module.RUNS.items():
+        if plan.strategy not in known:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            at = [f":{n}" for n, line in enumerate(lines, 1) if f'"{plan.strategy}"' in line]
+            raise SettingsError(
+                f"{path}{''.join(at[:1])}: run {run!r}: no function of this file is called "
+                f"{plan.strategy!r}{nearest(plan.strategy, functions)}"
+            )
 
 
 def _declared(name: str, path: Path) -> ModuleType:

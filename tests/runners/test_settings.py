@@ -96,18 +96,34 @@ class Settings(RunSettings):
     width: Count = 8
 
 
-RUNS = {"one": RunPlan("train", 1, Settings(width=2.5))}
-STRATEGIES = {}
+def train(rank):
+    pass
+
+
+RUNS = {"one": RunPlan("trian", 1, Settings(width=8))}
 """
 LINE = 1 + EXPERIMENT.partition("RUNS")[0].count("\n")
 
 
-def test_a_declared_setting_that_its_type_forbids_ends_the_command_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("mistake", "wrong"),
+    [
+        ("width=2.5", "Settings: width must be a valid integer, not 2.5"),
+        (
+            "width=8",
+            "run 'one': no function of this file is called 'trian' (did you mean train?)",
+        ),
+    ],
+)
+def test_a_declared_setting_or_strategy_that_cannot_be_ends_the_command_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mistake: str,
+    wrong: str,
 ) -> None:
     path = tmp_path / "forbidden.py"
-    path.write_text(EXPERIMENT)
+    path.write_text(EXPERIMENT.replace("width=8", mistake))
     monkeypatch.setenv(MORE, str(tmp_path))
     assert main(["list"]) == 2
-    wrong = "Settings: width must be a valid integer, not 2.5"
     assert capsys.readouterr().err == f"python -m runners: {path}:{LINE}: {wrong}\n"
