@@ -21,6 +21,7 @@ from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import TraceError, read, trace_paths
 from runners.traces.records import Run, Trace
+from runners.traces.summary import bytes_in_words, seconds_in_words
 from runners.traces.values import edited
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
@@ -65,9 +66,9 @@ def _facts(run: Run) -> Iterator[str]:
     yield f"{run.world_size} rank{'s' if run.world_size > 1 else ''}"
     yield run.status
     if (step := run.timing.step) is not None:
-        yield f"{step.median_seconds * 1e3:.4g} ms a step"
+        yield f"{seconds_in_words(step.median_seconds)} a step"
     if peak := max((one.memory.peak_bytes or 0 for one in run.ranks if one.memory), default=0):
-        yield f"peak {peak / 2**20:,.4g} MiB"
+        yield f"peak {bytes_in_words(peak)}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

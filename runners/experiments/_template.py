@@ -25,6 +25,7 @@ def train(rank: Rank[Settings]) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+    rank.measure("last_loss", loss.item())  # a number of your own; its name says its unit
 
 
 QUESTION = "Does a layer of twice the width need twice the memory?"
