@@ -16,14 +16,14 @@ from runners.commands.dry import estimated, said, together
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import UnfinishedError, is_full
-from runners.measuring.pending import Pending, lacking, left_out_of, part_of, pending
+from runners.measuring.pending import Pending, existing, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Watch
 from runners.plans.experiment import check_names, whole_is_full
 from runners.primitives.measured import PrimitiveError, measure_once
 from runners.traces import machine
 from runners.traces.files import read
-from runners.traces.records import Trace
+from runners.traces.records import Run, Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 MOST_RETRIES = 2  # of an experiment that was not quiet, for the reference set
@@ -156,6 +156,7 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
             for name in chosen:
                 part_of(name, ran.where).unlink(missing_ok=True)
         waiting = request.pending(ran.where)
+        former = {name: existing(ran.where / f"{name}.json")[0] for name in chosen}
         unfinished = _measure(waiting, ran.where, request, watch or Watch()) if waiting else {}
         if not request.as_reference and (ran.where / "machine.json").exists():
             machine.remember(machine.name_of(ran.where))
@@ -165,7 +166,7 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
     for name in chosen:
         path = ran.where / f"{name}.json"
         if name not in unfinished and path.exists():
-            _add(ran, read(path), is_new=name in measured)
+            _add(ran, read(path), former[name], is_new=name in measured)
         elif name not in unfinished:
             ran.heavier.append(name)
     if request.as_reference:
@@ -173,18 +174,32 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
     return ran
 
 
-def _add(ran: Ran, trace: Trace, *, is_new: bool) -> None:
-    """Add what is to be said of one trace."""
+def _add(ran: Ran, trace: Trace, former: Trace | None, *, is_new: bool) -> None:
+    """Add what is to be said of one trace; `former` stood in its place before."""
     name, quiet = trace.experiment, trace.quiet
+    before = former.runs if former else {}
     ran.num_fresh += not is_new
     ran.surprises += [
         f"{name}.{run}: {how_it_ended(one)}, expected {how_it_was_meant_to_end(one)}"
+        f"{_more_of(name, one, before.get(run), is_new=is_new)}"
         for run, one in trace.runs.items()
         if one.is_surprise
     ]
     ran.heavier += [f"{name}.{run}" for run in left_out_of(trace)]
     if is_new and quiet is not None and not quiet.is_quiet:
         ran.not_quiet.append(f"{name}: {'; '.join(quiet.disturbances)}")
+
+
+def _more_of(experiment: str, run: Run, former: Run | None, *, is_new: bool) -> str:
+    """Whether a surprise replaced an earlier run that was none, and how to see its traceback."""
+    said = ""
+    if is_new and former is not None and former.status == former.expected_status:
+        said += "; its trace replaced one that ended as declared"
+    if run.error is not None and run.error.kind == "exception":
+        said += (
+            f"; for the traceback: PROOFBOOK_STDERR=1 python -m runners run {experiment} --force"
+        )
+    return said
 
 
 def _measure(

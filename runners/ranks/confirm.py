@@ -85,4 +85,5 @@ def _called_again(rank: Rank, strategy: Strategy, scratch_bytes: int) -> Rank:
         again.finish()
     finally:
         rank.phase_name, rank.step_index = again.phase_name, again.step_index
+        rank.is_stepping = again.is_stepping
     return again

@@ -16,6 +16,7 @@ import time
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from runners.meters.refusal import DataSegmentLimit, held_bytes_at
 from runners.plans.experiment import RunPlan, find
 from runners.ranks.confirm import confirm_memory
 from runners.ranks.heartbeat import Heart
+from runners.ranks.phases import BASE
 from runners.ranks.rank import Rank
 from runners.system import accelerator
 from runners.system.links import enter
@@ -134,8 +136,8 @@ def _requested_bytes(message: str) -> int | None:
     return None
 
 
-def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
-    """What an exception in a rank means for the run."""
+def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Failure]:
+    """What an exception in a rank means for the run; `file` is the experiment's own."""
     message = str(error).strip() or type(error).__name__
     status: Status = "failed"
     kind = "exception"
@@ -151,14 +153,18 @@ def failure_of(error: BaseException, rank: Rank) -> tuple[Status, Failure]:
         kind = "budget_too_small"
     else:
         message = f"{type(error).__name__}: {message}"
+    frames = extract_tb(error.__traceback__)
+    lines = [at.lineno for at in frames if Path(at.filename).resolve() == file.resolve()]
+    is_outside_phases = rank.phase_name == BASE and rank.is_stepping
     return status, Failure(
         kind=kind,
         message=message.splitlines()[0][:300],
         requested_bytes=_requested_bytes(message),
         rank=rank.rank,
         held_bytes=held_bytes_at(error) if kind == "out_of_memory" else None,
-        phase=rank.phase_name,
+        phase="step" if is_outside_phases else rank.phase_name,
         step=rank.step_index if rank.step_index >= 0 else None,
+        line=f"{file.name}:{lines[-1]}" if lines and status != rank.plan.expected else None,
     )
 
 
@@ -227,7 +233,7 @@ def live(request: dict[str, Any]) -> None:
         # The limit first: the record must not run out of memory as the training did.
         rank.lift_limit(error)
         _limit_data(None)
-        rank.outcome.status, rank.outcome.failure = failure_of(error, rank)
+        rank.outcome.status, rank.outcome.failure = failure_of(error, rank, experiment.path)
         rank.keep_peak()
         if rank.outcome.failure.kind == "exception":
             import traceback

@@ -63,6 +63,7 @@ class Rank(Recorder, Generic[S]):
         self.settings = cast("S", plan.settings)
         self.device = device
         self.phase_name = BASE
+        self.is_stepping = False  # then what no phase marks is no longer building
         self._of_step = StepPhases(self)
         self.scratch = Path()  # a folder of this pass alone, which goes when it ends
         self.has_lost_peers = False  # then nobody is left to meet at the end
@@ -143,9 +144,12 @@ class Rank(Recorder, Generic[S]):
         """
         if count < 1:
             raise ValueError("there is no step to take: the samples fill no batch")
-        if not self.is_metered:
-            yield from self._timed_steps(count)
-            return
+        self.is_stepping = True
+        yield from self._metered_steps(count) if self.is_metered else self._timed_steps(count)
+        self.is_stepping = False
+
+    def _metered_steps(self, count: int) -> Iterator[int]:
+        """The few steps under the meters, and one under the profiler."""
         timeline = NUM_TIMELINE_STEPS if self.plan.has_timeline else 0
         for index in range(NUM_METERED_STEPS + timeline):
             self.step_index += 1

@@ -55,8 +55,11 @@ class Failure(Record):
     # what its allocator gave out; null: not known.
     held_bytes: int | None = None
     rank: int | None = None  # null: ranks hang, and none is behind the others
-    phase: str  # build, wrap, forward, backward, optimizer, …
+    phase: str  # build, wrap, step, forward, backward, optimizer, …
     step: int | None = None  # training step of the failure, from 0; null before it
+    # The last line of the experiment's own file that was running, as ddp.py:23, where the run was
+    # not meant to end so.
+    line: str | None = None
     signal: str | None = None  # that ended the process, such as SIGABRT
     exit_code: int | None = None  # of a process that left without a record
 

@@ -24,6 +24,7 @@ def how_it_ended(run: Run) -> str:
     size = f", asking for {error.requested_bytes:,} bytes" if error.requested_bytes else ""
     cause = "" if error.kind == "out_of_memory" else f": {error.message}"
     place = "" if error.rank is None else f" on rank {error.rank}"
+    place += f" at {error.line}" if error.line else ""
     return f"{words} in {error.phase}{place}{size}{cause}"
 
 

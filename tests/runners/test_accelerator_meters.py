@@ -103,9 +103,12 @@ def test_a_run_that_needs_more_than_the_budget_is_refused(model: Given) -> None:
         with pytest.raises(torch.OutOfMemoryError) as refused:
             floats(30 * MIB)
     assert held.nbytes == 40 * MIB
-    rank: Any = SimpleNamespace(rank=1, phase_name="forward", step_index=2)
-    status, failure = failure_of(refused.value, rank)
+    rank: Any = SimpleNamespace(
+        rank=1, phase_name="forward", step_index=2, is_stepping=True, plan=RunPlan("train")
+    )
+    status, failure = failure_of(refused.value, rank, Path(__file__))
     assert (status, failure.kind) == ("out_of_memory", "out_of_memory")
+    assert (failure.line or "").startswith(f"{Path(__file__).name}:")
     assert failure.requested_bytes == 30 * MIB
     assert failure.held_bytes == 40 * MIB  # with the request it is above the budget of 60 MiB
 

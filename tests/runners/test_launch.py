@@ -188,7 +188,12 @@ def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path, ro
 
 def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder: Path) -> None:
     ran = running.run(running.RunRequest(names=("odd",)))
-    assert ran.surprises == ["odd.surprises: completed, expected out of memory"]
+    assert ran.surprises == [
+        "odd.crashes: failed in step on rank 0 at odd.py:19: ZeroDivisionError: division by zero, "
+        "expected completed; for the traceback: PROOFBOOK_STDERR=1 python -m runners run odd "
+        "--force",
+        "odd.surprises: completed, expected out of memory",
+    ]
     assert ran.exit_code == 1
     assert (folder / "odd.json").exists()
 

@@ -13,5 +13,13 @@ def completes(rank: Rank) -> None:
     rank.measure("num_ranks", rank.world_size)
 
 
-RUNS = {"surprises": RunPlan("completes", passes=("timed",), expected="out_of_memory")}
-STRATEGIES = {"completes": completes}
+def crashes(rank: Rank) -> None:
+    """A bug in the second step, which no phase marks."""
+    for step in rank.steps(2):
+        rank.measure("inverse", 1 / (1 - step))
+
+
+RUNS = {
+    "surprises": RunPlan("completes", passes=("timed",), expected="out_of_memory"),
+    "crashes": RunPlan("crashes", passes=("timed",)),
+}
