@@ -3,6 +3,7 @@
     python -m generator check     every mistake, what does not hold; of one topic: check TOPIC
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
+    python -m generator keys      the keys of the YAML files, each with an example, as Markdown
 
 Exit codes: 0 sound; 1 a run surprised or a law does not hold; 2 mistakes, or a wrong
 call; 130 Ctrl-C; 143 SIGTERM.
@@ -25,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from generator.content import scaffold
+from generator.content import keys, scaffold
 from generator.content.book import Book, load
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
 from generator.content.errors import ContentErrors
@@ -85,14 +86,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
-    for verb in (check, new):
+    listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
+    for verb in (check, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose claims alone to judge")
     new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
-    commands = {check: _check, new: _new, schema: _schema}
+    commands = {check: _check, new: _new, schema: _schema, listing: _keys}
     for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
@@ -169,6 +171,12 @@ def _schema(_: argparse.Namespace) -> int:
         text = json.dumps(model.model_json_schema(), indent=1, sort_keys=True)
         (SCHEMA_FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
     print(f"{SCHEMA_FOLDER}: {len(SCHEMAS)} schemas for editors")
+    return 0
+
+
+def _keys(options: argparse.Namespace) -> int:
+    for line in keys.page(load(options.content, options.machine)):
+        print(line)
     return 0
 
 

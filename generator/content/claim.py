@@ -167,7 +167,8 @@ class Claim(Written):
         kind: a law fails the build where it does not hold; an observation may differ by machine.
         says: the rule in a sentence.
         predicted: an expression over settings, a formula, or another run.
-        relation: of what is observed to what is predicted.
+        relation: of what is observed to what is predicted: equals, at_least, at_most, above, below,
+            differs, faster or slower.
         observed: an expression over what a run measured.
         quantifier: each, where a side is a list.
         tolerance: how far the two may be apart.

@@ -81,13 +81,20 @@ class Written(BaseModel):
     ) -> JsonSchemaValue:
         """The schema that editors read: each key with what the docstrings say of it."""
         schema = handler.resolve_ref_schema(handler(core))
-        for model in cls.__mro__:
-            for name, says in _DESCRIBED.findall(inspect.cleandoc(model.__doc__ or "")):
-                field = cls.model_fields.get(name)
-                key = schema["properties"].get(field.alias or name) if field else None
-                if key is not None:
-                    key.setdefault("description", " ".join(says.split()))
+        for key, says in described(cls).items():
+            if key in schema["properties"]:
+                schema["properties"][key].setdefault("description", says)
         return schema
+
+
+def described(model: type[Written]) -> dict[str, str]:
+    """What the docstrings of a part say of its keys."""
+    found: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        for name, says in _DESCRIBED.findall(inspect.cleandoc(one.__doc__ or "")):
+            field = model.model_fields.get(name)
+            found[field.alias or name if field else name] = " ".join(says.split())
+    return found
 
 
 class Naming(Written):

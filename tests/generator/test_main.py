@@ -137,6 +137,17 @@ def test_a_topic_that_is_there_already_is_not_started_again(run):
     assert "exists already" in error
 
 
+def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
+    code, said, _ = run("keys")
+    assert code == 0
+    assert "## Option\n" in said
+    assert "| `right_if` |  |  | [RightIf](#rightif) |" in said
+    assert "| `stem` | yes | the question. | `stem: " in said
+    assert "| `kind` |  | a law fails the build where it does not hold;" in said
+    assert "| `quantifier` |  | each, where a side" in said
+    assert "| `relation` |  | of what is observed" in said
+
+
 def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, monkeypatch):
     written = [path for path in Path("content").rglob("*.yml") if "planner" not in path.parts]
     first = [path.read_text(encoding="utf-8").split("\n")[0] for path in written]
