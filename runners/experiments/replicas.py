@@ -1,8 +1,8 @@
 """What replicas need so that DDP's mean is the gradient of the global batch, one step at a time.
 
-Four ranks wrap a small classifier in DDP and go backward once on shards of one batch. Every rank also
-computes, on a copy, the gradient of the whole batch: the oracle. Beside it what else a script must
-get right for each rank: its random numbers, and the samples that a sampler gives it.
+Four ranks wrap a small classifier in DDP and go backward once on shards of one batch. Every rank
+also computes, on a copy, the gradient of the whole batch: the oracle. Beside it what else a script
+must get right for each rank: its random numbers, and the samples that a sampler gives it.
 
     python -m runners run replicas
 """
