@@ -1,6 +1,6 @@
 """The allocator of an accelerator: the peak that it counted, and a budget in what it gave out.
 
-In: `runners.accelerator`, which reads torch's caching allocator. Out: `AllocatorPeak`, against
+In: `runners.system.accelerator`, which reads torch's caching allocator. Out: `AllocatorPeak`, against
 which the memory meter is checked as it is against the kernel's mark on CPU; and `AllocatorLimit`,
 which refuses what goes beyond a budget.
 

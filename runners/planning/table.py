@@ -71,7 +71,7 @@ class Layout:
 
     @property
     def key(self) -> tuple[int, float, float, int]:
-        """Layouts in order: bounds that differ by less than a hundredth count as equal."""
+        """Layouts in order: bounds are compared by three digits."""
         at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
         return _VERDICTS.index(self.verdict), at_least, at_most, self.needed_bytes
 

@@ -1,4 +1,4 @@
-"""What an experiment declares: its runs, and the work that a step of each will be. No torch.
+"""What an experiment declares, and the closed forms and models that plans and pages share. No torch.
 
 In: files of `runners/experiments/`. Out: an `Experiment` with its `RunPlan`s.
 """

@@ -143,7 +143,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def from_json(cls, declared: Mapping[str, Any]) -> Self:
-        """RunSettings from JSON, where a tuple is a list.
+        """Settings from JSON, where a tuple is a list.
 
         Raises:
             ValueError: as for the class itself.
@@ -159,7 +159,7 @@ S = TypeVar("S", bound=RunSettings, default=Any, covariant=True)
 
 
 class FreeSettings(RunSettings):
-    """RunSettings without declared types: constants of a program that a learner reads."""
+    """Settings without declared types: constants of a program that a learner reads."""
 
     model_config = ConfigDict(extra="allow")
 

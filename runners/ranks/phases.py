@@ -123,7 +123,7 @@ class StepPhases:
 
 
 def _hear_of_backward() -> None:
-    """Let `Tensor.backward` tell the trainer of this process that it runs."""
+    """Let `Tensor.backward` tell the phases of this process that it runs."""
     differentiated: Callable[..., None] = Tensor.backward
 
     @wraps(differentiated)

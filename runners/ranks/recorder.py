@@ -1,8 +1,7 @@
 """The recorder: what a strategy shows of its training, read off the tensors themselves.
 
 In: stages, epochs, predictions, losses, as a strategy marks them. Out: the fields of a
-`RankOutcome`. A metered or budgeted pass records no results of training: its steps are few, or
-its memory is counted.
+`RankOutcome`. A metered pass records no results of training: its steps are few.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""RunSettings that several experiments share. No torch.
+"""Settings that several experiments share. No torch.
 
-An experiment's `RunSettings` inherits what it uses: functions of `steps.py` read these fields.
+An experiment's settings inherit what they use: functions of `steps.py` read these fields.
 """
 
 from __future__ import annotations
