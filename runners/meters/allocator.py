@@ -1,8 +1,8 @@
 """The allocator of an accelerator: the peak that it counted, and a budget in what it gave out.
 
-In: `runners.system.accelerator`, which reads torch's caching allocator. Out: `AllocatorPeak`, against
-which the memory meter is checked as it is against the kernel's mark on CPU; and `AllocatorLimit`,
-which refuses what goes beyond a budget.
+In: `runners.system.accelerator`, which reads torch's caching allocator. Out: `AllocatorPeak`,
+against which the memory meter is checked as it is against the kernel's mark on CPU; and
+`AllocatorLimit`, which refuses what goes beyond a budget.
 
 The budget counts *allocated* bytes. `torch.cuda.set_per_process_memory_fraction` would limit
 *reserved* ones, and how many of these a run needs depends on what the allocator keeps, not on the

@@ -3,5 +3,5 @@
 In: a run as its experiment declares it. Out: a `SimulatedRun` (`log.py`): the peak of tensor bytes
 by class and phase, each collective with its payload and its axis, each operation with its FLOPs and
 bytes. A strategy runs unchanged, as rank r of n, over a process group that sends nothing and with
-tensors that hold nothing. Nothing here is part of a measured trace's digest; that of a plan covers it.
+tensors that hold nothing. No measured trace's digest covers it; a plan's does.
 """

@@ -1,4 +1,4 @@
-"""A small GPT, whose closed forms are in `shape.py`: the network of every experiment about transformers.
+"""A small GPT: the network of every experiment about transformers; `shape.py` has its closed forms.
 
 Blocks of causal attention and a mlp, each behind a layer norm, as in GPT-2. The projections
 are linear layers of their own (`query`, `key`, `value`, `out`, `up`, `down`), so that a plan of

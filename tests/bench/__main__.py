@@ -1,6 +1,6 @@
 """Costs as ratios, each against the plain way of doing the same, in one run: `make bench`.
 
-python -m tests.bench [meters] [pages] [serve]
+python -m tests.bench [meters] [serve]
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The home page: a picture from the runs of one machine, the first hour, the map of topics."""
+"""The home page: a picture from the runs of one machine."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from generator.pages import rendering
 from tests.popovers import popovers_of
 
-HOME, PATH = "index.md", "topics/index.md"
+HOME = "index.md"
 
 
 def test_bars_are_the_peaks_of_the_machine_at_hand_on_one_axis(copy):
