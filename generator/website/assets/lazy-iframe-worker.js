@@ -4,7 +4,6 @@
 (function () {
   "use strict";
 
-  const isOnDisk = location.protocol === "file:";
   const results = new URL("search-results.js", document.currentScript.src).href;
   const isIndex = (url) => /\/search_index\.js(on)?$/.test(url);
   const asked = new Promise((resolve) => {
@@ -12,15 +11,9 @@
     document.addEventListener("focusin", (event) => event.target.closest(".md-search") && resolve());
   });
 
-  const ready = asked.then(
-    () =>
-      new Promise((resolve) => {
-        const script = document.createElement("script");
-        script.src = results;
-        script.onload = resolve;
-        document.head.appendChild(script);
-      }),
-  );
+  const ready = asked.then(() => new Promise((resolve) => {
+    document.head.append(Object.assign(document.createElement("script"), { src: results, onload: resolve }));
+  }));
 
   const Native = window.Worker;
   window.Worker = class extends EventTarget {
@@ -34,7 +27,7 @@
     }
   };
 
-  if (isOnDisk) {
+  if (location.protocol === "file:") {
     const append = document.head.appendChild;
     document.head.appendChild = function (node) {
       if (!isIndex(node.src || "")) return append.call(this, node);

@@ -6,8 +6,7 @@
 
   const book = window.proofbook;
   const words = book.source;
-  const block = document.getElementById("pb-sources");
-  const data = block && JSON.parse(block.textContent);
+  const data = JSON.parse(document.getElementById("pb-sources")?.textContent || null);
   const box = document.createElement("div");
   let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
   const close = Object.assign(made("button", "✕"), { ariaLabel: words.close, onclick: () => box.hidePopover() });
@@ -39,7 +38,7 @@
       return machine || words.no_machine;
     };
     add(words.why, absent);
-    (marks || "").split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
+    marks?.split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
     add(words.exactly, exact === 1 ? text : exact);
     if (isRun(of)) {
       const [machine, experiment, name, recorded, torch] = data.runs[of];
@@ -51,7 +50,7 @@
     } else {
       const machines = new Set();
       add(words.formula, made("code", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
-      (of || []).forEach((at) => {
+      of?.forEach((at) => {
         const [shown, one, field, run] = data.values[at];
         const name = !isRun(run) ? field : data.runs[run][2] ? made("a", pathOf(at), placeOf(run)) : pathOf(at);
         const row = made("span", made("code", name));
@@ -67,7 +66,7 @@
       const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
       add(name, made("code", `${data.command} ${named}`));
     }
-    Object.keys(traces).forEach((place) => add(words.trace, made("a", traces[place], data.root + place)));
+    Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
     return rows;
   }
 
@@ -123,14 +122,6 @@
       wasOpen = false;
     });
   }
-
-  // A link into folds opens them.
-  function arrive() {
-    const aim = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    for (let one = aim; one; one = one.parentElement) if (one.matches("details")) one.open = true;
-  }
-  window.addEventListener("hashchange", arrive);
-  arrive();
 
   // The links of a table, of which one at a time is a stop of the Tab key.
   function stop(table) {
