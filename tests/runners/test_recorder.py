@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from runners.measuring import measure
+from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.pending import pending
-from runners.plans.experiment import RunPlan
+from runners.plans.experiment import Experiment, RunPlan
 from runners.ranks.recorder import MAX_NON_FINITE, Recorder
 from runners.traces import machine
 from runners.traces.files import TraceError, read, write
+from runners.traces.outcome import RankOutcome
 
 
 @pytest.fixture
@@ -74,3 +77,23 @@ def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -
     with pytest.raises(KeyboardInterrupt):
         measure.measure(pending("ddp", tmp_path), launcher, Silent())
     assert order == ["digest", "run"]
+
+
+def test_a_run_that_another_follows_is_fitted_to_the_machine_as_any_other(monkeypatch) -> None:
+    """`try` and `reproduce` measure the follower alone, and the other one for its times."""
+    runs = {
+        "first": RunPlan("any", settings={"width": 2}, passes=("timed",)),
+        "second": RunPlan("any", passes=("timed",), follows="first"),
+    }
+    declared = Experiment("one", "?", runs, Path("one.py"), on_cuda={"first": {"width": 4}})
+    widths: dict[str, object] = {}
+
+    def run_pass(experiment, run, *_):
+        widths[run] = experiment.runs[run].settings.declared().get("width")
+        return PassResult([RankOutcome(rank=0)], None, [], 1.0)
+
+    monkeypatch.setattr(measure, "find", lambda _: declared)
+    with Launcher("cuda") as launcher:
+        monkeypatch.setattr(launcher, "run_pass", run_pass)
+        measure.measure_run(launcher, launcher.fitted(declared), "second")
+    assert widths == {"first": 4, "second": None}
