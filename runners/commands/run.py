@@ -18,7 +18,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import UnfinishedError, is_full
 from runners.measuring.pending import Pending, existing, lacking, left_out_of, part_of, pending
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import NotQuietError, Watch
+from runners.measuring.quiet import NotQuietError, Readings
 from runners.plans.experiment import check_names, whole_is_full
 from runners.primitives.measured import PrimitiveError, measure_once
 from runners.traces import machine
@@ -137,12 +137,12 @@ def main(arguments: argparse.Namespace) -> int:
     return ran.exit_code
 
 
-def run(request: RunRequest, watch: Watch | None = None) -> Ran:
+def run(request: RunRequest, readings: Readings | None = None) -> Ran:
     """Measure what is pending and say how it ended.
 
     Args:
         request: what to measure.
-        watch: reads how quiet the machine is; a new one where None.
+        readings: of how quiet the machine is; new ones where None.
 
     Raises:
         BusyError: another run is measuring here.
@@ -157,7 +157,8 @@ def run(request: RunRequest, watch: Watch | None = None) -> Ran:
                 part_of(name, ran.where).unlink(missing_ok=True)
         waiting = request.pending(ran.where)
         former = {name: existing(ran.where / f"{name}.json")[0] for name in chosen}
-        unfinished = _measure(waiting, ran.where, request, watch or Watch()) if waiting else {}
+        readings = readings or Readings()
+        unfinished = _measure(waiting, ran.where, request, readings) if waiting else {}
         if not request.as_reference and (ran.where / "machine.json").exists():
             machine.remember(machine.name_of(ran.where))
     measured = {one.experiment.name for one in waiting} - unfinished.keys()
@@ -203,12 +204,12 @@ def _more_of(experiment: str, run: Run, former: Run | None, *, is_new: bool) -> 
 
 
 def _measure(
-    waiting: list[Pending], where: Path, request: RunRequest, watch: Watch
+    waiting: list[Pending], where: Path, request: RunRequest, readings: Readings
 ) -> dict[str, list[str]]:
     """Measure what waits; the experiments that are unfinished, each with what was not measured."""
     unfinished: dict[str, list[str]] = {}
     progress = Progress()
-    watch.begin()  # before processes of ours load torch
+    readings.begin()  # before processes of ours load torch
     with Launcher(machine.device_kind()) as launcher:
         plans = (one.experiment.runs[run] for one in waiting for run in one.measured)
         launcher.prepare(sorted({name for plan in plans for name in plan.passes}))
@@ -217,24 +218,24 @@ def _measure(
                 measure_once(launcher, where, progress)
             except PrimitiveError as error:  # the experiments are measured all the same
                 progress.said(f"no primitives are measured here: {error}")
-            watch.forget()
+            readings.begin()
         for one in waiting:
             name = one.experiment.name
             if unfinished and (launcher.is_full() or is_full(where)):
                 unfinished[name] = [name]  # it waits until there is space again
                 continue
             try:
-                _measure_quietly(one, launcher, progress, request, watch)
+                _measure_quietly(one, launcher, progress, request, readings)
             except NotQuietError as error:
                 progress.note(str(error))
                 unfinished[name] = [name]
             except UnfinishedError as error:
-                unfinished[name] = [cause.partition(":")[0] for cause in error.causes]
+                unfinished[name] = list(error.causes)
     return unfinished
 
 
 def _measure_quietly(
-    one: Pending, launcher: Launcher, progress: Progress, request: RunRequest, watch: Watch
+    one: Pending, launcher: Launcher, progress: Progress, request: RunRequest, readings: Readings
 ) -> None:
     """Measure an experiment; for the reference again where the machine was not quiet.
 
@@ -246,7 +247,9 @@ def _measure_quietly(
         one = one.with_quiet_runs_only()
     for left in reversed(range(1 + MOST_RETRIES)):
         try:
-            measure.measure(one, launcher, progress, as_reference=request.as_reference, watch=watch)
+            measure.measure(
+                one, launcher, progress, as_reference=request.as_reference, readings=readings
+            )
         except NotQuietError as error:
             if not left:
                 raise

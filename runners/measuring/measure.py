@@ -21,7 +21,7 @@ from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import NotQuietError, Watch
+from runners.measuring.quiet import NotQuietError, Readings
 from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.system.errors import FixableError
 from runners.system.links import cannot_link
@@ -162,7 +162,7 @@ def measure(
     progress: Progress,
     *,
     as_reference: bool = False,
-    watch: Watch | None = None,
+    readings: Readings | None = None,
     here: Machine | None = None,
 ) -> Trace:
     """Measure what is pending of an experiment and write its trace; what is kept stands beside it.
@@ -175,8 +175,8 @@ def measure(
         waiting: what is pending.
         launcher: starts the ranks.
         progress: shows how far it is.
-        as_reference: write the committed folder; with a watch, only what was quiet.
-        watch: reads how quiet the machine is before and after; None: that is not recorded.
+        as_reference: write the committed folder; with readings, only what was quiet.
+        readings: of how quiet the machine is, which have begun; None: that is not recorded.
         here: what measures, where that is not this machine by itself.
 
     Raises:
@@ -191,7 +191,6 @@ def measure(
     described = here or machine.describe(as_reference=as_reference)
     where, since = machine.TRACES / described.name, waiting.since or now()
     part = part_of(name, where)
-    before = watch.begin() if watch else None
     progress.begin(experiment)
 
     def keep(runs: dict[str, Run], quiet: Quiet | None = None) -> None:
@@ -200,7 +199,7 @@ def measure(
 
     try:
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
-        session = watch.end(before) if watch and before else None
+        session = readings.end() if readings else None
         quiet = least_quiet([waiting.quiet, session] if waiting.kept else [session])
         if causes:
             if runs:
@@ -218,7 +217,7 @@ def measure(
         if lacking is None:
             raise
         progress.note(f"not measured: {lacking}")
-        raise UnfinishedError([f"{name}: {lacking}"]) from None
+        raise UnfinishedError({name: lacking}) from None
     part.unlink(missing_ok=True)
     if not as_reference and here is None:
         machine.remember(described.name)
@@ -231,15 +230,15 @@ def _runs(
     experiment: Experiment,
     progress: Progress,
     keep: Callable[[dict[str, Run]], None],
-) -> tuple[dict[str, Run], list[str]]:
-    """Every run as it was kept, left out or measured, and why others could not be measured.
+) -> tuple[dict[str, Run], dict[str, str]]:
+    """Every run as it was kept, left out or measured; others, by name, with why they were not.
 
     Raises:
         LaunchError: ranks could not be started.
         OSError: the disk refused.
     """
     runs: dict[str, Run] = {}
-    causes: list[str] = []
+    causes: dict[str, str] = {}
     for name, plan in experiment.runs.items():
         if name in waiting.kept:
             progress.kept(name)
@@ -249,38 +248,20 @@ def _runs(
             if name in waiting.left_out:
                 runs[name] = _skipped(launcher, plan, waiting.left_out[name])
             else:
-                runs[name] = _measured(launcher, experiment, name, progress, runs)
-        except NotMeasuredError as error:
-            causes.append(f"{experiment.name}.{name}: {error}")
-            progress.not_measured(name, str(error))
+                runs[name] = measure_run(launcher, experiment, name, progress, runs)
+        except (NotMeasuredError, OSError) as error:
+            is_known = isinstance(error, NotMeasuredError)
+            cause = str(error) if is_known else lack(str(error), Path(tempfile.gettempdir()))
+            if cause is None:
+                raise
+            causes[f"{experiment.name}.{name}"] = cause
+            progress.not_measured(name, cause)
             if launcher.is_full():
                 break
         else:
             progress.ended(name, runs[name])
             keep(runs)
     return runs, causes
-
-
-def _measured(
-    launcher: Launcher,
-    experiment: Experiment,
-    name: str,
-    progress: Progress,
-    earlier: Mapping[str, Run],
-) -> Run:
-    """One run, as `measure_run`.
-
-    Raises:
-        NotMeasuredError: it failed for want of the machine, such as a full temporary folder.
-        LaunchError: ranks could not be started.
-    """
-    try:
-        return measure_run(launcher, experiment, name, progress, earlier)
-    except OSError as error:
-        lacking = lack(str(error), Path(tempfile.gettempdir()))
-        if lacking is None:
-            raise
-        raise NotMeasuredError(lacking) from None
 
 
 def _skipped(launcher: Launcher, plan: RunPlan, reason: str) -> Run:

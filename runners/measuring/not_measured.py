@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,10 +56,10 @@ class NotMeasuredError(FixableError, RuntimeError):
 
 
 class UnfinishedError(RuntimeError):
-    """An experiment of which some runs could not be measured; `causes` has a line for each."""
+    """An experiment of which some runs could not be measured; `causes` says why, by name."""
 
-    def __init__(self, causes: list[str]) -> None:
-        super().__init__("; ".join(causes))
+    def __init__(self, causes: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {cause}" for name, cause in causes.items()))
         self.causes = causes
 
 

@@ -20,7 +20,7 @@ from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import name_of, torch_version
 from runners.traces.quiet_record import Quiet
-from runners.traces.records import Circumstances, Code, Run, Trace
+from runners.traces.records import Run, Trace
 from runners.traces.skips import is_heavier, needs_full
 from runners.traces.values import edited
 
@@ -136,23 +136,18 @@ def unfinished(name: str, where: Path) -> Trace | None:
     return part if part.machine == name_of(where) and staleness(part) is None else None
 
 
-def other_code(experiment: str, code: Code, under: Circumstances) -> str | None:
+def staleness(trace: Trace) -> str | None:
     """Why a trace must be measured again; None where this code and this torch measured it.
 
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
     """
-    if code.digest != source_digest(experiment):
+    if trace.code.digest != source_digest(trace.experiment):
         return "stale"
-    installed = torch_version()
-    if under.torch.partition("+")[0] != installed.partition("+")[0]:
-        return f"measured with torch {under.torch}; {installed} is installed"
+    used, installed = trace.circumstances.torch, torch_version()
+    if used.partition("+")[0] != installed.partition("+")[0]:
+        return f"measured with torch {used}; {installed} is installed"
     return None
-
-
-def staleness(trace: Trace) -> str | None:
-    """As `other_code`, of a trace."""
-    return other_code(trace.experiment, trace.code, trace.circumstances)
 
 
 def _other_programs(trace: Trace) -> str | None:

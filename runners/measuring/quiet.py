@@ -49,27 +49,21 @@ def reading() -> Reading:
     return Reading(None if share is None else round(share, 4), best)
 
 
-class Watch:
-    """Takes a reading before and after each experiment; one's last is the next one's first."""
+class Readings:
+    """A reading before and after each experiment; one's last is the next one's first."""
 
     def __init__(self, take: Callable[[], Reading] = reading) -> None:
         """Read this machine, or what `take` gives."""
         self._take = take
-        self._last: Reading | None = None
 
-    def begin(self) -> Reading:
-        """The reading before an experiment."""
-        self._last = self._last or self._take()
-        return self._last
-
-    def end(self, before: Reading) -> Quiet:
-        """Take the reading after an experiment; what its trace records."""
+    def begin(self) -> None:
+        """Take the reading before an experiment: the first one, or after something else ran."""
         self._last = self._take()
-        return before.until(self._last)
 
-    def forget(self) -> None:
-        """Take the next reading anew: something else ran since the last one."""
-        self._last = None
+    def end(self) -> Quiet:
+        """Take the reading after an experiment; what its trace records."""
+        before, self._last = self._last, self._take()
+        return before.until(self._last)
 
 
 def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:

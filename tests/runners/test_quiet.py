@@ -14,7 +14,7 @@ from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring import measure, quiet
 from runners.measuring.pending import part_of
-from runners.measuring.quiet import Reading, Watch
+from runners.measuring.quiet import Reading, Readings
 from runners.traces.files import read
 from runners.traces.quiet_record import Quiet
 
@@ -28,7 +28,7 @@ def _record(before: Reading = IDLE, after: Reading = IDLE) -> Quiet:
     return before.until(after)
 
 
-class Readings:
+class Given:
     """Gives readings in turn; the last of them for ever."""
 
     def __init__(self, *readings: Reading) -> None:
@@ -86,10 +86,10 @@ def reference(folder: Path) -> Path:
     return measure.folder(as_reference=True)
 
 
-def _run(*readings: Reading, **request: bool) -> tuple[running.Ran, Readings]:
-    taken = Readings(*readings)
+def _run(*readings: Reading, **request: bool) -> tuple[running.Ran, Given]:
+    taken = Given(*readings)
     wanted = RunRequest(names=("heavier",), full=True, **request)
-    return running.run(wanted, Watch(taken)), taken
+    return running.run(wanted, Readings(taken)), taken
 
 
 @pytest.mark.ranks
