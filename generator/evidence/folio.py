@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from generator.content.book import Book
@@ -57,10 +56,8 @@ class Folio:
     book: Book
     evidence: Evidence
     outcomes: dict[str, Outcome]
-    environment: Environment
     text: PageText
     at_hand: Evidence
-    topic: str | None = None
     other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)

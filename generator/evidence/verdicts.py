@@ -50,7 +50,6 @@ class Outcome:
         explanation: why this verdict, as a Line without a numeral of its own.
         runs: the runs that the verdict rests on, as `experiment.run`.
         scope: what the elements of a rule with a quantifier are, and how many; else None.
-        reason: what the trace itself says of a skipped run, as a text Value; else None.
         machine: the machine that measured its runs; None where they are about none.
         on_reference: whether all of it was measured on the reference machine.
         error: why the claim cannot be judged at all: the author's mistake.
@@ -64,7 +63,6 @@ class Outcome:
     explanation: str
     runs: tuple[str, ...]
     scope: Scope | None = None
-    reason: Value | None = None
     machine: str | None = None
     on_reference: bool = True
     error: str | None = None
@@ -103,7 +101,7 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
     runs = tuple(dict.fromkeys(predicted.runs + observed.runs))
     machines = [evidence.book.machine_of(run) for run in runs]
     left, right = _comparable(predicted), _comparable(observed)
-    verdict, explanation, reason = _settle(evidence, claim, predicted, observed)
+    verdict, explanation = _settle(evidence.book, claim, predicted, observed)
     error, at = _mistake(claim, predicted, observed)
     scope: Scope | None = None
     if verdict is None and error is None:
@@ -122,7 +120,6 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         explanation=explanation or "the claim cannot be judged",
         runs=runs,
         scope=scope,
-        reason=reason,
         machine=next(filter(None, machines), None),
         on_reference={*machines} <= {"", evidence.book.reference.name},
         error=error,
@@ -165,26 +162,24 @@ def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple
 
 
 def _settle(
-    evidence: Evidence, claim: Claim, predicted: Evaluation, observed: Evaluation
-) -> tuple[Verdict | None, str, Value | None]:
-    """The verdict where there is nothing to compare, why, and what the trace itself says."""
-    because = _outside(evidence.book, claim.domain, observed.runs) or _incomparable(
-        evidence.book, claim, predicted, observed
-    )
+    book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation
+) -> tuple[Verdict | None, str]:
+    """The verdict where there is nothing to compare, and why."""
+    because = _outside(book, claim.domain, observed.runs)
+    because = because or _incomparable(book, claim, predicted, observed)
     if because:
-        return "does_not_apply", because, None
+        return "does_not_apply", because
     for name in (*predicted.runs, *observed.runs):
-        shown, run = evidence.book.holder(name), evidence.book.run(name)
-        if shown and shown.is_stale and shown.machine.name != evidence.book.reference.name:
-            return "no_evidence", "the trace is stale: its experiment's code has changed", None
+        shown, run = book.holder(name), book.run(name)
+        if shown and shown.is_stale and shown.machine.name != book.reference.name:
+            return "no_evidence", "the trace is stale: its experiment's code has changed"
         if run is not None and run.status == "skipped":
-            why = "a run that it needs was skipped here"
-            return "does_not_apply", why, _said(evidence, name)
+            return "does_not_apply", "a run that it needs was skipped here"
     absent = observed.absent or predicted.absent
     if absent:
         why = LACKS if absent.is_unexplained else "a run that it needs has no such value here"
-        return "no_evidence", why, _said(evidence, absent.run)
-    return None, "", None
+        return "no_evidence", why
+    return None, ""
 
 
 def _outside(book: Book, domain: Domain | str | None, runs: tuple[str, ...]) -> str | None:
@@ -216,14 +211,6 @@ def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
     if len({run.backend for run in runs if run.world_size > 1}) > 1:
         return "the runs communicate over different backends here"
     return None
-
-
-def _said(evidence: Evidence, run: str | None) -> Value | None:
-    """The reason a skipped run gives, as a value with provenance."""
-    if run is None:
-        return None
-    found = evidence.evaluate(f"{run}.reason").result
-    return found if isinstance(found, Value) else None
 
 
 def _shown(side: Side) -> Value | None:

@@ -14,7 +14,8 @@ from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError
 from generator.evidence.verdicts import WORDS
-from generator.items.kinds import Found, ItemError, kind_of
+from generator.items.kinds import kind_of
+from generator.items.kinds.kind import Found, ItemError
 
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:

@@ -31,14 +31,13 @@ class Heading(NamedTuple):
     level: int
     words: Markup
     anchor: str
-    at: int  # where it begins in the page
 
 
 def headings(page: str) -> Iterator[Heading]:
     """The headings of a page in Markdown, below its title."""
     for found, words, anchor in _found(page):
         if len(found[1]) > 1:
-            yield Heading(len(found[1]), words, anchor, found.start())
+            yield Heading(len(found[1]), words, anchor)
 
 
 def as_html(page: str) -> str:

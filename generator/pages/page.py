@@ -216,7 +216,7 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     text = PageText(evidence, depth)
     text.marks_reference = not book.is_reference and sheet.template not in OF_MACHINES
     folio = Folio(
-        book, evidence, judged.outcomes, environment(), text, at_hand,
+        book, evidence, judged.outcomes, text, at_hand,
         other_outcomes=judged.other_outcomes, path=sheet.path,
     )  # fmt: skip
     topic = sheet.topic

@@ -8,9 +8,9 @@ import pytest
 
 from generator.checks.layout_checks import Recommended
 from generator.content.errors import ContentErrors
-from generator.pages import rendering
 from runners.planning.law_of_time import Bounds, Cluster
 from runners.planning.table import Layout
+from tests.generator import rendering
 
 FILE = "guide.yml"
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from generator.pages import rendering
+from tests.generator import rendering
 from tests.popovers import popovers_of
 
 HOME = "index.md"

@@ -6,10 +6,9 @@ import re
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import judge
-from generator.pages import rendering
 from generator.pages.press import Press
 from generator.pages.views import claim_index
-from tests.generator import scenes
+from tests.generator import rendering, scenes
 
 
 def there(copy):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from generator.content.listed_code import listed
-from generator.pages import rendering
+from tests.generator import rendering
 from tests.popovers import BLOCK
 
 EXPERIMENT = "topics/sharding/experiment.md"

@@ -21,7 +21,6 @@ from generator.evidence.play_states import faults, states
 from generator.evidence.provenance import PageText
 from generator.figures import overlap_rule, schedule_rule, unit_rule
 from generator.figures.play import block_view, frame, ring_view
-from generator.pages.page import environment
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = "reference-cpu-2c"
@@ -51,9 +50,7 @@ def played(evidence):
 @pytest.fixture
 def folio(evidence):
     text = PageText(evidence, 2)
-    return Folio(
-        evidence.book, evidence, {}, environment(), text, evidence, path="topics/one/two.md"
-    )
+    return Folio(evidence.book, evidence, {}, text, evidence, path="topics/one/two.md")
 
 
 def recorded(path):

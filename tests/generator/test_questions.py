@@ -11,7 +11,7 @@ from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, 
 from generator.evidence.value import Value
 from generator.items.kinds import digest_of
 from generator.items.typed_number import unit_of
-from generator.pages import rendering
+from tests.generator import rendering
 
 CHALLENGE = "topics/asking/challenge.md"
 MIB = 2**20

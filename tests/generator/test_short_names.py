@@ -1,6 +1,6 @@
 """`with:` gives a run a short name, in a lesson file or in one section of it."""
 
-from generator.pages.rendering import render
+from tests.generator.rendering import render
 
 LEARN, COST = "topics/averaging/learn.yml", "topics/averaging/cost.yml"
 SAID = "output_says: The averaged run ended with a loss of {{ tiny_training.averaged.epochs"

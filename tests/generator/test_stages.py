@@ -2,7 +2,7 @@
 
 import re
 
-from generator.pages import rendering
+from tests.generator import rendering
 from tests.generator.scenes import a_stage_broadcast
 
 TRACE = "topics/averaging/trace.md"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from markdown.extensions.toc import slugify
 
-from generator.pages import rendering
 from tests.conftest import ROOT
+from tests.generator import rendering
 from tests.generator.scenes import SCENES
 from tests.popovers import popovers_of
 from tests.whole_pages import machines_behind
@@ -118,7 +118,7 @@ def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, scene
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
     program = (
         "import hashlib, sys; from pathlib import Path; "
-        "from generator.content import book; from generator.pages import rendering; "
+        "from generator.content import book; from tests.generator import rendering; "
         "found = book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
         "out = rendering.render(found); "
         "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"

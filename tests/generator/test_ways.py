@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from generator.pages import rendering
+from tests.generator import rendering
 
 MARK = re.compile(r"^!?[a-z0-9-]+(:[0-9a-f]{12}){1,2}$")  # as proofbook.js reads them
 

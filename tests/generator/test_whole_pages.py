@@ -7,7 +7,7 @@ import pytest
 
 from generator.content.book import load
 from generator.content.shelf import PROGRAMS
-from generator.pages import rendering
+from tests.generator import rendering
 from tests.newcomer import MACHINE, REFERENCE, content_of
 from tests.popovers import BLOCK, KINDS
 from tests.whole_pages import holes, unsound

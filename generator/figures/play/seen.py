@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -30,14 +30,13 @@ class Seen:
 
 
 def in_lines(title: str, amounts: Mapping[str, Markup]) -> dict[str, Markup]:
-    """Amounts in one cell, a line each: a column for each makes a table wider than its page."""
+    """Amounts in one cell, a line each: a column for each makes a table wider than its page.
+
+    The lines are in one element, which stands beside its label where cells are stacked.
+    """
     lines = [Markup("{} {}").format(name, amount) for name, amount in amounts.items()]
-    return {title: in_one_cell(lines)} if lines else {}
-
-
-def in_one_cell(lines: Iterable[Markup], between: str = "<br>") -> Markup:
-    """Several lines in one element, which stands beside its label where cells are stacked."""
-    return Markup("<span>{}</span>").format(Markup(between).join(lines))
+    cell = Markup("<span>{}</span>").format(Markup("<br>").join(lines))
+    return {title: cell} if lines else {}
 
 
 def both(draw: Callable[..., Drawing], *what: object, **more: object) -> tuple[Drawing, Drawing]:

@@ -8,28 +8,11 @@ from typing import Any
 from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
 from generator.items.kinds.faulty_line import Lines
-from generator.items.kinds.kind import (
-    OPEN,
-    Asked,
-    Form,
-    Found,
-    ItemError,
-    Key,
-    Kind,
-    Part,
-    Rows,
-    unopened,
-    whole,
-)
+from generator.items.kinds.kind import Key, Kind
 from generator.items.kinds.match import Pairs
 from generator.items.kinds.options import OneOption, SeveralOptions
 from generator.items.kinds.order import Pieces
 from generator.items.kinds.typed import MissingCell, Prediction, TypedNumber
-
-__all__ = [
-    "OPEN", "Asked", "Form", "Found", "ItemError", "Key", "Kind", "Part", "Rows", "digest_of",
-    "key_of", "kind_of", "unopened", "whole",
-]  # fmt: skip
 
 _KINDS: dict[str, type[Kind[Any]]] = {
     "choice": OneOption,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from markupsafe import Markup
 
@@ -22,7 +22,7 @@ from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.value import AbsentError, Value
-from generator.items.answers import Answer, Backing, against, claim_behind
+from generator.items.answers import Answer
 from generator.items.typed_number import Unit
 
 Found = tuple[Path, str]  # a mistake, at a path that starts at the item
@@ -60,20 +60,6 @@ class Key:
 
 
 OPEN = Key(is_open=True)
-
-
-class Part(NamedTuple):
-    """A part of an item that can be right or wrong, and what decides it.
-
-    Attributes:
-        path: where it stands, from the item.
-        claims: the claims whose verdicts decide it.
-        expressions: the expressions whose values decide it.
-    """
-
-    path: Path
-    claims: tuple[str, ...] = ()
-    expressions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,10 +153,6 @@ class Kind(Generic[ItemT]):
         """
         return f"{self.key.right} of {self.num_places}"
 
-    def parts(self) -> Iterator[Part]:
-        """Its parts that a claim or a value decides, in the order written."""
-        return iter(())
-
     def unclear(self) -> Iterator[Found]:
         """What is wrong with it as the runs came out; working out its key comes first."""
         assert self.key
@@ -224,12 +206,6 @@ class Kind(Generic[ItemT]):
     def verdict(self, position: int) -> str:
         """Whether an answer is right."""
         return "open" if self.key.is_open else "right" if position in self.key.right else "wrong"
-
-    def refuted(
-        self, claim: str | None, misconception: str | None, folio: Folio
-    ) -> tuple[Backing, ...]:
-        """What shows that an answer is wrong: a claim, or else what its misconception names."""
-        return (claim_behind(claim, folio),) if claim else against(misconception, folio)
 
 
 def unopened(markup: Markup) -> Markup:

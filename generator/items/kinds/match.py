@@ -22,7 +22,6 @@ from generator.items.kinds.kind import (
     ItemError,
     Key,
     Kind,
-    Part,
     unopened,
 )
 
@@ -34,12 +33,6 @@ class Pairs(Kind[Match]):
 
     is_ordered = True
     places = "pairs"
-
-    def parts(self) -> Iterator[Part]:
-        """Its pairs."""
-        for place, pair in enumerate(self.item.pairs):
-            printed = tuple(one.text for one in prose.expressions(pair.right))
-            yield Part(("pairs", place), (pair.claim,) if pair.claim else (), printed)
 
     @cached_property
     def key(self) -> Key:
@@ -60,9 +53,11 @@ class Pairs(Kind[Match]):
 
     def unclear(self) -> Iterator[Found]:
         """Pairs that nothing backs."""
-        for path, claims, printed in self.parts():
-            if not claims and all(_LABEL.match(text) for text in printed):
-                yield path, "nothing backs this pair; print a value in right: or name its claim:"
+        for place, pair in enumerate(self.item.pairs):
+            printed = (one.text for one in prose.expressions(pair.right))
+            if not pair.claim and all(map(_LABEL.match, printed)):
+                lack = "nothing backs this pair; print a value in right: or name its claim:"
+                yield ("pairs", place), lack
         yield from super().unclear()
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:

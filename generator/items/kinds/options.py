@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from generator.content.quiz import Choice, Option, Several
 from generator.evidence.folio import Folio
 from generator.evidence.verdicts import UNDECIDED, Outcome
-from generator.items.answers import Answer
-from generator.items.kinds.kind import OPEN, ItemError, Key, Kind, Part
+from generator.items.answers import Answer, against, claim_behind
+from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 
 
 class OneOption(Kind[Choice | Several]):
@@ -21,11 +20,6 @@ class OneOption(Kind[Choice | Several]):
     def is_either_or(self) -> bool:
         """Whether one of two options is right."""
         return self.item.kind == "choice" and self.num_places == 2
-
-    def parts(self) -> Iterator[Part]:
-        """Its options."""
-        for place, option in enumerate(self.item.options):
-            yield Part(("options", place), option.deciders)
 
     @cached_property
     def key(self) -> Key:
@@ -75,7 +69,7 @@ class OneOption(Kind[Choice | Several]):
         text, why = folio.line(option.text), folio.line(option.why)
         behind = option.right_if.claim if option.right_if else None
         named = behind if verdict == "right" else option.refuted_by or behind
-        backing = self.refuted(named, option.misconception, folio)
+        backing = (claim_behind(named, folio),) if named else against(option.misconception, folio)
         return Answer(text, why, verdict, folio.ui["item"][verdict], place, backing)
 
 

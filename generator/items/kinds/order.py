@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -12,7 +11,7 @@ from generator.content.quiz import Order
 from generator.evidence.folio import Folio
 from generator.evidence.value import numeric
 from generator.items.answers import Answer
-from generator.items.kinds.kind import OPEN, Form, ItemError, Key, Kind, Part, unopened
+from generator.items.kinds.kind import OPEN, Form, ItemError, Key, Kind, unopened
 
 
 class Pieces(Kind[Order]):
@@ -20,12 +19,6 @@ class Pieces(Kind[Order]):
 
     is_ordered = True
     places = "pieces"
-
-    def parts(self) -> Iterator[Part]:
-        """Its pieces."""
-        for place, piece in enumerate(self.item.pieces):
-            rule = piece.by or f"{self.item.run}: {piece.recorded}"
-            yield Part(("pieces", place), (), (rule,))
 
     @cached_property
     def key(self) -> Key:

@@ -32,19 +32,13 @@ def verdict_row(name: str, folio: Folio) -> Shown:
     stated = Markup("{}{}").format(relation, side(predicted, folio, name)) if not is_told else _TOLD
     return Shown(
         claim=claim,
-        outcome=outcome,
         says=folio.line(claim.says),
         predicted=stated,
         observed=observed_of(outcome, observed, folio) if not is_told else _TOLD,
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
-        verdict=outcome.verdict,
         runs=outcome.runs,
-        explanation=folio.line(outcome.explanation),
-        tolerance=tolerance_of(claim, outcome.observed),
-        domain=domain_of(claim, folio),
         formula=formula_of(claim, folio),
-        source=claim.source,
         is_told=is_told,
         regime=regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else Markup(""),
     )

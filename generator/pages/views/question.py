@@ -17,7 +17,8 @@ from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.items.answers import claim_behind, told_once
 from generator.items.cases import answerable
-from generator.items.kinds import Asked, Form, Kind, Rows, digest_of, kind_of, whole
+from generator.items.kinds import digest_of, kind_of
+from generator.items.kinds.kind import Asked, Form, Kind, Rows, whole
 from generator.pages.shown import Shown
 from generator.pages.views.difference import difference
 from generator.pages.views.highlighting import highlighted_lines
