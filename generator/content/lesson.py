@@ -122,7 +122,6 @@ class Myth(Written):
     mechanism: Prose
     why_it_matters: Prose
     claims: list[ClaimId] = []
-    sources: list[SourceId] = []
 
 
 class Pitfall(Written):
@@ -291,7 +290,6 @@ class Problem(Naming):
     title: Line
     situation: Prose
     output: RunPath | None = None  # what this run printed
-    figure: FigureId | None = None
     item: ItemId
     worked: Prose
 
