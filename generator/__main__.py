@@ -3,7 +3,7 @@
     python -m generator check     every mistake, what does not hold; of one topic: check TOPIC
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
-    python -m generator keys      the keys of the YAML files, each with an example, as Markdown
+    python -m generator keys      the keys of the YAML files, and the functions of expressions
 
 Exit codes: 0 sound; 1 a run surprised or a law does not hold; 2 mistakes, or a wrong
 call; 130 Ctrl-C; 143 SIGTERM.
@@ -36,7 +36,7 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.topic import MODES, HomeFile, TopicFile
 from generator.content.words import Written
-from generator.evidence import verdicts
+from generator.evidence import function_list, verdicts
 from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     new = verbs.add_parser("new", help="start an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
-    listing = verbs.add_parser("keys", help="print every key of the YAML files, with an example")
+    listing = verbs.add_parser("keys", help="print every key of the YAML files, and every function")
     for verb in (check, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
@@ -175,7 +175,8 @@ def _schema(_: argparse.Namespace) -> int:
 
 
 def _keys(options: argparse.Namespace) -> int:
-    for line in keys.page(load(options.content, options.machine)):
+    book = load(options.content, options.machine)
+    for line in (*keys.page(book), *function_list.table(book)):
         print(line)
     return 0
 

@@ -110,11 +110,11 @@ class Regime(Written):
 
 
 class Domain(Written):
-    """Where a law holds: each field lists the allowed values of the observed runs."""
+    """Where a law holds: allowed values of the observed runs, and why it holds nowhere else."""
 
     device: list[Literal["cpu", "cuda"]] | None = None
     backend: list[Literal["gloo", "nccl"]] | None = None
-    because: Line | None = None  # why it does not apply elsewhere
+    because: Line | None = None
 
 
 class Showed(Written):
@@ -193,10 +193,10 @@ class Claim(Written):
     quantifier: Literal["each"] | None = None
     tolerance: Tolerance | None = None
     formula: Line | None = None
-    source: SourceId | None = None  # of references.yml
-    domain: Domain | Literal["everywhere"] | None = None  # everywhere: by arithmetic alone
+    source: SourceId | None = None
+    domain: Domain | Literal["everywhere"] | None = None
     showed: Showed | None = None
-    regime: Regime = Regime()  # what the file states for all of its claims holds beside it
+    regime: Regime = Regime()
 
     @property
     def names(self) -> dict[str, str]:
@@ -214,7 +214,9 @@ class Claim(Written):
 class ClaimFile(Written):
     """content/claims/<experiment>.yml.
 
-    `regime` is what the traces do not record of the conditions of all its claims.
+    Attributes:
+        regime: what the traces do not record of the conditions of all its claims.
+        claims: rules over its traces.
     """
 
     regime: Regime = Regime()
@@ -281,13 +283,18 @@ class MisconceptionFile(Written):
 
 
 class Reference(Written):
-    """Something cited. `value` and `unit` where a number is cited: `{{ cited['id'] }}`."""
+    """Something cited. `value` and `unit` where a number is cited: `{{ cited['id'] }}`.
+
+    Attributes:
+        where: publisher and year, or the file's project.
+        says: what it says, in our words; numbers may stand in it.
+    """
 
     id: Id
     title: str
-    where: str  # publisher, year
+    where: str
     url: Annotated[str, Field(pattern="^https://")]
-    says: str  # what it says, in our words; exempt from the numeral rule, shown as cited
+    says: str
     value: float | int | None = None
     unit: Literal["bytes", "count", "share", "plain"] | None = None
 

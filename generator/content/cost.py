@@ -65,9 +65,12 @@ class CalculatorInput(Written):
     """A number that a reader sets, between two bounds; a bound may be a plain number.
 
     Attributes:
-        on_run: what it is on a run that formulas are compared with: `run.model.num_parameters`.
+        name: what formulas call it.
         unit: what a count counts, beside its field: `ranks`.
         at_most: what the other inputs allow, a formula over them: `parameters`.
+        start: an expression: its value when the page opens.
+        low, high: the bounds of the field: expressions, or plain numbers.
+        on_run: what it is on a run that formulas are compared with: `run.model.num_parameters`.
     """
 
     name: Name
@@ -125,7 +128,7 @@ class CalculatorOutput(Written):
         ],
         Field(min_length=1),
     ]
-    within: Tolerance  # how far off it may be on any of them; the build refuses more
+    within: Tolerance
 
 
 class Calculator(Written):

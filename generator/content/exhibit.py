@@ -28,9 +28,9 @@ class GrowthSeries(Written):
 class Growth(Written):
     """How a measured number grows over runs, beside what a formula says.
 
-    `x`, `measured` and `predicted` are expressions in which `run` stands for each run in turn, as
-    in `run.settings.batch_size` or `run.ranks[0].memory.peak_bytes`. Instead of the latter two,
-    `law` names a claim over `run`, whose rule gives both: `large-batch-peak@growth.batch_2000`.
+    Attributes:
+        law: instead of the next two, a claim over `run`, whose rule gives both:
+            `large-batch-peak@growth.batch_2000`.
     """
 
     x: PerRun
@@ -59,9 +59,10 @@ class PlayOption(Written):
 class PlayControl(Written):
     """One choice that readers make in a figure.
 
-    `reads` is an expression over `run`, such as `run.settings.num_microbatches`: runs with the same
-    value share an option, and `words` says what a value stands for. Where no setting tells the runs
-    apart, `options` lists them.
+    Attributes:
+        reads: an expression over `run`; runs with the same value share an option.
+        words: what its values are called, where they need it.
+        options: instead of it, where no setting distinguishes the runs.
     """
 
     label: Line
@@ -93,7 +94,11 @@ class RegionMark(Written):
 class Regions(Written):
     """A plane on logarithmic axes: above the line y = x one thing holds, below it another.
 
-    `x` and `y` are expressions over `run`, in the same unit.
+    Attributes:
+        x, y: expressions over `run`, in the same unit: where a run lies.
+        above, below: words on each side of the line.
+        runs: what the points are called.
+        marks: places on the line.
     """
 
     x: PerRun
@@ -102,7 +107,7 @@ class Regions(Written):
     y_label: Line
     above: Line
     below: Line
-    runs: Line  # what the points are
+    runs: Line
     marks: Annotated[list[RegionMark], Field(max_length=4)] = []
 
 
@@ -115,17 +120,17 @@ _PLAYED = {"chunks", "overlap", "units", "schedule", "block"}  # over time
 class Play(Written):
     """What readers change in a figure of kind `play`, and what each state shows of its runs.
 
-    A state is one option of each of `controls`. The runs of a state are drawn beside each other, as
-    `beside` names them; `reference` is a run that every state shows as well.
-
-    memory: peak of each rank by class of tensors, under a budget that readers move.
-    payload: what each rank passed to its collectives. loss: the loss of each step.
-    regions: where the runs lie in the plane that `regions` describes.
-
-    These are played, and computed by a rule from the settings of a run:
-    schedule: a pipeline's. overlap: a step of DDP over a link. units: a step of FSDP under its
-    curve of memory. chunks: a ring all-reduce over as many ranks as the run has. block: a block of
-    a transformer under tensor parallelism.
+    Attributes:
+        controls: what readers choose; a state of the figure is one option of each.
+        beside: names the runs of a state, which are drawn beside each other.
+        reference: a run that every state shows as well.
+        shows: `memory`, peak of each rank by class of tensors, under a budget that readers move;
+            `payload`, what each rank passed to its collectives; `loss` of each step; `regions`,
+            where the runs lie in a plane. These are played, by a rule from the settings of a run:
+            `schedule` of a pipeline; `overlap`, a step of DDP over a link; `units`, a step of FSDP
+            under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer under
+            tensor parallelism.
+        budget: an expression: where the movable line over `memory` starts.
     """
 
     task: Line
@@ -151,10 +156,10 @@ class Play(Written):
 class Figure(Written):
     """A chart or diagram drawn from runs.
 
-    epochs: loss, accuracy and validation of `runs` (one or several lines).
-    placement: which layers each rank of `runs` holds, and what travels between them in a step.
-    growth: what `growth` describes; its runs are named there.
-    play: a figure that readers operate, over all states that `runs` have; `play` describes it.
+    Attributes:
+        kind: `epochs`, loss, accuracy and validation; `placement`, which layers each rank holds,
+            and what travels between them in a step; `growth` or `play`, as these keys describe it.
+        runs: those that are drawn; `growth` names its own.
     """
 
     id: Id
@@ -177,11 +182,17 @@ class Figure(Written):
 
 
 class Listing(Written):
-    """Code shown from a file that a run executes, never typed into a lesson."""
+    """Code shown from a file that a run executes, never typed into a lesson.
 
-    path: str  # from the project's root
-    object: str | None = None  # a function or class of it; null: the whole file
-    run: RunPath | None = None  # the run that executed it; its printed output is shown
+    Attributes:
+        path: of the file, from the project's root.
+        object: a function or class of it; without, the whole file.
+        run: the run that executed it; its printed output is shown.
+    """
+
+    path: str
+    object: str | None = None
+    run: RunPath | None = None
     title: Line
 
 

@@ -38,8 +38,9 @@ class LessonFile(Naming):
 class Section(Naming):
     """A titled stretch of prose with what backs it; `commit` asks before it tells.
 
-    `opening` stands before the question, and says what the section is about. A `program` follows
-    the text: a mechanism in full, with its output beside it.
+    Attributes:
+        opening: before the question, what the section is about.
+        program: after the text, a mechanism in full, with its output beside it.
     """
 
     title: Line
@@ -53,13 +54,20 @@ class Section(Naming):
 
 
 class LearnFile(LessonFile):
-    """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
+    """content/topics/<topic>/learn.yml: five minutes that pay off before any framework.
 
-    guess: ItemId  # commit first
-    seen: Section  # then see what runs showed
+    Attributes:
+        guess: the id of the question that readers answer first.
+        seen: what runs showed, opened by the answer to `guess`.
+        idea: what the technique does and why, before anything else on the page.
+        program: the smallest real program, and what it printed.
+    """
+
+    guess: ItemId
+    seen: Section
     idea: Prose
     figure: FigureId
-    program: Listing  # the smallest real program, and what it printed
+    program: Listing
     walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
     output_says: Prose
     checks: Annotated[list[ItemId], Field(min_length=3, max_length=3)]
@@ -70,6 +78,9 @@ class Decision(Written):
     """One row of a decision table: a situation, what to use, and the run that shows it.
 
     Attributes:
+        because: why it helps there, and what it costs.
+        run: the run that shows it; linked where there is no claim.
+        claim: whose verdict stands beside the reason.
         planned: the layout at the size of a real model; no other may dominate it.
         fits: the situation leaves memory free, so that needing less of it is no gain.
     """
@@ -84,10 +95,16 @@ class Decision(Written):
 
 
 class WhyFile(LessonFile):
-    """content/topics/<topic>/why.yml: what it is for, what came before, when not to use it."""
+    """content/topics/<topic>/why.yml: what it is for, what came before, when not to use it.
+
+    Attributes:
+        before: what came before it, and what that lacked; a section each.
+        decisions_say: how to use the table of decisions below it.
+        when_not: where something else is better; a section each.
+    """
 
     purpose: Section
-    before: Annotated[list[Section], Field(min_length=1)]  # what came before, and what it lacked
+    before: Annotated[list[Section], Field(min_length=1)]
     decisions_say: Prose
     decisions: Annotated[list[Decision], Field(min_length=4)]
     when_not: Annotated[list[Section], Field(min_length=1)]
@@ -99,11 +116,17 @@ Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
 
 
 class BuildStep(Naming):
-    """One step of a build-up."""
+    """One step of a build-up.
+
+    Attributes:
+        concept: what this step adds, in a sentence or two; the question follows.
+        result: what runs showed of it.
+        insight: the sentence to keep, set off from the rest.
+    """
 
     level: Level
     title: Line
-    commit: ItemId | None = None  # an item of quiz.yml: "before reading on, commit to your answer"
+    commit: ItemId | None = None
     concept: Prose
     explanation: Prose
     result: Prose
@@ -116,7 +139,7 @@ class BuildStep(Naming):
 class Myth(Written):
     """A belief, what a run showed, the mechanism, why it matters; `question` asks first."""
 
-    question: ItemId | None = None  # an item of quiz.yml that the belief gets wrong
+    question: ItemId | None = None
     belief: Line
     showed: Prose
     mechanism: Prose
@@ -128,6 +151,11 @@ class Pitfall(Written):
     """A mistake and its fix, both executed; with a `question`, readers look for the fault first.
 
     Such an item is a `faulty_line` over the same two programs, and shows both of them itself.
+
+    Attributes:
+        wrong, right: the program with the mistake, and with its fix.
+        wrong_says, right_says: how to read what the program printed.
+        root_cause: the reason behind what went wrong.
     """
 
     title: Line
@@ -147,7 +175,7 @@ class Connection(Written):
 
 
 class Overview(Written):
-    """What the subject is, why it matters, what stands before and after it."""
+    """What the subject is, why it matters, and what to read before and after it."""
 
     what: Prose
     why_it_matters: Prose
@@ -174,7 +202,12 @@ class UnderTheHood(Written):
 
 
 class DeepFile(LessonFile):
-    """content/topics/<topic>/deep.yml."""
+    """content/topics/<topic>/deep.yml.
+
+    Attributes:
+        expert_zone: what only a few readers need; a section each.
+        production_patterns: how large trainings use the technique; a section each.
+    """
 
     overview: Overview
     mental_model: MentalModel
@@ -191,12 +224,17 @@ class DeepFile(LessonFile):
 
 
 class FlowStage(Written):
-    """One row of a data-flow table; shapes, operation and values come from the trace's stage."""
+    """One row of a data-flow table; shapes, operation and values come from the trace's stage.
+
+    Attributes:
+        stage: its name in the trace, as `rank.stage("load", …)` gave it.
+        whole_step: a training step as it is; what ranks communicated travels here.
+    """
 
     stage: str
     title: Line
     note: Line
-    whole_step: bool = False  # a training step as it is: what ranks communicated travels here
+    whole_step: bool = False
 
 
 class DataFlow(Written):
@@ -244,7 +282,8 @@ class TraceFile(LessonFile):
 
     Attributes:
         waits: the parts that answer the page's first question, closed until a reader has answered.
-        data_flow, training, prediction: each where the run recorded it.
+        data_flow, training, prediction: where a run recorded it.
+        quiz: ids of the questions at the end.
     """
 
     commit: ItemId
@@ -252,7 +291,7 @@ class TraceFile(LessonFile):
     data_flow: DataFlow | None = None
     training: Training | None = None
     prediction: Prediction | None = None
-    more: list[Section] = []  # sections with their own evidence: equality, drift, speed …
+    more: list[Section] = []
     quiz: Annotated[list[ItemId], Field(min_length=2)]
     key_insight: Prose
 
@@ -265,15 +304,24 @@ class Suggestion(Written):
 
 
 class Trial(Naming):
-    """Commit to a number, see what was measured and why, then measure it yourself."""
+    """Commit to a number, see what was measured and why, then measure it yourself.
+
+    Attributes:
+        item: the id of the question, of kind `predict` or `number`.
+        why: the measurement and its reason, opened by the answer.
+        run: what `python -m runners try` runs; its real output is shown.
+        value: an expression that starts with the run: what a reader's own run shows beside the
+            book's.
+        measures: what `value` is, where the output does not print it.
+    """
 
     title: Line
     situation: Prose
-    item: ItemId  # of kind predict or number
+    item: ItemId
     why: Prose
-    run: RunPath  # what `python -m runners try` runs; its real output is shown
-    value: Expression  # what a reader's own run of it shows beside the book's; starts with the run
-    measures: Line | None = None  # what `value` is, where the output does not print it
+    run: RunPath
+    value: Expression
+    measures: Line | None = None
     suggestions: Annotated[list[Suggestion], Field(min_length=1)]
 
 
@@ -289,7 +337,7 @@ class Problem(Naming):
 
     title: Line
     situation: Prose
-    output: RunPath | None = None  # what this run printed
+    output: RunPath | None = None
     item: ItemId
     worked: Prose
 
@@ -317,33 +365,51 @@ class Bonus(Written):
 
 
 class ExperimentFile(LessonFile):
-    """content/topics/<topic>/experiment.yml."""
+    """content/topics/<topic>/experiment.yml.
+
+    Attributes:
+        asks_after_refuted: the question comes after `refuted`, because it tells what that shows.
+        problem: the model, the devices, and what fails.
+        issue: what the output means.
+        constraints: what has to stay as it is.
+        refuted: the task as set, and the run that refutes it.
+        restated: the task that can be solved instead.
+        solution: the program; one of the topic's own is explained line by line.
+        what_changed: between the problem and the solution.
+        good_for: what the fix is good for, and what not.
+        surprises: results that readers would not have predicted.
+    """
 
     commit: ItemId
-    asks_after_refuted: bool = False  # where the question tells what `refuted` shows
+    asks_after_refuted: bool = False
     problem: Prose
-    output: RunPath | None = None  # what the failing run printed
+    output: RunPath | None = None
     issue: Prose | None = None
     task: Prose
     constraints: list[Line] = []
-    refuted: Section | None = None  # the task as set, and the run that refutes it
+    refuted: Section | None = None
     restated: Section | None = None
     hints: list[Prose] = []
-    solution: ExplainedProgram | Listing  # explained where it is a program of its own
+    solution: ExplainedProgram | Listing
     what_changed: list[Line] = []
     compared: Compared | None = None
-    good_for: Section | None = None  # what the fix is good for, and what not
+    good_for: Section | None = None
     surprises: list[Line] = []
-    more: list[Section] = []  # what the runs show beyond the task
+    more: list[Section] = []
     bonus: Bonus | None = None
     claims: list[ClaimId] = []
 
 
 class RecallFile(LessonFile):
-    """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
+    """content/topics/<topic>/recall.yml: the topic's items again, each when it is due.
+
+    Attributes:
+        figures: none; Recall draws none of its own.
+        leave_out: ids of questions that make sense on their own page only; Recall leads there.
+    """
 
     figures: Annotated[list[Figure], Field(max_length=0)] = []
-    leave_out: list[ItemId] = []  # make sense on their own page only: Recall leads there
+    leave_out: list[ItemId] = []
     afterword: Prose
 
 

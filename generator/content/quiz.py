@@ -38,13 +38,16 @@ class RightIf(Written):
 class Slip(Written):
     """A number that a named mistake gives, computed over the same trace as the right one.
 
-    A slip of arithmetic, behind which there is no belief, names no misconception.
+    Attributes:
+        name: what was done wrong, as in “the sum over the ranks instead of their mean”.
+        gives: an expression: the number that it gives.
+        why: beyond what the name says.
     """
 
-    name: Line  # "the sum over the ranks instead of their mean"
+    name: Line
     gives: Expression
     misconception: MisconceptionId | None = None
-    why: Line | None = None  # beyond what the name says
+    why: Line | None = None
 
 
 class Option(Written):
@@ -53,14 +56,18 @@ class Option(Written):
     One that can be wrong names its misconception. What `right_if` or `refuted_by` names decides
     whether it is right; where neither stands, or more claims are needed to tell, `decides` names
     them. Where none of the three stands, the claim decides that refutes the misconception.
+
+    Attributes:
+        refuted_by: the claim that refutes a wrong answer; it holds, and is shown as the evidence.
+        decides: claims that decide it, whatever their verdict; they are not shown.
     """
 
     text: Line
     why: Line
     right_if: RightIf | None = None
     misconception: MisconceptionId | None = None
-    refuted_by: ClaimId | None = None  # a claim that must hold; shown as the evidence
-    decides: Annotated[list[ClaimId], SEVERAL] = []  # whatever their verdict; not shown
+    refuted_by: ClaimId | None = None
+    decides: Annotated[list[ClaimId], SEVERAL] = []
 
     @property
     def deciders(self) -> tuple[ClaimId, ...]:
@@ -105,15 +112,11 @@ class _Item(OverCases):
     """What every question has.
 
     Attributes:
-        id: how a reader's progress is kept; never reused for another question.
         revision: raised by the author when the item has become another question: answers that were
             kept before then no longer count.
         stem: the question.
-        hints: given one at a time.
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
-        cases: `for:`, the runs that the question is asked of: the first on pages, all of them in
-            turn on Recall pages. A different question is an item of its own.
         this_table: values that the question is about, shown below the stem. Where times decide the
             key, show them here: on another machine both the times and the key are others.
     """
@@ -162,22 +165,32 @@ class Number(_Item):
 
 
 class Piece(Written):
-    """One thing to put in its place."""
+    """One thing to put in its place.
+
+    Attributes:
+        by: an expression to sort by.
+        recorded: instead, the name of a stage or a step that `run` recorded.
+    """
 
     text: Line
     why: Line
-    by: Expression | None = None  # what to sort by
-    recorded: str | None = None  # or: the name of a stage or prediction step of the item's run
+    by: Expression | None = None
+    recorded: str | None = None
 
 
 class Order(_Item):
-    """Pieces to put in order: by a value of each, or as a run recorded them."""
+    """Pieces to put in order: by a value of each, or as a run recorded them.
+
+    Attributes:
+        run: whose recorded order is the right one, where pieces say `recorded`.
+        ends: words for the first and the last place.
+    """
 
     kind: Literal["order"]
     pieces: Annotated[list[Piece], Field(min_length=3, max_length=6)]
     descending: bool = False
-    run: RunPath | None = None  # where pieces are `recorded`
-    ends: tuple[Line, Line] | None = None  # words for the first and the last place
+    run: RunPath | None = None
+    ends: tuple[Line, Line] | None = None
 
     @model_validator(mode="after")
     def _sorted_in_one_way(self) -> Self:
@@ -208,8 +221,10 @@ class Match(_Item):
 class Predict(_Item):
     """A number to commit to before it is revealed, on a slider or in a field; not graded.
 
-    A guess within `close` was close. `low` and `high` bound the slider; they say so in no
-    number that the answer could be read from.
+    Attributes:
+        low, high: expressions: the ends of the slider, from which the answer cannot be read.
+        close: how far off a guess may be and be close.
+        reveal: the result and its reason, shown after the guess.
     """
 
     kind: Literal["predict"]

@@ -83,7 +83,7 @@ class PicturedModel(Written):
 
 
 class Fact(Written):
-    """A line of what a visitor wants to know of the book."""
+    """What a visitor wants to know of the book, in a word or two, and the answer."""
 
     lead: Line
     says: Line

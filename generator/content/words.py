@@ -27,7 +27,38 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-_DESCRIBED = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)  # under Attributes:
+# Under Attributes: in the docstring of a part; several keys may share a line.
+_DESCRIBED = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {8}.+)*)", re.MULTILINE)
+_EVERYWHERE = {  # what a key is where its part says nothing else of it
+    "about": "a sentence on the page, also for search engines and previews.",
+    "afterword": "below it: what to see there, or where to go on.",
+    "belief": "in the words of someone who holds it.",
+    "caption": "what to see in it.",
+    "checks": "ids of questions, near the end of the page.",
+    "claims": "ids of claims that back it; their verdicts follow.",
+    "commit": "the id of a question that is asked first; what answers it stays closed until then.",
+    "figures": "drawn from runs; a section names one by its id, and it appears there.",
+    "hints": "given one at a time.",
+    "introduction": "above it: what it shows.",
+    "label": "a word or two, as readers see it.",
+    "logarithmic": "on a logarithmic scale.",
+    "more": "further sections, with evidence of their own.",
+    "note": "what to see in the row.",
+    "output": "the run whose printed output is shown.",
+    "output_says": "how to read what the program printed.",
+    "question": "the id of a question that is asked first.",
+    "situation": "what is given, without the answer.",
+    "slips": "wrong numbers that typical mistakes give; an answer like one of them is explained.",
+    "sources": "ids of references.yml, linked below it.",
+    "takeaway": "the sentences to remember.",
+    "title": "its heading.",
+    "tolerance": "how far off an answer may be and be right.",
+    "walkthrough": "the lines that matter, in their order.",
+    "why": "the reason, shown with the answer.",
+    "within": "how far off a run it may be; the build refuses more.",
+    "x_label": "what the axis shows.",
+    "y_label": "what the axis shows.",
+}
 
 
 class Mark(str):
@@ -37,11 +68,19 @@ class Mark(str):
 MAX_LINE, MAX_PROSE = 1_000, 10_000  # characters; the book's longest have 440 and 1,930
 Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("line")]
 Prose = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROSE), Mark("prose")]
-Expression = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("expression")]
-PerRun = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("per_run")]
-Formula = Annotated[str, StringConstraints(min_length=1, max_length=240), Mark("formula")]
+_SHORT = StringConstraints(min_length=1, max_length=240)
+_EXPRESSION = "an expression, without braces"
+_PER_RUN = "an expression in which `run` stands for each run in turn"
+_FORMULA = "a formula over the names of the inputs"
+Expression = Annotated[str, _SHORT, Field(description=_EXPRESSION), Mark("expression")]
+PerRun = Annotated[str, _SHORT, Field(description=_PER_RUN), Mark("per_run")]
+Formula = Annotated[str, _SHORT, Field(description=_FORMULA), Mark("formula")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
-Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
+Id = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"),
+    Field(description="by which others name it: lower-case letters and digits, with hyphens"),
+]
 ClaimId = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9_]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?)?$"),
@@ -60,10 +99,11 @@ LessonPath = Annotated[
     Field(description="a lesson as topic/mode: `ddp/deep`"),
     Mark("lesson"),
 ]
-FigureId = Annotated[Id, Mark("figure")]
-ItemId = Annotated[Id, Mark("item")]
-MisconceptionId = Annotated[Id, Mark("misconception")]
-SourceId = Annotated[Id, Mark("reference")]
+FigureId = Annotated[Id, Field(description="the id of a figure of this file"), Mark("figure")]
+ItemId = Annotated[Id, Field(description="the id of a question of the topic"), Mark("item")]
+_BELIEF = "the belief behind it: an id of misconceptions.yml"
+MisconceptionId = Annotated[Id, Field(description=_BELIEF), Mark("misconception")]
+SourceId = Annotated[Id, Field(description="an id of references.yml"), Mark("reference")]
 StatementId = Annotated[Id, Mark("statement")]
 SymptomId = Annotated[Id, Mark("symptom")]
 TechniqueId = Annotated[Id, Mark("technique")]
@@ -83,17 +123,18 @@ class Written(BaseModel):
         schema = handler.resolve_ref_schema(handler(core))
         for key, says in described(cls).items():
             if key in schema["properties"]:
-                schema["properties"][key].setdefault("description", says)
+                schema["properties"][key]["description"] = says
         return schema
 
 
 def described(model: type[Written]) -> dict[str, str]:
-    """What the docstrings of a part say of its keys."""
-    found: dict[str, str] = {}
+    """What the docstrings of a part say of its keys, or else what they are everywhere."""
+    found = {key: says for key, says in _EVERYWHERE.items() if key in model.model_fields}
     for one in reversed(model.__mro__):
-        for name, says in _DESCRIBED.findall(inspect.cleandoc(one.__doc__ or "")):
-            field = model.model_fields.get(name)
-            found[field.alias or name if field else name] = " ".join(says.split())
+        for names, says in _DESCRIBED.findall(inspect.cleandoc(one.__doc__ or "")):
+            for name in names.split(", "):
+                field = model.model_fields.get(name)
+                found[field.alias or name if field else name] = " ".join(says.split())
     return found
 
 
@@ -125,9 +166,13 @@ Bound = dict[Name, int | _Bound]
 class OverCases(Written):
     """A part of a file that is written once and stands for several cases.
 
-    Each case binds the same names, to runs (`run: ddp.ddp`), to numbers (`rank: 3`), to the ids of
-    claims, or to words, which `{{ called }}` prints. The part itself is that of the first case;
-    `others` are those of the others.
+    The part itself is that of the first case; `others` are those of the others.
+
+    Attributes:
+        id: how a reader's progress is kept; never reused for another question.
+        cases: what the question is asked of: the first case on pages, all of them in turn on Recall
+            pages. Each binds the same names, to runs (`run: ddp.ddp`), to numbers (`rank: 3`), to
+            ids of claims, or to words, which `{{ called }}` prints.
     """
 
     id: Id

@@ -79,64 +79,71 @@ def _same_unit(values: Sequence[Value]) -> units.Unit:
 
 
 def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Thing], Value]:
-    def gather(thing: Thing) -> Value:
-        values = _values(thing, name)
+    def gather(listed: Thing) -> Value:
+        values = _values(listed, name)
         number = of([numeric(value) for value in values])
-        formula = _made_of(name, values, thing)
+        formula = _made_of(name, values, listed)
         return computed(number, _same_unit(values), formula, tuple(values))
 
+    gather.__doc__ = f"The {name} of a list."
     return gather
 
 
-def _as(way: units.Way, wanted: str = "") -> Callable[[Thing], Value]:
+def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Thing], Value]:
     """A filter that prints a value in another way; `wanted` names the only kind of it."""
 
-    def show(thing: Thing) -> Value:
-        value = _one(thing, way)
+    def show(value: Thing) -> Value:
+        value = _one(value, way)
         if wanted and not value.absent and not value.unit.is_number:
             raise ExpressionError(f"|{way} wants a {wanted}, not {value.unit}")
         return value.shown(way=way)
 
+    show.__doc__ = says
     return show
 
 
-def _digits(thing: Thing, digits: object) -> Value:
+def _digits(value: Thing, digits: object) -> Value:
+    """A number with so many significant digits."""
     if not isinstance(digits, int) or not 1 <= digits <= 15:
         raise ExpressionError("|digits wants a whole number from 1 to 15")
-    return _one(thing, "digits").shown(digits=digits)
+    return _one(value, "digits").shown(digits=digits)
 
 
-def _absolute(thing: Thing) -> Value:
-    value = _one(thing, "absolute")
+def _absolute(value: Thing) -> Value:
+    """A number without its sign."""
+    value = _one(value, "absolute")
     return computed(abs(numeric(value)), value.unit, f"|{value.formula}|", (value,))
 
 
-def _count(thing: Thing) -> Value:
-    if not isinstance(thing, Node) or not isinstance(thing.thing, list | dict):
-        raise ExpressionError(f"|count wants a list of a trace, not {described(thing)}")
-    number = len(thing.thing)  # nothing counts too: an empty list has none
-    thing.refuse_if_skipped()
-    kind: Kind = "simulated" if thing.origin.nature == "simulated" else "measured"
-    origin = thing.origin._replace(field=field_name(thing.steps))
-    node = Value(number, units.COUNT, kind, thing.formula, origin=origin)
-    return computed(number, units.COUNT, f"count({thing.formula})", (node,))
+def _count(listed: Thing) -> Value:
+    """How many elements a list of a trace has."""
+    if not isinstance(listed, Node) or not isinstance(listed.thing, list | dict):
+        raise ExpressionError(f"|count wants a list of a trace, not {described(listed)}")
+    number = len(listed.thing)  # nothing counts too: an empty list has none
+    listed.refuse_if_skipped()
+    kind: Kind = "simulated" if listed.origin.nature == "simulated" else "measured"
+    origin = listed.origin._replace(field=field_name(listed.steps))
+    node = Value(number, units.COUNT, kind, listed.formula, origin=origin)
+    return computed(number, units.COUNT, f"count({listed.formula})", (node,))
 
 
-def _each(thing: Thing, path: object) -> tuple[Thing, ...]:
+def _each(listed: Thing, path: object) -> tuple[Thing, ...]:
+    """One field of each element of a list, as a list; its path stands in quotes."""
     if not isinstance(path, str):
         raise ExpressionError("|each wants a path in quotes, as in each('memory.peak_bytes')")
-    return tuple(_followed(one, path) for one in elements(thing))
+    return tuple(_followed(one, path) for one in elements(listed))
 
 
-def _flat(thing: Thing) -> tuple[Thing, ...]:
+def _flat(listed: Thing) -> tuple[Thing, ...]:
     """The elements of the lists in a list, one after the other."""
-    return tuple(inner for one in elements(thing) for inner in elements(one))
+    return tuple(inner for one in elements(listed) for inner in elements(one))
 
 
-def _num_distinct(thing: Thing) -> Value:
-    values = _values(thing, "num_distinct")
+def _num_distinct(listed: Thing) -> Value:
+    """How many different elements a list has: one where all are equal."""
+    values = _values(listed, "num_distinct")
     number = len({_present(value) for value in values})
-    return computed(number, units.COUNT, _made_of("num_distinct", values, thing), values)
+    return computed(number, units.COUNT, _made_of("num_distinct", values, listed), values)
 
 
 def _present(value: Value) -> int | float | str:
@@ -144,9 +151,9 @@ def _present(value: Value) -> int | float | str:
     return value.number if isinstance(value.number, str) and not value.absent else numeric(value)
 
 
-def _neighbours(thing: Thing) -> tuple[Value, ...]:
+def _neighbours(ranks: Thing) -> tuple[Value, ...]:
     """The ranks next to each rank of a chain, in order: for three ranks 1, then 0 and 2, then 1."""
-    value = _one(thing, "neighbours")
+    value = _one(ranks, "neighbours")
     num = numeric(value)
     if not isinstance(num, int) or num < 2:
         raise ExpressionError("neighbours(…) wants the number of ranks in a chain, at least two")
@@ -166,45 +173,48 @@ def _followed(thing: Thing, path: str) -> Thing:
     return thing
 
 
-def _shape(thing: Thing) -> Value:
-    values = _values(thing, "shape")
-    if not isinstance(thing, Node) or not all(isinstance(one.number, int) for one in values):
+def _shape(sizes: Thing) -> Value:
+    """A list of sizes as a shape, `50 × 20`."""
+    values = _values(sizes, "shape")
+    if not isinstance(sizes, Node) or not all(isinstance(one.number, int) for one in values):
         raise ExpressionError("|shape wants a list of whole numbers")
     text = f"{units.NBSP}×{units.NBSP}".join(f"{value.number:,}" for value in values)
-    origin = thing.origin._replace(field=field_name(thing.steps))
-    return replace(values[0], number=text, unit=units.TEXT, tree=thing.formula, origin=origin)
+    origin = sizes.origin._replace(field=field_name(sizes.steps))
+    return replace(values[0], number=text, unit=units.TEXT, tree=sizes.formula, origin=origin)
 
 
-def _median(thing: Thing) -> Value:
-    if not isinstance(thing, Node) or not isinstance(thing.thing, SampledSeconds):
-        raise ExpressionError(f"|median wants samples such as timing.step, not {described(thing)}")
-    found = thing.step("median_seconds")
+def _median(times: Thing) -> Value:
+    """The median of measured times, such as `timing.step`."""
+    if not isinstance(times, Node) or not isinstance(times.thing, SampledSeconds):
+        raise ExpressionError(f"|median wants samples such as timing.step, not {described(times)}")
+    found = times.step("median_seconds")
     assert isinstance(found, Value)
     return found
 
 
-def _word(thing: Thing) -> Value:
-    value = _one(thing, "word")
+def _word(value: Thing) -> Value:
+    """A word of a trace with spaces: `out_of_memory` as `out of memory`."""
+    value = _one(value, "word")
     if not isinstance(value.number, str):
         raise ExpressionError(f"|word wants a word, not {value.unit}")
     return replace(value, number=value.number.replace("_", " "))
 
 
-def _epsilon(thing: Thing) -> Value:
-    """The epsilon of a dtype, given in quotes or as a field of a run: `epsilon('float64')`."""
-    dtype = thing.number if isinstance(thing, Value) else thing
-    if not isinstance(dtype, str) or dtype.removeprefix("torch.") not in EPSILONS:
+def _epsilon(dtype: Thing) -> Value:
+    """The distance from 1 to the next number of a dtype, given in quotes or by a field of a run."""
+    name = dtype.number if isinstance(dtype, Value) else dtype
+    if not isinstance(name, str) or name.removeprefix("torch.") not in EPSILONS:
         raise ExpressionError(f"epsilon(…) wants one of {', '.join(EPSILONS)}")
-    number = EPSILONS[dtype.removeprefix("torch.")]
-    inputs = (thing,) if isinstance(thing, Value) else ()
-    return computed(number, units.PLAIN, f"epsilon({dtype!r})", inputs)
+    number = EPSILONS[name.removeprefix("torch.")]
+    inputs = (dtype,) if isinstance(dtype, Value) else ()
+    return computed(number, units.PLAIN, f"epsilon({name!r})", inputs)
 
 
 FILTERS: dict[str, Callable[..., Thing]] = {
-    "percent": _as("percent", "share"),
-    "times": _as("times", "ratio"),
+    "percent": _as("percent", "A share in percent.", "share"),
+    "times": _as("times", "A number and the word *times*.", "ratio"),
     "digits": _digits,
-    "exact": _as("exact"),
+    "exact": _as("exact", "A value with all of its digits."),
     "absolute": _absolute,
     "largest": _gathered("largest", max),
     "smallest": _gathered("smallest", min),
@@ -229,6 +239,7 @@ def _label(name: str) -> Callable[[Thing], Thing]:
             raise ExpressionError(f"{name}(…) wants a whole number")
         return Label(f"{name}{units.NBSP}{number}")
 
+    label.__doc__ = f"The words `{name} 0`: a number that names, and was not measured."
     return label
 
 
@@ -238,5 +249,10 @@ LABELS: dict[str, Callable[[Thing], Thing]] = {
 }
 
 FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS}
-OF_CLAIMS = ("holds", "showed", "predicted", "observed")  # functions of a claim's id
+OF_CLAIMS = {  # functions of a claim's id in quotes
+    "holds": "Nothing where the claim holds; its verdict, after a sentence, where it does not.",
+    "showed": "The sentence of the claim's `showed:` for its verdict on this machine.",
+    "predicted": "What the claim predicts.",
+    "observed": "What the claim observed.",
+}
 RESERVED = frozenset({"run", "other", "machine", "cited", *FUNCTIONS, *OF_CLAIMS})

@@ -22,7 +22,7 @@ _CAUSES = {"timed_out": "a time-out", "peer_lost": "a lost peer", "exception": "
 
 
 def ended(run: object, detail: object = None) -> Value:
-    """How a run ended.
+    """How a run ended, in words such as `out of memory in forward`.
 
     Args:
         run: a run, as `large_model.wide_ddp_budget`.

@@ -11,6 +11,7 @@ import pytest
 from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content.book import load
+from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
 from generator.pages.press import Press
 from generator.website import publish
 from runners.traces import files as traces
@@ -142,10 +143,24 @@ def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
     assert code == 0
     assert "## Option\n" in said
     assert "| `right_if` |  |  | [RightIf](#rightif) |" in said
+    assert "| `options` | yes |  | a list of [Option](#option) |" in said
     assert "| `stem` | yes | the question. | `stem: " in said
+    assert said.count("| `stem` |") == 1, "what all questions have stands once"
+    assert "One answer is right. Takes the keys of [WithOptions](#withoptions) as well." in said
+    assert "| `figure` |  | the id of a figure of this file" in said, "by its type"
+    assert "| `checks` |  | ids of questions" in said, "the same in every mode"
     assert "| `kind` |  | a law fails the build where it does not hold;" in said
     assert "| `quantifier` |  | each, where a side" in said
     assert "| `relation` |  | of what is observed" in said
+
+
+def test_keys_ends_with_each_function_of_expressions_as_the_book_calls_it(run):
+    _, _, functions = run("keys")[1].partition("\n## Functions\n")
+    rows = [line.split(" | ") for line in functions.splitlines() if line.startswith("| `")]
+    assert {row[0].strip("| `").partition("(")[0] for row in rows} == {*FUNCTIONS, *OF_CLAIMS}
+    assert all(len(row[1]) > 10 for row in rows)
+    assert "| What the claim observed. | `observed('averaging-is-slower')` |" in functions
+    assert "| `ended(run, [detail])` | How a run ended, in words" in functions
 
 
 def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, monkeypatch):
@@ -160,3 +175,5 @@ def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, mon
     claim = json.loads(Path(".cache/schemas/claims.json").read_text())["$defs"]["Claim"]
     assert all(one.get("description") for key, one in claim["properties"].items() if key != "id")
     assert "at_least" in claim["properties"]["relation"]["enum"]
+    myth = json.loads(Path(".cache/schemas/deep.json").read_text())["$defs"]["Myth"]["properties"]
+    assert "someone who holds it" in myth["belief"]["description"]
