@@ -20,7 +20,7 @@ by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129. torchrun makes each of them but 0 
 
 from __future__ import annotations
 
-from runners.system import stopping
+from runners.system import accelerator, stopping
 
 if __name__ == "__main__":  # before torch is loaded
     stopping.listen("stopped; what was measured before is kept")
@@ -55,21 +55,20 @@ from runners.traces.summary import how_it_ended
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
 
 
-def runs_named(wanted: Sequence[str]) -> dict[str, set[str] | None]:
-    """Experiments, and of each the runs that are named; None for all.
+def runs_named(wanted: Sequence[str]) -> dict[str, set[str]]:
+    """Experiments, and of each the runs that are named; all where it is named without one.
 
     Raises:
         UnknownExperimentError: there is no such experiment.
         ValueError: it has no such run.
     """
-    named: dict[str, set[str] | None] = {}
+    named: dict[str, set[str]] = {}
     for name in wanted:
         experiment, _, run = name.partition(".")
         runs = find(experiment).runs
         if run and run not in runs:
             raise ValueError(f"{experiment} has no run {run!r}; it has: {', '.join(runs)}")
-        before = named.get(experiment, set())
-        named[experiment] = {*before, run} if run and before is not None else None
+        named.setdefault(experiment, set()).update([run] if run else runs)
     return named
 
 
@@ -109,7 +108,7 @@ def _described(peers: Peers) -> Machine:
 
 
 def _refusal(
-    name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str] | None, *, full: bool
+    name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str], *, full: bool
 ) -> str | None:
     """Why a run is not measured on these nodes; None where it is."""
     if plan.full and not full:
@@ -120,14 +119,12 @@ def _refusal(
         return f"it takes {plan.world_size} ranks, and {num_ranks} were started on these nodes"
     if plan.follows is not None:
         return "it follows another run's times, which are known on one machine only"
-    if named is not None and run not in named:
+    if run not in named:
         return f"not named: `-m runners.cluster {name}.{run}` measures it"
     return None
 
 
-def _lead(
-    peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str] | None], *, full: bool
-) -> int:
+def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]], *, full: bool) -> int:
     """What rank 0's process does: it measures on all nodes, and keeps the traces."""
     surprises = []
     with alone():
@@ -144,7 +141,7 @@ def _lead(
             if waiting is None:
                 say(f"{name}: nothing is left to measure")
                 for run, why in refused.items():
-                    if named is None or run in named:
+                    if run in named:
                         say(f"{name}.{run}: {why}")
                 continue
             trace = measure(waiting, launcher, progress, here=here)
@@ -160,7 +157,7 @@ def _lead(
     return 1 if surprises else 0
 
 
-def _together(peers: Peers, wanted: dict[str, set[str] | None], *, full: bool) -> int:
+def _together(peers: Peers, wanted: dict[str, set[str]], *, full: bool) -> int:
     """Measure with the other processes; whatever ends this one early, the others hear of."""
     place = peers.place
     here = peers.name(place.rank)
@@ -170,7 +167,7 @@ def _together(peers: Peers, wanted: dict[str, set[str] | None], *, full: bool) -
             os.environ.setdefault("NCCL_SOCKET_IFNAME", found)
         interface = os.environ.get("GLOO_SOCKET_IFNAME", "the interface of its host name")
         say(f"{here}: one of {place.num_nodes}, connected over {interface}, {peers.address}")
-        launcher = NodeLauncher(peers, machine.device_kind())
+        launcher = NodeLauncher(peers, accelerator.kind())
         with launcher:
             code = (
                 _lead(peers, launcher, wanted, full=full) if place.rank == 0 else launcher.serve()

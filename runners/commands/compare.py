@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from runners.traces import machine
-from runners.traces.compare import compare, traces_in
+from runners.traces.compare import compare, traces_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Say what was measured otherwise; 1 where anything was."""
-    folders = (machine.TRACES / name for name in arguments.names)
-    found = compare(*(traces_in(folder, machine.TRACES) for folder in folders))
+    found = compare(*(traces_of(name, machine.TRACES) for name in arguments.names))
     print("\n".join([" | ".join(arguments.names), *found.lines()]))
     return 0 if found.is_none else 1

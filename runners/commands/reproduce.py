@@ -19,6 +19,7 @@ from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published, published_steps
 from runners.plans.experiment import find, names, nearest
+from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.compare import compare
@@ -105,7 +106,7 @@ def main(arguments: argparse.Namespace) -> int:
         if one.machine is None:
             verdicts += _compared(one, _simulated(one.trace.experiment, one.runs))
     if any(one.machine for one in wanted):
-        with alone(), Launcher(machine.device_kind()) as launcher:
+        with alone(), Launcher(accelerator.kind()) as launcher:
             for one in wanted:
                 if one.machine is not None:
                     verdicts += _compared(one, _measured(one, launcher, Progress()))

@@ -21,6 +21,7 @@ from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Readings
 from runners.plans.experiment import check_names, whole_is_full
 from runners.primitives.measured import PrimitiveError, measure_once
+from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import Run, Trace
@@ -210,7 +211,7 @@ def _measure(
     unfinished: dict[str, list[str]] = {}
     progress = Progress()
     readings.begin()  # before processes of ours load torch
-    with Launcher(machine.device_kind()) as launcher:
+    with Launcher(accelerator.kind()) as launcher:
         plans = (one.experiment.runs[run] for one in waiting for run in one.measured)
         launcher.prepare(sorted({name for plan in plans for name in plan.passes}))
         if not request.names:  # who names experiments works on them, and has no time for it

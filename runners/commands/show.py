@@ -126,7 +126,7 @@ def _trace(experiment: str, run: str) -> Trace:
 
 def _folders() -> list[Path]:
     """The folder that this machine measured into last, then the reference machine's."""
-    note = machine.TRACES / "this-machine"
+    note = machine.THIS_MACHINE
     own = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
     return [*own, *machine.references()] or [machine.TRACES]
 

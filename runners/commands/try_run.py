@@ -16,6 +16,7 @@ from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
+from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
 from runners.traces.schema import Setting
@@ -61,7 +62,7 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {wanted!r}")
     check_name(experiment_name)
     with measure.alone(), Launcher() as launcher:
-        experiment = on_device(find(experiment_name), machine.device_kind())
+        experiment = on_device(find(experiment_name), accelerator.kind())
         trial = prepare(experiment, run, settings)
         launcher.prepare(trial.plan.passes)
         print(f"{wanted}: {'; '.join(trial.lines or ['as declared'])}", flush=True)

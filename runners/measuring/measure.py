@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,6 +22,7 @@ from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Readings
 from runners.plans.experiment import Experiment, PassName, RunPlan, find
+from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
@@ -31,6 +31,7 @@ from runners.traces.files import sweep_torn, write
 from runners.traces.machine_records import Machine
 from runners.traces.quiet_record import Quiet, least_quiet
 from runners.traces.records import Code, Run, Trace
+from runners.traces.schema import now
 from runners.traces.values import list_values
 
 
@@ -278,18 +279,13 @@ def measure_alone(
         LaunchError, OSError.
     """
     code = code_of(experiment.name)
-    launcher.device = machine.device_kind()
+    launcher.device = accelerator.kind()
     if launcher.device == "cpu":
         launcher.most_bytes = machine.available_bytes()
     progress.begin(replace(experiment, runs={name: experiment.runs[name]}))
     run = measure_run(launcher, experiment, name, progress)
     progress.clear()
     return trace_of(experiment, code, machine.name(), {name: run}, now())
-
-
-def now() -> str:
-    """The time, UTC, as traces keep it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def trace_of(

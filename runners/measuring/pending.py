@@ -96,7 +96,8 @@ def pending(
     known = [t for t in (trace, part) if t is not None]
     left_out = dict(refused or {})
     for run, plan in experiment.runs.items():
-        if plan.full and not full and not _had(known, run):
+        was_measured = any(run in one.runs and run not in left_out_of(one) for one in known)
+        if plan.full and not full and not was_measured:
             left_out[run] = needs_full(name)
     done = measured_in(source)
     if refused is not None:  # another start may have left out what this one measures
@@ -166,11 +167,6 @@ def measured_in(source: Trace | None) -> dict[str, Run]:
         for name, run in (source.runs.items() if source else ())
         if source and name not in outdated and not is_heavier(run.reason or "")
     }
-
-
-def _had(traces: list[Trace], name: str) -> bool:
-    """Whether a run was measured here before, be it by other code."""
-    return any(name in t.runs and name not in left_out_of(t) for t in traces)
 
 
 def left_out_of(trace: Trace) -> list[str]:

@@ -17,10 +17,10 @@ from runners.planning.answer import RankPlan
 from runners.planning.one_rank import take_steps
 from runners.planning.question import PlanError, Question
 from runners.planning.step import Step, repeats
+from runners.planning.table import GIB
 from runners.system import accelerator
 
 NUM_TIMED_STEPS = 3
-GIB = 2**30
 
 
 class Outcome(NamedTuple):

@@ -8,7 +8,6 @@ with α and β of an all-reduce.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from runners.measuring.launch import Launcher
@@ -19,6 +18,7 @@ from runners.traces import machine
 from runners.traces.files import read_primitives, write
 from runners.traces.machine_records import Primitives
 from runners.traces.measured import SampledSeconds
+from runners.traces.schema import now
 
 
 class PrimitiveError(FixableError, RuntimeError):
@@ -38,7 +38,7 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
     found = Primitives(
         schema_version=1,
         machine=machine.name_of(where),
-        recorded_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        recorded_at=now(),
         primitives={**taken, **summary(taken)},
     )
     write(where / "primitives.json", found)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.processes import CACHE
 from runners.simulate.suite import simulate, wanted
+from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import RankRecord, Run
@@ -38,7 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
     Raises:
         UnknownExperimentError, UnknownRunError: a name means nothing.
     """
-    device = machine.device_kind()
+    device = accelerator.kind()
     folder = machine.TRACES / machine.name() if device == "cuda" else reference()
     runs, num_new = simulate(wanted(arguments.names, device), CACHE, machine.num_cores())
     compared = compare(runs, folder)

@@ -28,8 +28,6 @@ class Count:
         """Say how many are done, unless that was said a moment ago."""
         now = time.monotonic()
         line = f"{done}/{self._total} {self._what}, {now - self._start:.0f} s so far"
-        if sys.stderr is None:  # MkDocs may be started without one
-            return
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[K{line}")
         elif now - self._last_line >= WORD_SECONDS:
@@ -39,6 +37,6 @@ class Count:
 
     def end(self) -> None:
         """Remove the live line, for results to follow."""
-        if sys.stderr is not None and sys.stderr.isatty():
+        if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -34,11 +34,6 @@ _NETWORK = bytes((10, 214))
 _BUFFER_BYTES = 1 << 24
 
 
-def _delayed_address(rank: int) -> str:
-    """The IPv4 address of a rank on the delayed link: as on the switch, in another network."""
-    return address(rank).replace("10.213.", "10.214.", 1)
-
-
 def start(rank: int, seconds: float) -> None:
     """Give this rank a delayed link: each packet that it sends waits so long.
 
@@ -60,8 +55,9 @@ def _device(rank: int) -> int:
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     request = struct.pack("16sH", INTERFACE.encode(), _IFF_TUN | _IFF_NO_PI)
     fcntl.ioctl(device, _TUNSETIFF, request.ljust(40, b"\0"))
+    own = address(rank).replace("10.213.", "10.214.", 1)  # as on the switch, in another network
     lines = [
-        f"address add {_delayed_address(rank)}/16 dev {INTERFACE}",
+        f"address add {own}/16 dev {INTERFACE}",
         f"link set {INTERFACE} mtu {_PACKET_BYTES} up",
     ]
     subprocess.run(["ip", "-batch", "-"], input="\n".join(lines), text=True, check=True)

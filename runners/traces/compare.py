@@ -71,20 +71,16 @@ class Difference:
         return said
 
 
-def traces_in(folder: Path, traces: Path | None = None) -> dict[str, Trace]:
-    """Every trace of a machine's folder, by experiment.
-
-    Args:
-        folder: the machine's.
-        traces: the folder of all machines' folders; the one above where None.
+def traces_of(machine: str, traces: Path) -> dict[str, Trace]:
+    """Every trace of a machine, by experiment.
 
     Raises:
-        TraceError: the folder is none of a machine's, or a trace cannot be read.
+        TraceError: the folder of all machines has none of this name, or a trace cannot be read.
     """
+    folder = traces / machine
     if not (folder / "machine.json").is_file():
-        traces = traces or folder.parent
-        name, known = folder.relative_to(traces).as_posix(), machine_folders(traces)
-        raise TraceError(f"no machine {name!r}; there are: {', '.join(known) or 'none'}")
+        known = ", ".join(machine_folders(traces)) or "none"
+        raise TraceError(f"no machine {machine!r}; there are: {known}")
     return {path.stem: read(path) for path in trace_paths(folder)}
 
 

@@ -31,7 +31,7 @@ MAX_TRACE_BYTES = 300_000
 VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
 # What else a machine's folder holds.
 NOT_TRACES = frozenset({"machine", "primitives", "values"})
-_TORN = re.compile(r"\..+\.(?:json|part)\.\w{8}")  # as `write_json` calls a file it writes
+_TORN = re.compile(r"\..+\.\w{8}")  # as `write_text` calls a file that it writes
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -155,12 +155,12 @@ def write(path: Path, record: Record) -> None:
     text = _as_text(record.as_json())
     if isinstance(record, Trace) and len(text) > MAX_TRACE_BYTES:
         raise TraceError(f"{path.name} would hold {len(text)} bytes, more than {MAX_TRACE_BYTES}")
-    _write_text(path, text)
+    write_text(path, text)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write JSON sorted and indented, as `write`."""
-    _write_text(path, _as_text(document))
+    write_text(path, _as_text(document))
 
 
 def _as_text(document: dict[str, Any]) -> str:
@@ -172,10 +172,11 @@ def write_rows(path: Path, found: Grid) -> None:
     document = found.model_dump(mode="json")
     rows = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in document.pop("rows")]
     head = json.dumps(document, indent=1, sort_keys=True).removesuffix("\n}")
-    _write_text(path, f'{head},\n "rows": [\n' + ",\n".join(rows) + "\n ]\n}\n")
+    write_text(path, f'{head},\n "rows": [\n' + ",\n".join(rows) + "\n ]\n}\n")
 
 
-def _write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a text, as `write`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

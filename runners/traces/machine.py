@@ -22,7 +22,7 @@ from pathlib import Path
 
 from runners.system import accelerator
 from runners.system.errors import FixableError
-from runners.traces.files import write_json
+from runners.traces.files import write_json, write_text
 from runners.traces.identity import Identity, id_among, kept_ids
 from runners.traces.machine_records import Accelerator, Machine
 from runners.traces.records import Circumstances
@@ -133,15 +133,6 @@ def accelerators() -> list[Accelerator]:
     return [Accelerator(name=n, memory_bytes=size) for n, size in accelerator.described()]
 
 
-def device_kind() -> str:
-    """Say `cuda` where torch can use an accelerator, `cpu` everywhere else.
-
-    Raises:
-        AcceleratorError: there is one, and torch cannot use it.
-    """
-    return accelerator.kind()
-
-
 def num_places(device: str) -> int:
     """Ranks that can compute at once, each on a core or an accelerator of its own."""
     return accelerator.num_devices() if device == "cuda" else num_cores()
@@ -149,7 +140,7 @@ def num_places(device: str) -> int:
 
 def can_limit_memory() -> str | None:
     """Why this platform cannot enforce a budget; None where it can."""
-    if device_kind() == "cuda" or platform.system() == "Linux":
+    if accelerator.kind() == "cuda" or platform.system() == "Linux":
         return None
     return f"{platform.system()} does not let a process limit its own data segment"
 
@@ -253,10 +244,6 @@ def remember(name: str) -> None:
     Raises:
         OSError: the disk refused.
     """
-    note, later = f"{name}\n", THIS_MACHINE.with_name(f".{THIS_MACHINE.name}")
+    note = f"{name}\n"
     if not THIS_MACHINE.exists() or THIS_MACHINE.read_text(encoding="utf-8") != note:
-        try:
-            later.write_text(note, encoding="utf-8")
-            later.replace(THIS_MACHINE)
-        finally:
-            later.unlink(missing_ok=True)
+        write_text(THIS_MACHINE, note)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import platform
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from typing import Annotated, Any, Literal
@@ -23,7 +22,7 @@ from runners.traces.device_memory import least_bytes, needed_bytes
 from runners.traces.digest import ROOT, covered_files, file_digest
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
-from runners.traces.schema import Record, Setting
+from runners.traces.schema import Record, Setting, now
 
 FOLDER = "planner/plans"  # of the content
 PREFIX = "plan_"  # of the names by which expressions call grids
@@ -135,7 +134,7 @@ def made_here(rows: Sequence[Record], code: str) -> dict[str, Any]:
     """What a file of rows that were simulated now says of its making."""
     return {
         "schema_version": 1,
-        "made_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "made_at": now(),
         "code": code,
         "torch": metadata.version("torch"),
         "python": platform.python_version(),

@@ -6,6 +6,7 @@ written where it is at its default: most traces need not say it.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -29,3 +30,8 @@ class Record(BaseModel):
     def as_json(self) -> dict[str, Any]:
         """The record as it is written: what JSON can hold, without fields at their default."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def now() -> str:
+    """The time, UTC, as records keep it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

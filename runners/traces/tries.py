@@ -19,28 +19,23 @@ from runners.traces.records import Trace
 TRIES = Path(os.environ.get("PROOFBOOK_TRIES", HOME / "content" / "tries"))
 
 
-def path_of(trace: Trace, folder: Path | None = None) -> Path:
-    """Where a try is kept: its experiment, its run, and a digest of what was set."""
-    ((name, run),) = trace.runs.items()
-    asked = [run.world_size, run.seed, run.budget_bytes, run.settings]
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
-    return (folder or TRIES) / f"{trace.experiment}.{name}-{digest}.json"
-
-
-def keep(trace: Trace, folder: Path | None = None) -> Path:
-    """Write a try, whole or not at all.
+def keep(trace: Trace) -> Path:
+    """Write a try, under its experiment, its run, and a digest of what was set.
 
     Raises:
         OSError: the disk refused; nothing is left behind.
     """
-    path = path_of(trace, folder)
+    ((name, run),) = trace.runs.items()
+    asked = [run.world_size, run.seed, run.budget_bytes, run.settings]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+    path = TRIES / f"{trace.experiment}.{name}-{digest}.json"
     write(path, trace)
     return path
 
 
-def forget(folder: Path | None = None) -> int:
+def forget() -> int:
     """Delete all tries; how many there were."""
-    paths = sorted((folder or TRIES).glob("*.json"))
+    paths = list(TRIES.glob("*.json"))
     for path in paths:
         path.unlink()
     return len(paths)

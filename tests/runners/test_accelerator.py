@@ -67,7 +67,7 @@ def test_a_machine_without_an_accelerator_is_measured_as_cpu(
         raise RuntimeError("Found no NVIDIA driver on your system. Please check that you have one")
 
     monkeypatch.setattr(torch.cuda, "init", fail)
-    assert machine.device_kind() == "cpu"
+    assert accelerator.kind() == "cpu"
 
 
 @pytest.mark.parametrize(("num_ranks", "backend"), [(1, "nccl"), (2, "nccl"), (4, "gloo")])

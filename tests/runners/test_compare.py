@@ -10,7 +10,7 @@ import pytest
 
 from runners.__main__ import main
 from runners.traces import machine
-from runners.traces.compare import compare, traces_in
+from runners.traces.compare import compare, traces_of
 from runners.traces.measured import SampledSeconds
 from tests.recorded import as_recorded
 
@@ -34,7 +34,7 @@ def _change(folder, experiment, run, change):
 
 
 def _compared(other):
-    return compare(traces_in(FROZEN), traces_in(other))
+    return compare(*(traces_of(one.name, one.parent) for one in (FROZEN, other)))
 
 
 def test_a_copy_differs_in_nothing(other):
