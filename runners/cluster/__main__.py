@@ -39,7 +39,7 @@ from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
 from runners.cluster.peers import Peers, Place, explain, say
-from runners.measuring.measure import BusyError, alone, measure
+from runners.measuring.measure import alone, measure
 from runners.measuring.not_measured import UnfinishedError
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
@@ -181,7 +181,7 @@ def _together(peers: Peers, wanted: dict[str, set[str]], *, full: bool) -> int:
         peers.lose(f"torchrun's store at {place.host}:{place.port} does not answer {here}")
     except (UnfinishedError, LaunchError) as error:
         peers.lose(f"{here} ended: {error}")
-    except (ValueError, BusyError, OSError) as error:
+    except (ValueError, OSError) as error:
         peers.lose(f"{here} ended: {error}", 2)
     return code
 

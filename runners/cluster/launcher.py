@@ -21,15 +21,15 @@ from runners.measuring.launch import Launcher, PassResult, Watch
 from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.traces.outcome import RankOutcome
 
-# Ranks here may wait for a long step on another node: quiet alone does not mean that they hang.
-QUIET_SECONDS = 60.0
+# Ranks here may wait for a long step on another node: silence alone does not mean that they hang.
+SILENCE_SECONDS = 60.0
 
 
 class NodeLauncher(Launcher):
     """Starts this process's own rank, beside those that the other processes start."""
 
     def __init__(self, peers: Peers, device: str) -> None:
-        super().__init__(device, quiet_seconds=QUIET_SECONDS)
+        super().__init__(device, quiet_seconds=SILENCE_SECONDS)
         self._peers = peers
         self._numbers = count()
         self._pass = ""

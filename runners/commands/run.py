@@ -146,7 +146,7 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         readings: of how quiet the machine is; new ones where None.
 
     Raises:
-        BusyError: another run is measuring here.
+        FixableError: another run is measuring here.
         LaunchError: ranks could not be started.
         OSError: the disk refused.
     """

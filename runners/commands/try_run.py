@@ -15,7 +15,7 @@ from typing import Any
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
-from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest, on_device
+from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
@@ -61,8 +61,8 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
     if not run:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {wanted!r}")
     check_name(experiment_name)
-    with measure.alone(), Launcher() as launcher:
-        experiment = on_device(find(experiment_name), accelerator.kind())
+    with measure.alone(), Launcher(accelerator.kind()) as launcher:
+        experiment = launcher.fitted(find(experiment_name))
         trial = prepare(experiment, run, settings)
         launcher.prepare(trial.plan.passes)
         print(f"{wanted}: {'; '.join(trial.lines or ['as declared'])}", flush=True)

@@ -22,7 +22,6 @@ from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Readings
 from runners.plans.experiment import Experiment, PassName, RunPlan, find
-from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
@@ -35,10 +34,6 @@ from runners.traces.schema import now
 from runners.traces.values import list_values
 
 
-class BusyError(FixableError):
-    """Another `run` is measuring on this machine."""
-
-
 def folder(*, as_reference: bool = False) -> Path:
     """The folder of this machine's traces."""
     return machine.TRACES / machine.name(as_reference=as_reference)
@@ -49,8 +44,8 @@ def alone() -> Iterator[None]:
     """Hold the machine, since two measurements at once would disturb each other, and keep its id.
 
     Raises:
-        BusyError: another process holds it; the message names it.
-        IdentityError: the file of local ids cannot be read.
+        FixableError: another process holds it, which is named; or the file of local ids cannot
+            be read.
     """
     machine.TRACES.mkdir(parents=True, exist_ok=True)
     with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
@@ -58,7 +53,7 @@ def alone() -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise BusyError(
+            raise FixableError(
                 f"another run is measuring here (process {file.read().strip()}); "
                 "wait until it has ended, or stop it"
             ) from None
@@ -279,7 +274,6 @@ def measure_alone(
         LaunchError, OSError.
     """
     code = code_of(experiment.name)
-    launcher.device = accelerator.kind()
     if launcher.device == "cpu":
         launcher.most_bytes = machine.available_bytes()
     progress.begin(replace(experiment, runs={name: experiment.runs[name]}))

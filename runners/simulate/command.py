@@ -37,7 +37,7 @@ def main(arguments: argparse.Namespace) -> int:
     Where there is an accelerator, as if each rank had one, beside what this machine recorded.
 
     Raises:
-        UnknownExperimentError, UnknownRunError: a name means nothing.
+        FixableError: a name means nothing.
     """
     device = accelerator.kind()
     folder = machine.TRACES / machine.name() if device == "cuda" else reference()

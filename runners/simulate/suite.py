@@ -38,10 +38,6 @@ _FOLLOWS_FROM = ("strategy", "world_size", "seed", "needs_group", "own_network",
 _ENTRY = "runners/simulate/one_rank.py"
 
 
-class UnknownRunError(FixableError):
-    """An experiment has no run of that name."""
-
-
 @dataclass(frozen=True)
 class Wanted:
     """One run to simulate, by name, on `cpu` or `cuda`; another process loads its settings anew."""
@@ -98,16 +94,14 @@ def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
 
     Raises:
         UnknownExperimentError: there is no such experiment.
-        UnknownRunError: it has no such run.
+        FixableError: it has no such run.
     """
     found = []
     for given in list(names_given) or names():
         name, _, run = given.partition(".")
         experiment = _experiment(name, device)
         if run and run not in experiment.runs:
-            raise UnknownRunError(
-                f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}"
-            )
+            raise FixableError(f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}")
         chosen = [run] if run else list(experiment.runs)
         found += [Wanted(name, one, device) for one in chosen]
     return found

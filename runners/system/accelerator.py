@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.system.errors import AcceleratorError
+from runners.system.errors import FixableError
 
 if TYPE_CHECKING:
     import torch
@@ -53,11 +53,11 @@ def kind() -> str:
     """Say `cuda` where torch can use an accelerator, `cpu` where there is none or it is hidden.
 
     Raises:
-        AcceleratorError: there is one, and torch cannot use it.
+        FixableError: there is one, and torch cannot use it.
     """
     chosen = os.environ.get(DEVICE, "")
     if chosen not in ("", "cpu"):
-        raise AcceleratorError(f"{DEVICE} is {chosen!r}; set it to cpu, or leave it out")
+        raise FixableError(f"{DEVICE} is {chosen!r}; set it to cpu, or leave it out")
     if chosen == "cpu" or _is_known_without_torch():
         return "cpu"
     import torch
@@ -65,7 +65,7 @@ def kind() -> str:
     if torch.cuda.is_available():
         return "cuda"
     if reason := _unusable():
-        raise AcceleratorError(
+        raise FixableError(
             f"torch {torch.__version__} cannot use this machine's accelerator: {reason}; "
             f"update the driver or install a torch that it supports, or measure as CPU with "
             f"{DEVICE}=cpu"

@@ -11,7 +11,3 @@ class FixableError(ValueError):
 
 class LaunchError(FixableError):
     """The ranks could not be started at all."""
-
-
-class AcceleratorError(FixableError):
-    """There is an accelerator that torch cannot use; the message says what to do."""

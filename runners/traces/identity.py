@@ -23,10 +23,6 @@ from runners.system.errors import FixableError
 MEMORY_STEP = 1.02
 
 
-class IdentityError(FixableError):
-    """The file of local ids cannot be used; the message says what to do."""
-
-
 class Identity(NamedTuple):
     """What makes a machine another one."""
 
@@ -46,14 +42,14 @@ def kept_ids(path: Path) -> dict[str, str]:
     """The ids in the file of local ids, by fingerprint; none where there is no file.
 
     Raises:
-        IdentityError: the file cannot be read.
+        FixableError: the file cannot be read.
     """
     try:
         return TypeAdapter(dict[str, str]).validate_json(path.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise IdentityError(
+        raise FixableError(
             f"{path}: does not map fingerprints to ids; correct it, or delete it to measure into "
             "new folders"
         ) from None

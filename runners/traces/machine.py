@@ -9,15 +9,13 @@ by a `machine.json` of its own, whose `name` holds both folders.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
-import runpy
 import secrets
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
+from importlib import metadata
 from pathlib import Path
 
 from runners.system import accelerator
@@ -36,10 +34,6 @@ TRACES = Path(os.environ.get("PROOFBOOK_TRACES", HOME / "content" / "traces"))
 LOCAL_ID = HOME / ".machine.json"
 THIS_MACHINE = TRACES / "this-machine"
 NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
-
-
-class PartOfMachineError(FixableError):
-    """The reference folder holds what a whole machine measured, and ranks may use a part only."""
 
 
 def num_cores() -> int:
@@ -95,13 +89,9 @@ def circumstances() -> Circumstances:
     )
 
 
-@cache
 def torch_version() -> str:
-    """The torch that would measure now, as it names itself; it takes seconds to load."""
-    found = find_spec("torch")
-    assert found is not None
-    assert found.origin is not None
-    return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
+    """The torch that would measure now, which is not loaded for this."""
+    return metadata.version("torch")
 
 
 def _ranges(cores: set[int]) -> str:
@@ -128,7 +118,7 @@ def accelerators() -> list[Accelerator]:
     """The CUDA devices that ranks get.
 
     Raises:
-        AcceleratorError: there is one, and torch cannot use it.
+        FixableError: there is one, and torch cannot use it.
     """
     return [Accelerator(name=n, memory_bytes=size) for n, size in accelerator.described()]
 
@@ -167,7 +157,7 @@ def name(*, as_reference: bool = False) -> str:
     part = _part(here, accelerators())
     if as_reference:
         if part:
-            raise PartOfMachineError(
+            raise FixableError(
                 f"the reference folder is measured with a whole machine, and ranks may use only "
                 f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or "
                 "leave out --as-reference"
@@ -185,8 +175,8 @@ def describe(*, as_reference: bool = False) -> Machine:
     `new` stands in its place.
 
     Raises:
-        IdentityError: the file of local ids cannot be read.
-        PartOfMachineError: it is described as the reference machine, and ranks may use a part only.
+        FixableError: the file of local ids cannot be read; or it is described as the reference
+            machine, and ranks may use a part only.
     """
     here = identity()
     return Machine(
@@ -211,13 +201,13 @@ def keep_id() -> None:
     """Keep an id for this machine, which is about to measure; an id that it has stays.
 
     Raises:
-        IdentityError: the file of local ids cannot be read.
+        FixableError: the file of local ids cannot be read.
         OSError: the disk refused; the file is then as it was.
     """
     here = identity()
     kept = kept_ids(LOCAL_ID)
     known = {**kept, here.fingerprints()[0]: id_among(kept, here) or secrets.token_hex(3)}
-    if not LOCAL_ID.exists() or json.loads(LOCAL_ID.read_text(encoding="utf-8")) != known:
+    if kept != known:
         write_json(LOCAL_ID, known)
         describe.cache_clear()
 

@@ -38,10 +38,6 @@ OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-class ProgramError(FixableError):
-    """A program that does not say how to run it; the message names file and line."""
-
-
 @dataclass(frozen=True)
 class Program:
     """One program as its text declares it."""
@@ -57,13 +53,13 @@ def found(root: Path, pattern: str) -> dict[str, Program]:
     """The programs below `root` that match, by name: the file's, which the whole book shares.
 
     Raises:
-        ProgramError: two have one name, or one does not say how to run it.
+        FixableError: two have one name, or one does not say how to run it.
     """
     programs: dict[str, Program] = {}
     for path in sorted(root.glob(pattern)):
         if path.stem in programs:
             other = _shown(programs[path.stem].path)
-            raise ProgramError(
+            raise FixableError(
                 f"{_shown(path)}: {other} has this name too; a program is known by its file's name "
                 "in the whole book"
             )
@@ -75,7 +71,7 @@ def read(path: Path) -> Program:
     """One program.
 
     Raises:
-        ProgramError: as `found`.
+        FixableError: as `found`.
     """
     text, tree = _parsed(path)
     settings, budget = constants(tree), None
@@ -91,7 +87,7 @@ def read(path: Path) -> Program:
                 continue
             settings[name] = number = _number(value, settings)
         except ValueError as error:
-            raise ProgramError(f"{_shown(path)}:{place}: {name}: {error}") from None
+            raise FixableError(f"{_shown(path)}:{place}: {name}: {error}") from None
         if name == "budget_bytes":
             budget = int(number)
             del settings[name]
@@ -110,16 +106,16 @@ def _parsed(path: Path) -> tuple[str, ast.Module]:
         text = path.read_text(encoding="utf-8")
         return text, ast.parse(text)
     except SyntaxError as error:
-        raise ProgramError(f"{_shown(path)}:{error.lineno or 1}: {error.msg}") from None
+        raise FixableError(f"{_shown(path)}:{error.lineno or 1}: {error.msg}") from None
     except ValueError as error:  # no UTF-8, or a null byte
-        raise ProgramError(f"{_shown(path)}:1: not the text of a program: {error}") from None
+        raise FixableError(f"{_shown(path)}:1: not the text of a program: {error}") from None
 
 
 def _ranks(path: Path, docstring: str) -> int:
     for command in COMMAND.finditer(docstring):
         if command["file"] == path.name and int(command["ranks"]) > 0:
             return int(command["ranks"])
-    raise ProgramError(
+    raise FixableError(
         f"{_shown(path)}:1: the docstring must hold the command that runs it, such as "
         f"torchrun --nproc-per-node 2 {path.name}"
     )

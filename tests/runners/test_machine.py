@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import machine_folders, read_machine, write
-from runners.traces.identity import Identity, IdentityError, id_among
+from runners.traces.identity import Identity, id_among
 from runners.traces.machine_records import Accelerator
 
 GIBIBYTE = 1 << 30
@@ -98,7 +99,7 @@ def test_fewer_cores_than_are_installed_measure_into_a_folder_below(desk):
     whole = desk.measures()
     desk.has(num_cores=3)
     assert desk.measures() == f"{whole}/3-of-8-cores"
-    with pytest.raises(machine.PartOfMachineError, match="only 3 of 8 cores"):
+    with pytest.raises(FixableError, match="only 3 of 8 cores"):
         machine.describe(as_reference=True)
     found = read_machine(desk.traces / whole / "3-of-8-cores")
     assert (found.num_cores, found.num_installed_cores) == (3, 8)
@@ -119,10 +120,10 @@ def test_devices_that_torch_may_not_use_make_a_part_too(desk):
 def test_ids_that_cannot_be_read_are_an_error_and_are_not_replaced(desk):
     machine.LOCAL_ID.write_text("{torn")
     for ask in (machine.describe, machine.keep_id):
-        with pytest.raises(IdentityError, match="delete it to measure into new folders"):
+        with pytest.raises(FixableError, match="delete it to measure into new folders"):
             ask()
     machine.LOCAL_ID.write_text("[]")
-    with pytest.raises(IdentityError, match="does not map fingerprints to ids"):
+    with pytest.raises(FixableError, match="does not map fingerprints to ids"):
         machine.describe()
     assert machine.LOCAL_ID.read_text() == "[]"
 

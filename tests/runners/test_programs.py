@@ -12,7 +12,8 @@ from torch import nn
 
 from runners.experiments.listings import PROGRAMS
 from runners.plans.experiment import find
-from runners.traces.programs import ProgramError, found, read
+from runners.system.errors import FixableError
+from runners.traces.programs import found, read
 from runners.traces.records import Run
 
 pytestmark = pytest.mark.ranks
@@ -97,7 +98,7 @@ def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path
 def test_a_program_that_does_not_say_how_to_run_it_is_located(
     tmp_path: Path, body: str, said: str
 ) -> None:
-    with pytest.raises(ProgramError, match=said):
+    with pytest.raises(FixableError, match=said):
         read(written(tmp_path, body))
 
 
@@ -105,7 +106,7 @@ def test_two_programs_of_one_name_are_refused(tmp_path: Path) -> None:
     for topic in ("a", "b"):
         (tmp_path / topic).mkdir()
         written(tmp_path / topic, HEAD)
-    with pytest.raises(ProgramError, match=r"b/one\.py: .*a/one\.py has this name too"):
+    with pytest.raises(FixableError, match=r"b/one\.py: .*a/one\.py has this name too"):
         found(tmp_path, "*/*.py")
 
 

@@ -17,7 +17,8 @@ from runners.plans.experiment import MORE, find
 from runners.simulate import suite
 from runners.simulate.command import compare, reference
 from runners.simulate.log import RankLog, SimulatedRun
-from runners.simulate.suite import UnknownRunError, simulate, wanted
+from runners.simulate.suite import simulate, wanted
+from runners.system.errors import FixableError
 from runners.training.networks import mlp
 
 pytestmark = pytest.mark.ranks
@@ -238,7 +239,7 @@ def test_ranks_wait_for_each_others_objects(untrue, tmp_path):
 
 
 def test_an_unknown_run_is_refused_with_those_there_are():
-    with pytest.raises(UnknownRunError, match=r"has no run 'none'; it has: ddp, single"):
+    with pytest.raises(FixableError, match=r"has no run 'none'; it has: ddp, single"):
         wanted(["ddp.none"])
 
 
