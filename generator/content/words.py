@@ -41,7 +41,6 @@ _EVERYWHERE = {  # what a key is where its part says nothing else of it
     "hints": "given one at a time.",
     "introduction": "above it: what it shows.",
     "label": "a word or two, as readers see it.",
-    "logarithmic": "on a logarithmic scale.",
     "more": "further sections, with evidence of their own.",
     "note": "what to see in the row.",
     "output": "the run whose printed output is shown.",
@@ -56,8 +55,6 @@ _EVERYWHERE = {  # what a key is where its part says nothing else of it
     "walkthrough": "the lines that matter, in their order.",
     "why": "the reason, shown with the answer.",
     "within": "how far off a run it may be; the build refuses more.",
-    "x_label": "what the axis shows.",
-    "y_label": "what the axis shows.",
 }
 
 
