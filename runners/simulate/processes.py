@@ -6,17 +6,18 @@ of its job, a digest of all that it follows from, unless it has a reason instead
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import importlib
 import multiprocessing
 import platform
 import signal
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -64,33 +65,14 @@ def results(
     folder = folder or CACHE
     known = {job.key: _kept(folder / f"{job.key}.json", kind) for job in jobs}
     missing = {job.key: job for job in jobs if known[job.key] is None}
-
-    async def simulate() -> None:
-        told, places = Count(len(missing), what), asyncio.Semaphore(num_workers)
-        # Whoever stops the command may do so within a task, and is answered once, by the command.
-        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-
-        async def done(job: Job[R]) -> None:
-            async with places:
-                known[job.key] = result = await _result(job)
+    if missing and FORKS:
+        prepare()
+    with closing(_finished(list(missing.values()), num_workers, what)) as finished:
+        for job, result in finished:
+            known[job.key] = result
             if result.is_kept():
                 folder.mkdir(parents=True, exist_ok=True)
                 write_json(folder / f"{job.key}.json", result.as_json())
-
-        running = {asyncio.create_task(done(job)) for job in missing.values()}
-        while running:
-            told.tell(len(missing) - len(running))
-            ended, running = await asyncio.wait(
-                running, timeout=count.WORD_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            for one in ended:
-                one.result()
-        told.end()
-
-    if missing:
-        if FORKS:
-            prepare()
-        asyncio.run(simulate())
     found = (known[job.key] for job in jobs)
     return [one for one in found if one is not None], len(missing)
 
@@ -103,40 +85,59 @@ def _kept(path: Path, kind: type[R]) -> R | None:
         return None
 
 
-async def _result(job: Job[R]) -> R:
-    """What a job returns in a process of its own."""
-    context = multiprocessing.get_context("fork" if FORKS else "spawn")
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(  # type: ignore[attr-defined]
-        target=_execute, args=(sending, job.work), daemon=True
-    )
-    with stopping.held(), warnings.catch_warnings():  # what is raised while one forks is swallowed
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads here hold no lock of ours
-        process.start()
-    sending.close()
+def _finished(
+    jobs: list[Job[R]], num_workers: int, what: str
+) -> Generator[tuple[Job[R], R], None, None]:
+    """Each job with its result, as soon as it is there."""
+    told, total = Count(len(jobs), what), len(jobs)
+    running: list[_Process[R]] = []
     try:
-        async with asyncio.timeout(MOST_WALL_SECONDS):
-            await _readable(receiving)
-        result: R = receiving.recv()
-        return result
-    except TimeoutError:
-        return job.failed("it does not end")
-    except EOFError:
-        process.join()
-        return job.failed(_end(process.exitcode))
+        while jobs or running:
+            while jobs and len(running) < num_workers:
+                running.append(_Process(jobs.pop(0)))
+            told.tell(total - len(jobs) - len(running))
+            wait([one.receiving for one in running], count.WORD_SECONDS)
+            for one in tuple(running):
+                if (result := one.result()) is not None:
+                    one.end()
+                    running.remove(one)
+                    yield one.job, result
+        told.end()
     finally:
-        process.kill()
-        process.join()
-        receiving.close()
+        for one in running:
+            one.end()
 
 
-async def _readable(connection: Connection) -> None:
-    loop, is_ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection.fileno(), is_ready.set)
-    try:
-        await is_ready.wait()
-    finally:
-        loop.remove_reader(connection.fileno())
+class _Process(Generic[R]):
+    """The process in which a job is done."""
+
+    def __init__(self, job: Job[R]) -> None:
+        self.job, self._until = job, time.monotonic() + MOST_WALL_SECONDS
+        context = multiprocessing.get_context("fork" if FORKS else "spawn")
+        self.receiving, sending = context.Pipe(duplex=False)
+        self._process = context.Process(  # type: ignore[attr-defined]
+            target=_execute, args=(sending, job.work), daemon=True
+        )
+        with stopping.held(), warnings.catch_warnings():  # what is raised in a fork is swallowed
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads here hold no lock of ours
+            self._process.start()
+        sending.close()
+
+    def result(self) -> R | None:
+        """What the job has returned, or that it failed; None while it works."""
+        try:
+            found: R | None = self.receiving.recv() if self.receiving.poll() else None
+        except EOFError:
+            self._process.join()
+            return self.job.failed(_end(self._process.exitcode))
+        late = found is None and time.monotonic() > self._until
+        return self.job.failed("it does not end") if late else found
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.join()
+        self.receiving.close()
 
 
 def _execute(sending: Connection, work: Callable[[], Result]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -27,15 +26,6 @@ def book(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the book's experiments; `launcher` lets the session see the tests' own too."""
     monkeypatch.delenv(MORE, raising=False)
     return names()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_running_loop() -> Iterator[None]:
-    """Playwright leaves its loop running where a browser opened; simulations start their own."""
-    running = asyncio._get_running_loop()
-    asyncio._set_running_loop(None)
-    yield
-    asyncio._set_running_loop(running)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -35,13 +35,13 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "tp-sp")})
 
     simulated = []
-    start = processes._result
+    start = processes._Process
 
     def listed(job):
         simulated.append(job)
         return start(job)
 
-    monkeypatch.setattr(processes, "_result", listed)
+    monkeypatch.setattr(processes, "_Process", listed)
 
     def made(how=grid.make, **options):
         simulated.clear()
