@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from runners.plans.experiment import Experiment, find, names, whole_is_full
-from runners.traces.skips import needs_full
+from runners.traces.records import NEEDS_FULL
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
 
@@ -47,6 +47,6 @@ def _leave_out(document: dict, experiment: Experiment) -> None:
     for name, plan in experiment.runs.items():
         if plan.full or plan.own_network:
             run = document["runs"][name]
-            reason = needs_full(experiment.name) if plan.full else NO_RIGHTS
+            reason = NEEDS_FULL.format(experiment.name) if plan.full else NO_RIGHTS
             run.update(status="skipped", reason=reason, model=None, validation=None, allocator={})
             as_recorded(run)

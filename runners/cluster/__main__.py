@@ -49,7 +49,7 @@ from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.machine_records import Machine
-from runners.traces.skips import needs_full
+from runners.traces.records import NEEDS_FULL
 from runners.traces.summary import how_it_ended
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
@@ -112,7 +112,7 @@ def _refusal(
 ) -> str | None:
     """Why a run is not measured on these nodes; None where it is."""
     if plan.full and not full:
-        return needs_full(name)
+        return NEEDS_FULL.format(name)
     if plan.own_network:
         return "its ranks need links of their own making, and nodes speak over theirs"
     if plan.world_size not in (1, num_ranks):

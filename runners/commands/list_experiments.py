@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from runners.measuring.pending import existing, left_out_of, pending
+from runners.measuring.pending import existing, pending
 from runners.plans.experiment import Experiment, check_names, find
 from runners.traces import machine
 from runners.traces.values import faults
@@ -43,7 +43,7 @@ def _state(experiment: Experiment, where: Path) -> str:
     waiting = pending(experiment.name, where, loaded=experiment)
     trace, _ = existing(where / f"{experiment.name}.json")
     if waiting is None and trace is not None:
-        heavier = len(left_out_of(trace))
+        heavier = len(trace.left_out)
         return f"measured on this machine{f' but for {heavier} heavier runs' if heavier else ''}"
     is_heavy = all(plan.full for plan in experiment.runs.values())
     reason = waiting.reason if waiting else "missing"

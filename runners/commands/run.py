@@ -16,7 +16,7 @@ from runners.commands.dry import estimated, said, together
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import UnfinishedError, is_full
-from runners.measuring.pending import Pending, existing, lacking, left_out_of, part_of, pending
+from runners.measuring.pending import Pending, existing, lacking, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import NotQuietError, Readings
 from runners.plans.experiment import check_names, whole_is_full
@@ -187,7 +187,7 @@ def _add(ran: Ran, trace: Trace, former: Trace | None, *, is_new: bool) -> None:
         for run, one in trace.runs.items()
         if one.is_surprise
     ]
-    ran.heavier += [f"{name}.{run}" for run in left_out_of(trace)]
+    ran.heavier += [f"{name}.{run}" for run in trace.left_out]
     if is_new and quiet is not None and not quiet.is_quiet:
         ran.not_quiet.append(f"{name}: {'; '.join(quiet.disturbances)}")
 

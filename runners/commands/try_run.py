@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
@@ -27,11 +27,9 @@ OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One run as it is about to be tried: its name, its plan, and what differs, in words."""
+class Trial(NamedTuple):
+    """One run as it is about to be tried: its plan, and what differs, in words."""
 
-    run: str
     plan: RunPlan
     lines: list[str]
 
@@ -66,8 +64,8 @@ def _measured(wanted: str, settings: Sequence[str]) -> int:
         trial = prepare(experiment, run, settings)
         launcher.prepare(trial.plan.passes)
         print(f"{wanted}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
-        changed = replace(experiment, runs={trial.run: trial.plan})
-        trace = measure.measure_alone(changed, trial.run, launcher, Progress())
+        changed = replace(experiment, runs={run: trial.plan})
+        trace = measure.measure_alone(changed, run, launcher, Progress())
     path = tries.keep(trace)
     print("\n".join(summary_lines(trace.runs[run])))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
@@ -108,7 +106,7 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         f"{reasons.get(name, ', which follows')}"
         for name, value in sorted(differing.items(), key=lambda one: one[0] not in chosen)
     ]
-    return Trial(run, plan, lines)
+    return Trial(plan, lines)
 
 
 def values(plan: RunPlan) -> dict[str, Setting]:

@@ -20,8 +20,7 @@ from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import name_of, torch_version
 from runners.traces.quiet_record import Quiet
-from runners.traces.records import Run, Trace
-from runners.traces.skips import is_heavier, needs_full
+from runners.traces.records import NEEDS_FULL, Run, Trace
 from runners.traces.values import edited
 
 
@@ -96,9 +95,9 @@ def pending(
     known = [t for t in (trace, part) if t is not None]
     left_out = dict(refused or {})
     for run, plan in experiment.runs.items():
-        was_measured = any(run in one.runs and run not in left_out_of(one) for one in known)
+        was_measured = any(run in one.runs and run not in one.left_out for one in known)
         if plan.full and not full and not was_measured:
-            left_out[run] = needs_full(name)
+            left_out[run] = NEEDS_FULL.format(name)
     done = measured_in(source)
     if refused is not None:  # another start may have left out what this one measures
         done = {run: one for run, one in done.items() if one.status != "skipped"}
@@ -165,13 +164,8 @@ def measured_in(source: Trace | None) -> dict[str, Run]:
     return {
         name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})
         for name, run in (source.runs.items() if source else ())
-        if source and name not in outdated and not is_heavier(run.reason or "")
+        if source and name not in outdated and not run.is_left_out
     }
-
-
-def left_out_of(trace: Trace) -> list[str]:
-    """The runs of a trace that only `--full` measures."""
-    return [name for name, run in trace.runs.items() if is_heavier(run.reason or "")]
 
 
 def lacking(names: list[str], where: Path) -> list[str]:
@@ -183,5 +177,5 @@ def lacking(names: list[str], where: Path) -> list[str]:
         if outdated or trace is None:
             lines.append(f"{name}: {outdated}")
         else:
-            lines += [f"{name}.{run}: measured only with --full" for run in left_out_of(trace)]
+            lines += [f"{name}.{run}: measured only with --full" for run in trace.left_out]
     return lines

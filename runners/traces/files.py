@@ -52,7 +52,7 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
         raise _torn(path, error) from None
     broken = list(violations(record)) if isinstance(record, Trace) else []
     if broken:
-        raise _of_field(path, broken[0].path, broken[0].message, len(broken) - 1)
+        raise _of_field(path, *broken[0], len(broken) - 1)
     if isinstance(record, Grid) and record.values != rows_digest(record.rows):
         said = "cut or edited after they were simulated; simulate them again with `python -m"
         said += " runners plan --grid` (`--published`), or restore the file from git"

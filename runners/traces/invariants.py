@@ -1,6 +1,6 @@
 """What every trace obeys beyond the types of its fields: a trace that does not was not measured.
 
-In: a trace whose fields have their types. Out: a `Violation` for each record that contradicts
+In: a trace whose fields have their types. Out: a violation for each record that contradicts
 itself or its run, with the path of the field. `files.py` refuses such a trace when it is read.
 Pure; no torch.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
@@ -25,18 +24,14 @@ ROUNDING_SECONDS = 2.5e-7  # times are rounded to a tenth of a microsecond
 ENDED = ("completed", "diverged")
 
 
-class Violation(NamedTuple):
-    """A statement of a trace that cannot be true: the path of its field, and what is wrong."""
+def violations(trace: Trace) -> Iterator[tuple[Place, str]]:
+    """The path of each field that contradicts another in its run, and what is wrong with it.
 
-    path: Place
-    message: str
-
-
-def violations(trace: Trace) -> Iterator[Violation]:
-    """What contradicts itself in a trace, run by run; a skipped run has recorded nothing."""
+    A skipped run has recorded nothing.
+    """
     for name, run in trace.runs.items():
         for field, wrong in _of_run(run) if run.status != "skipped" else ():
-            yield Violation(("runs", name, *field), wrong)
+            yield ("runs", name, *field), wrong
 
 
 def _of_run(run: Run) -> Iterator[tuple[Place, str]]:

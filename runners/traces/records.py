@@ -16,6 +16,8 @@ from runners.traces.measured import Collective, Memory, Timing
 from runners.traces.quiet_record import Quiet
 from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status
 
+NEEDS_FULL = "a heavier run, left out here; `python -m runners run {} --full` measures it"
+
 
 class Code(Record):
     """Which code measured: digests decide staleness, commit and dirty are for people.
@@ -249,6 +251,11 @@ class Run(Record):
     label: str = ""  # the key of readers' words for the strategy; empty: the strategy
 
     @property
+    def is_left_out(self) -> bool:
+        """Whether it was skipped because only `run --full` measures it (`NEEDS_FULL`)."""
+        return (self.reason or "").startswith(NEEDS_FULL.partition("{")[0])
+
+    @property
     def why_skipped(self) -> str:
         """The reason in plain words, for a run that was skipped."""
         return (self.reason or "the run was skipped").replace("`", "")
@@ -273,3 +280,8 @@ class Trace(Record):
     circumstances: Circumstances  # under which its runs were measured
     quiet: Quiet | None = None  # what else the machine did meanwhile; null: not recorded
     runs: Annotated[dict[str, Run], Field(min_length=1)]
+
+    @property
+    def left_out(self) -> list[str]:
+        """The runs that only `--full` measures."""
+        return [name for name, run in self.runs.items() if run.is_left_out]

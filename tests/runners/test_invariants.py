@@ -65,8 +65,8 @@ def test_one_forged_value_of_a_committed_run_is_noticed(
     run: str, path: str, forged: Any, said: str, root: Path
 ) -> None:
     found = list(violations(Trace.model_validate(_forged(root, run, path, forged))))
-    assert {one.path[:2] for one in found} == {("runs", run.partition(".")[2])}
-    broken = [f"{'.'.join(map(str, one.path[2:]))}: {one.message}" for one in found]
+    assert {path[:2] for path, _ in found} == {("runs", run.partition(".")[2])}
+    broken = [f"{'.'.join(map(str, path[2:]))}: {wrong}" for path, wrong in found]
     assert any(said in one for one in broken), broken
 
 

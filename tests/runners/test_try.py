@@ -62,8 +62,8 @@ def attempt(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
     def measured(run: str, wanted: str) -> Run:
         experiment = find("changeable")
         trial = prepare(experiment, run, [wanted])
-        tried = replace(experiment, runs={trial.run: trial.plan})
-        trace = measure.measure_alone(tried, trial.run, launcher, Progress(io.StringIO()))
+        tried = replace(experiment, runs={run: trial.plan})
+        trace = measure.measure_alone(tried, run, launcher, Progress(io.StringIO()))
         return trace.runs[run]
 
     return measured

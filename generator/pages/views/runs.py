@@ -17,7 +17,6 @@ from generator.evidence.regime import num_ranks
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Shown
 from runners.traces.records import Run, Trace
-from runners.traces.skips import is_heavier
 
 
 def by_machine(experiment: str, folio: Folio) -> list[Shown]:
@@ -160,8 +159,7 @@ def _total(values: Sequence[Value]) -> float:
 def _reason(run: Run, experiment: str, words: Mapping[str, Any]) -> str:
     """Why a run was skipped; empty where its trace does not say."""
     heavier: str = words["runs"]["heavier"]
-    reason = run.reason or ""
-    return heavier.format(experiment=experiment) if is_heavier(reason) else reason
+    return heavier.format(experiment=experiment) if run.is_left_out else run.reason or ""
 
 
 def _in_order(name: str) -> list[str | int]:
