@@ -67,7 +67,8 @@ class Ran:
         num_fresh: experiments that needed nothing.
         surprises: runs that ended otherwise than declared.
         lacking: what a reference set still lacks.
-        heavier: what only `--full` measures and has not.
+        heavier: experiments that only `--full` measures and has not.
+        num_heavier_runs: the same, of runs of other experiments; there may be many.
         not_measured: runs that failed for want of the machine; each cause has been said.
         not_quiet: experiments measured now around which the machine was not quiet.
     """
@@ -78,6 +79,7 @@ class Ran:
     surprises: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     heavier: list[str] = field(default_factory=list)
+    num_heavier_runs: int = 0
     not_measured: list[str] = field(default_factory=list)
     not_quiet: list[str] = field(default_factory=list)
 
@@ -93,11 +95,9 @@ class Ran:
             f"{self.num_measured} measured, {self.num_fresh} already fresh, "
             f"{len(self.surprises)} surprises{lost}; traces in {machine.shown(self.where)}"
         )
-        if self.heavier:
-            whole = [name for name in self.heavier if "." not in name]
-            single = len(self.heavier) - len(whole)  # there may be many
-            runs = f"{single} runs; `run --dry --full` names their experiments"
-            print(f"left to --full: {', '.join([*whole, *([runs] if single else [])])}")
+        runs = f"{self.num_heavier_runs} runs; `run --dry --full` names their experiments"
+        if left := [*self.heavier, *([runs] if self.num_heavier_runs else [])]:
+            print(f"left to --full: {', '.join(left)}")
         lines = [f"surprise: {line}" for line in self.surprises]
         if self.not_measured:
             lines.append(f"not measured, for the causes above: {', '.join(self.not_measured)}")
@@ -187,7 +187,7 @@ def _add(ran: Ran, trace: Trace, former: Trace | None, *, is_new: bool) -> None:
         for run, one in trace.runs.items()
         if one.is_surprise
     ]
-    ran.heavier += [f"{name}.{run}" for run in trace.left_out]
+    ran.num_heavier_runs += len(trace.left_out)
     if is_new and quiet is not None and not quiet.is_quiet:
         ran.not_quiet.append(f"{name}: {'; '.join(quiet.disturbances)}")
 

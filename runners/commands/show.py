@@ -29,11 +29,18 @@ _SHAPES = ("weight_shape", "shape_in", "shape_out")
 _LONGEST_LIST = 8
 
 
-def lines(trace: Trace, run: str | None = None) -> Iterator[str]:
-    """One line a value, of one run or of all: the expression, and what the trace holds."""
+def lines(trace: Trace, run: str = "", word: str = "") -> Iterator[str]:
+    """One line a value, of one run or of all: the expression, and what the trace holds.
+
+    Args:
+        trace: of an experiment.
+        run: its name; all runs where empty.
+        word: what the expression holds.
+    """
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
-            yield f"{{{{ {path} }}}}  {json.dumps(value)}"
+            if word.lower() in path.lower():
+                yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 
 def overview(trace: Trace) -> Iterator[str]:
@@ -94,9 +101,7 @@ def _shown(name: str, word: str | None) -> Iterator[str]:
         return
     known = {path.stem for folder in _folders() for path in trace_paths(folder)}
     for each in [experiment] if experiment else sorted(known):
-        for line in lines(_trace(each, run), run):
-            if word.lower() in line.partition(" }}")[0].lower():
-                yield line
+        yield from lines(_trace(each, run), run, word)
 
 
 def _trace(experiment: str, run: str) -> Trace:

@@ -124,7 +124,7 @@ def _run(wanted: Wanted) -> SimulatedRun:
     """Simulate the ranks of a run that differ, in this process."""
     from torch._subclasses import fake_tensor
 
-    _be_quiet()
+    _print_nothing()
     try:
         _check(wanted.plan)
         logs = _logs(wanted)
@@ -194,7 +194,7 @@ def _logs(wanted: Wanted) -> dict[int, RankLog]:
     return logs
 
 
-def _be_quiet() -> None:
+def _print_nothing() -> None:
     """Print nothing, and compute on one core."""
     import torch
 
