@@ -8,9 +8,6 @@ torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 from pydantic import Field
 
 from runners.traces.schema import Record
@@ -64,28 +61,4 @@ class Quiet(Record):
 def least_quiet(sessions: list[Quiet | None]) -> Quiet | None:
     """One that was not quiet, if any was; None where one of them was not recorded."""
     known = [one for one in sessions if one is not None]
-    if not known or len(known) < len(sessions):
-        return None
-    return min(known, key=lambda one: one.is_quiet)
-
-
-class Quietness(NamedTuple):
-    """Which of a machine's experiments it measured while it was quiet, by name."""
-
-    quiet: tuple[str, ...]
-    disturbed: tuple[str, ...]
-    unknown: tuple[str, ...]  # their traces do not record it
-
-    @property
-    def num(self) -> int:
-        """All experiments."""
-        return sum(map(len, self))
-
-
-def quietness(records: Mapping[str, Quiet | None]) -> Quietness:
-    """Sort experiments, by name, by what their traces record."""
-    return Quietness(
-        quiet=tuple(name for name, one in records.items() if one and one.is_quiet),
-        disturbed=tuple(name for name, one in records.items() if one and not one.is_quiet),
-        unknown=tuple(name for name, one in records.items() if one is None),
-    )
+    return min(known, key=lambda one: one.is_quiet) if len(known) == len(sessions) else None

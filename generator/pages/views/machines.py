@@ -17,7 +17,6 @@ from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
 from generator.pages.shown import Shown
 from runners.traces.machine_records import Machine, Topology
-from runners.traces.quiet_record import Quietness, quietness
 
 PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
 PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
@@ -46,9 +45,14 @@ def experiments(measured: Measured) -> list[Shown]:
     return rows
 
 
-def quiet(measured: Measured) -> Quietness:
-    """Which experiments this machine measured while nothing else disturbed them."""
-    return quietness({name: trace.quiet for name, trace in measured.traces.items()})
+def quiet(measured: Measured) -> dict[str, list[str]]:
+    """Experiments by whether something else disturbed this machine, as their traces record it."""
+    found: dict[str, list[str]] = {"quiet": [], "disturbed": [], "unknown": []}
+    for name, trace in measured.traces.items():
+        around = trace.quiet
+        state = "unknown" if around is None else "quiet" if around.is_quiet else "disturbed"
+        found[state].append(name)
+    return found
 
 
 def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
