@@ -68,7 +68,7 @@ class Ran:
         surprises: runs that ended otherwise than declared.
         lacking: what a reference set still lacks.
         heavier: experiments that only `--full` measures and has not.
-        num_heavier_runs: the same, of runs of other experiments; there may be many.
+        num_heavier_runs: such runs of the other experiments, which may be many.
         not_measured: runs that failed for want of the machine; each cause has been said.
         not_quiet: experiments measured now around which the machine was not quiet.
     """
