@@ -10,10 +10,8 @@ and warm up, is the same for all experiments and evidence of none. No torch.
 from __future__ import annotations
 
 import errno
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from runners.measuring.endings import NO_REPORT
@@ -45,7 +43,6 @@ LACKS = {
 }
 SEE = "; run again with PROOFBOOK_STDERR=1, which shows all that ranks say"
 BEFORE_IT_BEGAN = ("start", "warm_up")
-LOOPBACK_SECONDS = 1.0  # a connection takes some microseconds
 PROBE_BYTES = 1 << 20  # more than any record of a rank takes
 
 
@@ -84,17 +81,6 @@ def is_full(folder: Path) -> bool:
     return False
 
 
-def _has_loopback() -> bool:
-    """Whether processes of this machine can reach each other."""
-    with (
-        suppress(OSError),
-        socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname(), timeout=LOOPBACK_SECONDS),
-    ):
-        return True
-    return False
-
-
 def cause(
     plan: RunPlan,
     pass_name: PassName,
@@ -125,11 +111,8 @@ def cause(
     for one in unexpected:
         if lacking := lack(one.message, temporary):
             return f"{lacking}, and run again"
-    if not any(_is_as_declared(plan, one) for one in outcomes):
-        if is_full(scratch):
-            return NO_SPACE.format(where=temporary)
-        if not _has_loopback():
-            return f"{NO_INTERFACE}, and run again"
+    if not any(_is_as_declared(plan, one) for one in outcomes) and is_full(scratch):
+        return NO_SPACE.format(where=temporary)
     budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
     found = (line for one in unexpected for line in _from_outside(one, has_budget=budgeted))
     return next(found, None)
