@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import settings
 
+from runners.system.scratch import COMPILED
 from tests.browser import find_browser
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ NOMINAL_SECONDS = 0.1
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
 Found = TypeVar("Found")
+FOUND = pytest.StashKey[dict[str, object]]()
 # Of what a session draws anew, such as the numbers that it measures again; its workers inherit it.
 os.environ.setdefault("PROOFBOOK_SEED", str(secrets.randbelow(10**6)))
 
@@ -91,7 +93,13 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give each test the longer, the slower the machine is as the session starts."""
+    """Give each test the longer, the slower the machine is as the session starts.
+
+    Undo what a shell does to its background commands, and `nohup`: children ignore it too.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if config.option.timeout is None:  # nobody gave one in the command
         config.option.timeout = float(config.getini("timeout")) * slowness()
 
@@ -269,6 +277,42 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert not complaints, "\n".join(complaints)
 
 
+def _shared() -> dict[str, object]:
+    """What the tests of a process share beside files, and each has to leave as it found it."""
+    found: dict[str, object] = dict(os.environ) | {
+        "the current folder": Path.cwd(),
+        # What torch loads of setuptools adds a folder of its own.
+        "sys.path": [one for one in sys.path if not one.endswith("_vendor")],
+        "SIGINT": signal.getsignal(signal.SIGINT),
+        "SIGTERM": signal.getsignal(signal.SIGTERM),
+    }
+    if torch := sys.modules.get("torch"):
+        found |= {
+            "torch's threads": torch.get_num_threads(),
+            "torch's type": torch.get_default_dtype(),
+            "torch's gradients": torch.is_grad_enabled(),
+            "oneDNN": torch.backends.mkldnn.enabled,
+        }
+    return found
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[FOUND] = _shared()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """No test changes what the next one finds, but for where the session's launcher compiles."""
+    result = yield
+    before, after = item.stash[FOUND], _shared()
+    names = (before.keys() | os.environ.keys()) - {"PYTEST_CURRENT_TEST", COMPILED}
+    changed = {name: after.get(name) for name in names if before.get(name) != after.get(name)}
+    assert not changed, "the test or a fixture of it left these to the next test"
+    return result
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say where the time went, by folder or file of tests."""
     seconds: dict[str, float] = defaultdict(float)
@@ -279,11 +323,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_sep("=", "time by part")
     for part, taken in sorted(seconds.items(), key=lambda pair: -pair[1]):
         terminalreporter.write_line(f"{taken:8.1f} s  {part}")
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _hears_signals() -> None:
-    """Undo what a shell does to its background commands, and `nohup`: children ignore it too."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)

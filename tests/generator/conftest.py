@@ -10,7 +10,6 @@ from generator.checks.content_checks import check
 from generator.content.book import load
 from generator.content.errors import ContentErrors
 from generator.evidence.evaluation import Evidence
-from runners.plans.experiment import MORE
 from tests.recorded import as_recorded
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
@@ -19,12 +18,6 @@ FROZEN = Path(__file__).parents[1] / "book" / "content"
 def fresh(_):
     """The frozen traces have no code, so nothing of theirs can be stale."""
     return False
-
-
-@pytest.fixture(autouse=True)
-def _the_book_s_experiments_only(monkeypatch):
-    """Tests of the runners in the same session let it see experiments of their own."""
-    monkeypatch.delenv(MORE, raising=False)
 
 
 @pytest.fixture(scope="session")

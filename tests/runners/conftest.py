@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+import torch
 
 from runners.commands import run as running
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.plans.experiment import MORE, find, names
+from runners.plans.experiment import MORE, find
 from runners.simulate import processes
 from runners.traces import machine
 from runners.traces.records import Run
 
 OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
-
-
-@pytest.fixture
-def book(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the book's experiments; `launcher` lets the session see the tests' own too."""
-    monkeypatch.delenv(MORE, raising=False)
-    return names()
+torch.set_num_threads(1)  # as in ranks; a simulation would else leave its process with one thread
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -36,29 +29,37 @@ def _no_forks_with_cuda() -> None:
 
 
 @pytest.fixture(scope="session")
-def launcher() -> Iterator[Launcher]:
+def _launcher() -> Iterator[Launcher]:
     """One launcher, so one pair of forkservers, for the whole session."""
-    before = os.environ.get(MORE)
-    os.environ[MORE] = str(OWN_EXPERIMENTS)
     with Launcher("cpu", quiet_seconds=3.0) as started:
         yield started
-    if before is None:
-        del os.environ[MORE]
-    else:
-        os.environ[MORE] = before
+
+
+@pytest.fixture
+def launcher(_launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    """The launcher of the session, beside which a test finds the tests' own experiments too."""
+    monkeypatch.setenv(MORE, str(OWN_EXPERIMENTS))
+    return _launcher
 
 
 @pytest.fixture(scope="session")
-def run(launcher: Launcher) -> Callable[[str, str], Run]:
-    """Measure a run of an experiment; the second asking for it gets the first's."""
+def _runs() -> dict[tuple[str, str], Run]:
+    """What the session has measured."""
+    return {}
 
-    @cache
+
+@pytest.fixture
+def run(launcher: Launcher, _runs: dict[tuple[str, str], Run]) -> Callable[[str, str], Run]:
+    """Measure a run of an experiment; the second test that wants it gets the first's."""
+
     def measured(experiment: str, name: str) -> Run:
         if find(experiment).runs[name].budget_bytes is not None:
             reason = machine.can_limit_memory()
             if reason is not None:
                 pytest.skip(reason)
-        return measure.measure_run(launcher, find(experiment), name)
+        if (experiment, name) not in _runs:
+            _runs[experiment, name] = measure.measure_run(launcher, find(experiment), name)
+        return _runs[experiment, name]
 
     return measured
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.plans.experiment import find
+from runners.plans.experiment import find, names
 from runners.traces.files import NOT_TRACES, is_stale, read
 from runners.traces.records import Run, Trace
 
@@ -23,9 +23,9 @@ def committed(root: Path) -> dict[str, Trace]:
 
 
 def test_every_experiment_has_a_committed_trace_of_the_code_as_it_stands(
-    committed: dict[str, Trace], book: list[str]
+    committed: dict[str, Trace],
 ) -> None:
-    assert sorted(committed) == book
+    assert sorted(committed) == names()
     assert [name for name, trace in committed.items() if is_stale(trace)] == []
 
 

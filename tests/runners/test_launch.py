@@ -28,9 +28,9 @@ OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 LITTLE_BYTES = 4 << 20
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def own_launcher(launcher: Launcher) -> Iterator[Launcher]:
-    """A second launcher that tests may spoil; it gives up on quiet ranks after a second."""
+    """A second launcher that a test may spoil; it gives up on quiet ranks after a second."""
     with Launcher("cpu", quiet_seconds=1.0) as started:
         yield started
     assert not started._scratch.path.exists()

@@ -76,7 +76,6 @@ def trained(programs):
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """The same of each model trained whole, on whole batches, by a loop of our own."""
-    torch.set_num_threads(1)
     return {
         preset: _trained_alone(
             loaded(written(tmp_path_factory.mktemp("alone") / "one.py", "single", 1, preset))

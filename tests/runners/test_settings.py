@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from runners.__main__ import main
-from runners.plans.experiment import MORE, RunPlan, find
+from runners.plans.experiment import MORE, RunPlan, find, names
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
 from runners.traces.schema import Setting
 
@@ -77,8 +77,8 @@ def test_settings_follow_the_run_that_they_stand_in() -> None:
         replace(two, world_size=3)
 
 
-def test_every_experiment_declares_the_types_of_its_settings(book: list[str]) -> None:
-    for name in [one for one in book if one not in PROGRAMS]:
+def test_every_experiment_declares_the_types_of_its_settings() -> None:
+    for name in [one for one in names() if one not in PROGRAMS]:
         for run, plan in find(name).runs.items():
             assert not isinstance(plan.settings, FreeSettings), f"{name}.{run}"
 
