@@ -1,22 +1,25 @@
 """Ranks over two nodes, started by torchrun: two network namespaces of this machine stand for them.
 
-They try both kinds of rendezvous, with addresses and with host names, and ways to lose a node;
+They try both kinds of rendezvous, with addresses and with host names, and one way to lose a node;
 `make soak` tries the others.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import time
 
 import pytest
 
 from runners.cluster import __main__ as cluster
+from runners.cluster import peers
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import measure_run
 from runners.plans.experiment import find
 from runners.traces.files import read, read_machine
 from runners.traces.records import Trace
 from tests.runners.two_nodes import (
+    DEAD,
     NO_ANSWER,
     SILENT,
     Ended,
@@ -29,10 +32,15 @@ from tests.runners.two_nodes import (
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """What two nodes measured: a run of both, one of a single rank, and one that fails."""
+    """What two nodes measured after a start in which a rank was killed.
+
+    It is a run of both nodes, one of a single rank, one that fails, and one that had ended before.
+    """
     with two_nodes(tmp_path_factory.mktemp("measured")) as nodes:
+        for said in lost(nodes, "rank").said:  # torchrun repeats it
+            assert f"traceback : {DEAD}" in said
         names = ("scaling.strong_2", "scaling.one", "scaling.strong_4", "mishaps.raises")
-        nodes.start("c10d", "name", *names)
+        nodes.start("c10d", "name", *names, "lasting.brief")
         return ended(nodes)
 
 
@@ -90,22 +98,33 @@ def test_each_node_says_which_interface_leads_to_the_others(measured: Ended) -> 
 
 
 @with_nodes
-def test_the_others_say_which_node_is_lost_and_end(tmp_path: Path) -> None:
-    with two_nodes(tmp_path) as nodes:
-        found = lost(nodes, "packets, static")
-    for said, silent in zip(found.said, (SILENT, NO_ANSWER), strict=True):
-        assert f"traceback : {silent}" in said
+def test_the_start_after_a_killed_rank_takes_what_had_ended(measured: Ended, trace: Trace) -> None:
+    assert trace.runs
+    assert "kept as measured before" in measured.said[0]
+    assert read(measured.folder / "lasting.json").runs["brief"].status == "completed"
+    assert not (measured.folder / ".lasting.part").exists()
 
 
-@with_nodes
-def test_the_start_after_a_killed_rank_takes_what_had_ended(tmp_path: Path) -> None:
-    with two_nodes(tmp_path) as nodes:
-        folder = lost(nodes, "rank").folder
-        nodes.start("static", "address", "lasting.brief")
-        assert nodes.wait() == [0, 0]
-        assert "kept as measured before" in nodes.said(0)
-    assert read(folder / "lasting.json").runs["brief"].status == "completed"
-    assert not (folder / ".lasting.part").exists()
+@pytest.mark.parametrize(("store_seconds", "said"), [(0.0, SILENT), (16.0, NO_ANSWER)])
+def test_a_node_or_a_store_that_is_silent_for_long_is_lost(
+    monkeypatch: pytest.MonkeyPatch, store_seconds: float, said: str
+) -> None:
+    """Node 1 was heard last 16 seconds ago, and the store now or then, too."""
+    watching = object.__new__(peers.Peers)
+    watching.is_over, watching._torchrun = False, os.getppid()
+    watching._names = {0: "node 0 (n0)", 1: "node 1 (n1)"}
+    watching._answered = time.monotonic() - store_seconds
+    watching._heard = {1: (b"1", time.monotonic() - 16.0)}
+    lines = []
+
+    def lose(line: str) -> None:
+        lines.append(line)
+        watching.is_over = True
+
+    monkeypatch.setattr(watching, "lose", lose)
+    watching._watch()
+    (line,) = lines
+    assert line.startswith(said)
 
 
 @pytest.mark.parametrize(
