@@ -8,7 +8,7 @@ REFERENCE := $(notdir $(firstword $(wildcard content/traces/reference-*)))
 NAMES ?=
 FULL ?=
 ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 SITE_URL ?=
 
 # Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.

@@ -70,7 +70,7 @@ def first_site(measured_book: Path) -> dict[str, Any]:
 
 
 @pytest.mark.ranks
-def test_every_run_of_a_fresh_clone_ends_as_declared_and_every_law_holds(first_site):
+def test_runs_of_a_fresh_clone_end_as_declared_and_laws_hold(first_site):
     assert first_site["code"] == 0, first_site["stdout"] + first_site["stderr"]
     assert re.search(r"\b0 surprises", first_site["stdout"])
 

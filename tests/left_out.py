@@ -1,0 +1,43 @@
+"""Let this machine have left out experiments: `python -m tests.left_out NAME …`, in a clone.
+
+Each of their runs is skipped with a reason, as on a machine that lacks what it needs. The next
+`run` then measures the others alone. Primitives, which a test measures, are the reference's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from runners.measuring.gather import skipped
+from runners.measuring.measure import code_of, folder, trace_of
+from runners.plans.experiment import find
+from runners.system import accelerator
+from runners.traces import machine
+from runners.traces.files import read_primitives, write
+from runners.traces.schema import now
+from runners.traces.values import list_values
+
+REASON = "another session of the tests measures it"
+
+
+def leave_out(names: Sequence[str]) -> None:
+    """Write the traces of experiments of which this machine has measured nothing."""
+    machine.keep_id()
+    where, device = folder(), accelerator.kind()
+    here = machine.describe()
+    write(where / "machine.json", here)
+    if committed := read_primitives(machine.references()[0]):
+        write(where / "primitives.json", committed.model_copy(update={"machine": here.name}))
+    for name in names:
+        experiment = find(name)
+        runs = {
+            run: skipped(plan, REASON, backend="gloo", device=device)
+            for run, plan in experiment.runs.items()
+        }
+        write(where / f"{name}.json", trace_of(experiment, code_of(name), here.name, runs, now()))
+    list_values(where)
+
+
+if __name__ == "__main__":
+    leave_out(sys.argv[1:])
