@@ -116,30 +116,25 @@ def _rows(plan: Plan) -> Iterator[tuple[str, State]]:
         yield name, State.model_validate({**usual, **fields})
 
 
-def make(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | None = None) -> Grid:
+def make(preset: str) -> Grid:
     """Simulate what the grid of a preset lacks, and write the file.
 
-    Args:
-        preset: the model's.
-        num_workers: processes that simulate side by side.
-        folder: where the file stands; its rows are kept where they are of today's code.
-        cache: where answers are kept, until all are there.
+    Its rows are kept where they are of today's code, and answers until all are there.
 
     Raises:
         PlanError: there is no grid of this preset, or a row failed.
         OSError: the disk refused; the former file stays.
     """
     asked = list(questions(_preset(preset)))
-    known = _known(folder / f"{preset}.json", preset)
+    known = _known(PLANS / f"{preset}.json", preset)
     new = [one for one in asked if _key(*one) not in known]
-    for (state, question), answer in zip(
-        new, answers([one for _, one in new], num_workers, cache), strict=True
-    ):
+    found = answers([one for _, one in new], num_cores())
+    for (state, question), answer in zip(new, found, strict=True):
         if answer.reason is not None:
             raise PlanError(f"{preset}: {question.strategy.name}: {answer.reason}")
         known[_key(state, question)] = _row(state, answer)
     grid = _grid(_preset(preset), [known[_key(*one)] for one in asked])
-    write_rows(folder / f"{preset}.json", grid)
+    write_rows(PLANS / f"{preset}.json", grid)
     return grid
 
 
@@ -158,27 +153,25 @@ def _known(path: Path, preset: str) -> dict[tuple[State, str], GridRow]:
     return {(one.state, one.strategy): one for one in grid.rows}
 
 
-def confirm(preset: str, num_workers: int, folder: Path = PLANS, cache: Path | None = None) -> Grid:
+def confirm(preset: str) -> Grid:
     """Simulate some rows of a grid again; where all come out equal, it is one of today's code.
-
-    Args: as `make` has them.
 
     Raises:
         PlanError: a row came out otherwise, or what is asked has changed.
         TraceError: the file is no grid.
     """
     by_row = {_key(*one): one[1] for one in questions(_preset(preset))}
-    grid = read_grid(folder / f"{preset}.json")
+    grid = read_grid(PLANS / f"{preset}.json")
     if any((one.state, one.strategy) not in by_row for one in grid.rows):
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
     chosen = grid.rows[::EACH]
-    found = answers([by_row[one.state, one.strategy] for one in chosen], num_workers, cache)
+    found = answers([by_row[one.state, one.strategy] for one in chosen], num_cores())
     for row, answer in zip(chosen, found, strict=True):
         if answer.reason or _row(row.state, answer).ranks != row.ranks:
             why = answer.reason or "came out otherwise"
             raise PlanError(f"{preset}: {row.strategy} on {row.state.devices} {why}; make it again")
     kept = grid.model_copy(update={"code": code_digest(preset)})
-    write_rows(folder / f"{preset}.json", kept)
+    write_rows(PLANS / f"{preset}.json", kept)
     return kept
 
 
@@ -212,7 +205,7 @@ def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
         PlanError: it cannot be done, in one line.
     """
     for name in [preset] if preset else list(GRIDS):
-        grid = (confirm if confirms else make)(name, num_cores())
+        grid = (confirm if confirms else make)(name)
         yield f"{name}: {len(grid.rows)} rows, code {grid.code}"
 
 

@@ -43,10 +43,12 @@ def tiny(monkeypatch, tmp_path):
 
     monkeypatch.setattr(processes, "_Process", listed)
 
-    def made(how=grid.make, **options):
+    monkeypatch.setattr(grid, "PLANS", tmp_path / "plans")
+    monkeypatch.setattr(processes, "CACHE", tmp_path / "cache")
+
+    def made(how=grid.make):
         simulated.clear()
-        options = {"folder": tmp_path / "plans", "cache": tmp_path / "cache"} | options
-        found = how("tiny", 1, **options)
+        found = how("tiny")
         return found, list(simulated), tmp_path / "plans" / "tiny.json"
 
     return made
@@ -72,7 +74,8 @@ def test_what_a_file_of_todays_code_holds_is_kept_and_what_it_lacks_is_simulated
 ):
     first, _, _ = tiny()
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("fsdp", "zero1")})
-    again, simulated, _ = tiny(cache=tmp_path / "empty")
+    monkeypatch.setattr(processes, "CACHE", tmp_path / "empty")
+    again, simulated, _ = tiny()
     assert [row.strategy for row in again.rows] == ["fsdp", "zero1"] * 2
     assert len(simulated) == 2
     assert [again.rows[0], again.rows[2]] == [first.rows[1], first.rows[3]]
