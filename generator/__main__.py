@@ -139,7 +139,7 @@ def _report(book: Book, evidence: Evidence) -> int:
         print(f"problem: {problem}", file=sys.stderr)
     for name, shown in book.traces.items():
         if shown.is_fallback:
-            print(f"{name}: no trace of this machine; taken from {shown.folder}")
+            print(f"{name}: no trace of this machine; taken from {shown.machine.name}")
         if shown.is_stale and not shown.is_fallback and not book.is_reference:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     return 1 if problems else 0

@@ -5,7 +5,6 @@ In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figur
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -32,7 +31,7 @@ from generator.content.shelf import missing_run
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import Label, Showed
+from generator.evidence.filters import Label, Showed, asked_of_claims
 from generator.items import cases, evidence_checks
 
 # The ids that there are of what texts name, by their mark.
@@ -49,7 +48,6 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         item for one in book.topics if document in one.lessons.values() for item in one.items
     ],
 }
-_HOLDS = re.compile(r"\bholds\(\s*['\"]([^'\"]+)['\"]\s*\)")
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -110,7 +108,7 @@ def _problem(evidence: Evidence, _: Document[Any], __: Field, expression: str) -
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:
     """Why a sentence cannot rest on a claim that it names: the reference machine refutes it."""
-    for claim in _HOLDS.findall(expression):
+    for claim in (claim for name, claim in asked_of_claims(expression) if name == "holds"):
         outcome = evidence.outcome(claim)
         if outcome.on_reference and outcome.verdict != "holds":
             return f"the sentence rests on {claim}, which does not hold: {outcome.explanation}"

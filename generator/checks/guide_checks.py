@@ -13,6 +13,7 @@ from generator.content.errors import ContentError, nearest
 from generator.content.guide import Edge, GuideFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
+from generator.evidence.filters import asked_of_claims
 from generator.items import evidence_checks
 
 
@@ -47,9 +48,10 @@ def _as_facts(
     evidence: Evidence, document: Document[GuideFile], at: Path, edge: Edge
 ) -> Iterator[ContentError]:
     """An answer that states an observation, which another machine may not make, as a fact."""
+    asked = {claim for _, claim in asked_of_claims(edge.because)}
     for name in edge.claims:
         claim = evidence.book.claims.get(name)
-        if claim and claim.kind == "observation" and f"('{name}')" not in edge.because:
+        if claim and claim.kind == "observation" and name not in asked:
             instead = f"end it with {{{{ holds('{name}') }}}}, or let showed('{name}') say it"
             message = f"it states an observation as a fact; {instead}"
             yield document.error((*at, "because"), message)

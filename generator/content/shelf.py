@@ -98,7 +98,7 @@ class TraceOnPage:
             return f"planner/plans/{self.grid.preset}.json"
         if self.is_plan:
             return f"planner/{self.trace.experiment}.json"
-        return f"traces/{self.folder}/{self.trace.experiment}.json"
+        return f"traces/{self.machine.name}/{self.trace.experiment}.json"
 
     @property
     def page(self) -> str:
@@ -110,12 +110,12 @@ class TraceOnPage:
         """Where the site keeps the file that it was read from."""
         if self.is_plan:
             return f"plans/{self.trace.experiment}.json"
-        return f"traces/{self.folder}/{self.trace.experiment}.json"
+        return f"traces/{self.machine.name}/{self.trace.experiment}.json"
 
     @property
-    def folder(self) -> str:
-        """The folder under `traces/` that holds it."""
-        return self.machine.name
+    def measured_on(self) -> str:
+        """The machine that measured it; empty for plans, which were simulated."""
+        return "" if self.is_plan else self.machine.name
 
 
 @dataclass(frozen=True)

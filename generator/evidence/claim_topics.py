@@ -11,11 +11,9 @@ from generator.content.documents import Document
 from generator.content.quiz import QuizFile
 from generator.content.topic import Mode
 from generator.content.yaml_source import Path
+from generator.evidence.filters import asked_of_claims
 
-Lesson = tuple[str, Mode]
-_QUOTED = re.compile(
-    r"\b(?:showed|verdict|holds|predicted|observed)\(\s*['\"]([a-z0-9-]+(?:@[a-z_][a-z0-9_]*\.[a-z0-9_]+)?)['\"]\s*\)"
-)
+LessonPlace = tuple[str, Mode]
 _TOPIC = re.compile(r"(?:^|/)topics/([^/]+)/([^/]+)\.yml$")
 
 
@@ -27,14 +25,14 @@ def claims_named(document: Document[Any]) -> tuple[tuple[Path, str], ...]:
         for one in document.fields
         for claim in (
             *([one.text] if one.mark in ("claim", "case") else []),
-            *_QUOTED.findall(one.text),
+            *(claim for _, claim in asked_of_claims(one.text)),
         )
     )
 
 
-def lessons_by_claim(book: Book) -> dict[str, tuple[Lesson, ...]]:
+def lessons_by_claim(book: Book) -> dict[str, tuple[LessonPlace, ...]]:
     """The lessons that use each claim, as topic and mode; Recall only where no other asks it."""
-    found: dict[str, set[Lesson]] = {}
+    found: dict[str, set[LessonPlace]] = {}
     for document in book.documents:
         place = _TOPIC.search(document.source.file)
         topic = next((one for one in book.topics if place and one.id == place[1]), None)

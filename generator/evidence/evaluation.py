@@ -288,8 +288,7 @@ class Evidence:
     def again(self, experiment: str) -> str:
         """The command that measures an experiment again and compares it with this page's trace."""
         shown = self.book.traces[experiment]
-        folder = "" if shown.is_plan else shown.folder
-        return command([experiment], folder, self.book.reference.name)
+        return command([experiment], shown.measured_on, self.book.reference.name)
 
     def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
         """What is made of one thing, an item for instance, made once for this very book."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -255,4 +256,11 @@ OF_CLAIMS = {  # functions of a claim's id in quotes
     "predicted": "What the claim predicts.",
     "observed": "What the claim observed.",
 }
+SIDES = ("predicted", "observed")
+_OF_CLAIM = re.compile(rf"\b({'|'.join(OF_CLAIMS)})\(\s*['\"]([^'\"]+)['\"]\s*\)")
 RESERVED = frozenset({"run", "other", "machine", "cited", *FUNCTIONS, *OF_CLAIMS})
+
+
+def asked_of_claims(text: str) -> list[tuple[str, str]]:
+    """Each function of `OF_CLAIMS` that a text calls, with the id of the claim."""
+    return _OF_CLAIM.findall(text)

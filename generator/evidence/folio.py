@@ -126,10 +126,13 @@ class Folio:
         """A value for a table or a figure; None where this machine has none."""
         return self.evidence.one(expression)
 
+    def shown(self, value: Value | None) -> Markup:
+        """A value with its provenance; a dash where this machine has none."""
+        return ABSENT if value is None else self.text.show(value)
+
     def cell(self, expression: str) -> Markup:
         """A value for a cell of a table, or a dash."""
-        found = self.value(expression)
-        return ABSENT if found is None else self.text.show(found)
+        return self.shown(self.value(expression))
 
     def run(self, path: str) -> Run | None:
         """A run by `experiment.run`, remembered as used by this page."""
@@ -138,14 +141,9 @@ class Folio:
             self.runs.add(path)
         return run
 
-    def experiment_of(self, claim: str) -> str:
-        """The experiment that a claim rests on first of all; empty where no run decides it."""
-        runs = self.outcomes[claim].runs
-        return runs[0].partition(".")[0] if runs else ""
-
     def claim_place(self, claim: str) -> str:
         """Where a claim stands with its numbers, from the site's root."""
-        experiment = self.experiment_of(claim)
+        experiment = self.outcomes[claim].experiment
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 

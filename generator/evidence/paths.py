@@ -132,7 +132,7 @@ class Node:
         path, run = f"{trace.experiment}.{name}", trace.runs[name]
         self.reading.runs[path] = None
         origin = self.origin._replace(
-            machine="" if shown.is_plan else shown.machine.name,
+            machine=shown.measured_on,
             recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
             run=name, nature=run.nature, is_crowded=is_crowded(run),
         )  # fmt: skip

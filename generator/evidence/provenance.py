@@ -17,12 +17,11 @@ from markupsafe import Markup, escape
 from generator.content import prose
 from generator.content.prose import Fill
 from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import Label, Showed
+from generator.evidence.filters import SIDES, Label, Showed, asked_of_claims
 from generator.evidence.regime import CROWDED
 from generator.evidence.sources import FORMULAS, Sources
 from generator.evidence.value import Kind, Value
 
-_SIDE = re.compile(r"\b(?:predicted|observed)\(['\"]([^'\"]+)['\"]\)")
 # The word behind a number whose unit the author wrote, and a plural behind a single thing.
 _UNIT = re.compile(r'( <small class="pb-nature">[^<]*</small>)</a>\s(s|T?FLOPs?)\b')
 _SINGLE = re.compile(r"(>1</a>\s(?:core|device|layer|node|rank|sample|step))s\b")
@@ -95,7 +94,7 @@ class PageText:
         for origin in (leaf.origin for leaf in value.leaves):
             if origin and origin.experiment and origin.run:
                 shown = self._evidence.book.holder(f"{origin.experiment}.{origin.run}")
-                if shown and origin.machine == ("" if shown.is_plan else shown.machine.name):
+                if shown and origin.machine == shown.measured_on:
                     yield f"{origin.experiment}.{origin.run}"
 
     def _fill(self, text: str, evidence: Evidence | None = None) -> Fill:
@@ -108,8 +107,9 @@ class PageText:
 
     def _shown(self, thing: Value | Label | Showed, by: Evidence, expression: str) -> Markup:
         if isinstance(thing, Value):
-            of_claim = _SIDE.search(expression)
-            return self.show(thing, self.claim_place(of_claim[1]) if of_claim else "")
+            sides = (one for name, one in asked_of_claims(expression) if name in SIDES)
+            claim = next(sides, "")
+            return self.show(thing, claim and self.claim_place(claim))
         if isinstance(thing, Showed):
             self.claims.add(thing.claim)
             self.shown_claims.add(thing.claim)

@@ -69,6 +69,11 @@ class Outcome:
     at: str = "observed"
 
     @property
+    def experiment(self) -> str:
+        """The experiment that it rests on first of all; empty where no run decides it."""
+        return self.runs[0].partition(".")[0] if self.runs else ""
+
+    @property
     def is_broken_law(self) -> bool:
         """Whether a law ought to hold here and does not."""
         return self.claim.kind == "law" and (

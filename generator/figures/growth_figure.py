@@ -10,7 +10,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure, Growth
 from generator.content.typesetting import plain
 from generator.evidence import units
-from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.folio import Folio
 from generator.evidence.found_by import heading
 from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.law_sides import relative_difference
@@ -99,8 +99,6 @@ def _table(found: dict[str, list[GrowthRun]], written: Growth, folio: Folio) -> 
             ]
             if written.predicted:
                 off = relative_difference(row.predicted, row.measured)
-                cells += [
-                    ABSENT if value is None else folio.show(value) for value in (row.predicted, off)
-                ]
+                cells += map(folio.shown, (row.predicted, off))
             table.rows.append(cells)
     return table

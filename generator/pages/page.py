@@ -24,9 +24,9 @@ from generator.content.exhibit import Figure, Listing
 from generator.content.topic import Mode
 from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
-from generator.evidence.claim_topics import Lesson
+from generator.evidence.claim_topics import LessonPlace
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import ABSENT, Folio, breakable, escaped_heading, interface_words
+from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
 from generator.evidence.verdicts import Outcome
@@ -174,15 +174,15 @@ class Gathered:
         minutes: that each lesson takes, by its path.
         used_in: the lessons that use each term of the glossary.
         anchors: of each heading, by lesson that the guide names.
-        claim_groups: claims by the experiment that they rest on.
+        claim_groups: claims by the experiment that they rest on, in the order of authors.
         claim_lessons: the lessons that use each claim.
     """
 
     minutes: dict[str, int] = field(default_factory=dict)
     used_in: dict[str, tuple[glossary.Use, ...]] = field(default_factory=dict)
     anchors: dict[str, dict[str, str]] = field(default_factory=dict)
-    claim_groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    claim_lessons: dict[str, tuple[Lesson, ...]] = field(default_factory=dict)
+    claim_groups: dict[str, list[str]] = field(default_factory=dict)
+    claim_lessons: dict[str, tuple[LessonPlace, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
         "measured": folio.book.machines.get(sheet.machine or ""),
         "pieces": lambda: _pieces(sheet, folio),
         "cell": folio.cell,
-        "shown_value": lambda value: ABSENT if value is None else folio.show(value),
+        "shown_value": folio.shown,
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
@@ -292,7 +292,9 @@ def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: difference.difference(wrong, right, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
-        "proofs_of": lambda: proof.proofs_of(sheet.experiment or "", gathered.claim_lessons, folio),
+        "proofs_of": lambda: proof.proofs_of(
+            gathered.claim_groups.get(sheet.experiment or "", ()), gathered.claim_lessons, folio
+        ),
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
     }  # fmt: skip
 

@@ -20,7 +20,6 @@ from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
-from generator.evidence.verdicts import Outcome
 from generator.evidence.which_machine import shows_reference
 from generator.pages import headings
 from generator.pages.page import Gathered, Judged, Printed, Sheet, environment, printed
@@ -81,8 +80,7 @@ class Press:
             pages = dict(self.pages)
         else:
             self.judged, under, pages = judged(book), EVERYTHING, {}
-        machines = _Machines(self.judged.evidence)
-        planned = {sheet.path: machines.decided(sheet) for sheet in sheets(book)}
+        planned = {one.path: one for one in _on_machines(sheets(book), self.judged.evidence)}
         _raise_any(_mistakes(self.judged.evidence, under), self.judged.evidence)
         self._print(
             [one for path, one in planned.items() if path.startswith(under) or path not in pages],
@@ -129,30 +127,27 @@ def _add(
     return []
 
 
-class _Machines:
-    """Which machine each page shows: a topic's pages the same one."""
+def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet]:
+    """The sheets, with the reference machine shown where their text needs it: of a topic, for all.
 
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
-        self._known: dict[str, bool] = {}
+    The page of all claims names the machine beside each of them, and decides nothing.
+    """
+    known: dict[str, bool] = {}
+    for sheet in planned:
+        of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
+        if not of or sheet.path == EVIDENCE:
+            yield sheet
+            continue
+        if of not in known:
+            known[of] = shows_reference(_text(of, evidence.book) + sheet.text, evidence)
+        yield replace(sheet, on_reference=known[of])
 
-    def decided(self, sheet: Sheet) -> Sheet:
-        """The sheet, with the reference machine shown where its text needs it.
 
-        The page of all claims names the machine beside each of them, and decides nothing.
-        """
-        if (sheet.source is None and sheet.topic is None) or sheet.path == EVIDENCE:
-            return sheet
-        of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source or ""
-        if of not in self._known:
-            self._known[of] = shows_reference(self._text(of) + sheet.text, self._evidence)
-        return replace(sheet, on_reference=self._known[of])
-
-    def _text(self, of: str) -> str:
-        """What decides: a topic's files, or a file and those set apart from it; of home, both."""
-        starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
-        documents = self._evidence.book.documents
-        return "\n".join(one.source.text for one in documents if one.source.file.startswith(starts))
+def _text(of: str, book: Book) -> str:
+    """What decides: a topic's files, or a file and those set apart from it; of home, both."""
+    starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
+    files = (one.source for one in book.documents if one.source.file.startswith(starts))
+    return "\n".join(one.text for one in files)
 
 
 def judged(book: Book) -> Judged:
@@ -230,20 +225,11 @@ def _anchors(book: Book, pages: Mapping[str, Printed]) -> dict[str, dict[str, st
 
 def _of_claims(judged: Judged) -> Gathered:
     """What pages tell of claims: no page needs to be printed for it."""
-    book = judged.evidence.book
-    return Gathered(
-        claim_groups=_by_experiment(judged.outcomes),
-        claim_lessons=lessons_by_claim(book),
-    )
-
-
-def _by_experiment(outcomes: Mapping[str, Outcome]) -> dict[str, tuple[str, ...]]:
-    """Claims by the experiment they rest on, in the order in which authors wrote them."""
-    groups: dict[str, tuple[str, ...]] = {}
-    for name, outcome in outcomes.items():
-        experiment = outcome.runs[0].split(".")[0] if outcome.runs else ""
-        groups[experiment] = (*groups.get(experiment, ()), name)
-    return dict(sorted(groups.items()))
+    groups: dict[str, list[str]] = {}
+    for name, outcome in judged.outcomes.items():
+        groups.setdefault(outcome.experiment, []).append(name)
+    lessons = lessons_by_claim(judged.evidence.book)
+    return Gathered(claim_groups=dict(sorted(groups.items())), claim_lessons=lessons)
 
 
 def _gather(book: Book, pages: Mapping[str, Printed], gathered: Gathered) -> None:

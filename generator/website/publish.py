@@ -120,17 +120,9 @@ def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     """The raw traces that pages link, by their path under the site's root."""
-    measured = {
-        (folder, experiment) for folder, one in book.machines.items() for experiment in one.traces
-    }
-    plans = [one for one in book.traces.values() if one.is_plan]
-    return {
-        **{
-            f"traces/{folder}/{experiment}.json": content / "traces" / folder / f"{experiment}.json"
-            for folder, experiment in sorted(measured)
-        },
-        **{one.raw: content / one.file for one in plans},
-    }
+    files = [f"{folder}/{one}.json" for folder, of in book.machines.items() for one in of.traces]
+    measured = {f"traces/{name}": content / "traces" / name for name in files}
+    return measured | {one.raw: content / one.file for one in book.traces.values() if one.is_plan}
 
 
 def _programs(book: Book) -> dict[str, bytes]:

@@ -20,7 +20,6 @@ from generator.content.typesetting import plain
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import Control, ShownRun, State, states
 from generator.evidence.value import numeric
-from generator.figures.drawing import NARROW, WIDE
 from generator.figures.picture import Picture, Table
 from generator.figures.play.block_view import block
 from generator.figures.play.memory_view import memory
@@ -80,16 +79,7 @@ def _drawn(
         ]
         one = found[position]
         title = words["views"][one.title or view].format(kind=kind)
-        drawings = [
-            drawing.svg(
-                f"{figure.id}-{view}-{layout.name}",
-                f"{plain(folio.line(figure.title))}: {title}",
-                one.says,
-                f"pb-{layout.name}",
-            )
-            for drawing, layout in zip(one.drawings, (WIDE, NARROW), strict=True)
-        ]
-        shown = Markup("").join(drawings)
+        shown = one.svg(f"{figure.id}-{view}", f"{plain(folio.line(figure.title))}: {title}")
         if one.moments:
             told = json.dumps(one.moments, ensure_ascii=False, separators=(",", ":"))
             shown = Markup('<div data-moments="{}">{}</div>').format(told, shown)
@@ -144,7 +134,7 @@ def _table(
         for one, known in zip(state.runs, drawn[position], strict=True):
             named = (*options, *([one.label] if has_labels else []))
             cells = (
-                *(_fact(fact.value, one, folio) for fact in facts),
+                *(folio.shown(folio.evidence.one(fact.value, {"run": one.path})) for fact in facts),
                 *(known.get(name, ABSENT) for name in names),
             )
             rows.append(_row(position, named, cells, one, folio))
@@ -169,11 +159,6 @@ def _row(
         nature="" if one.run.nature in ("real", folio.text.unmarked) else one.run.nature,
         source=folio.place_of(one.path),
     )
-
-
-def _fact(expression: str, one: ShownRun, folio: Folio) -> Markup:
-    found = folio.evidence.one(expression, {"run": one.path})
-    return ABSENT if found is None else folio.show(found)
 
 
 def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> SimpleNamespace | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -19,75 +19,46 @@ CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "bu
 
 
 def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
-    """The bars of each state: a rank each, parts by class, all on the axis of the largest peak."""
-    most = [held for state in states for one in state.runs for _, held, _ in _peaks(one)]
-    if not most or not all(any(map(_peaks, state.runs)) for state in states):
-        return []
-    largest = max(one.peak_bytes or 0 for one in most)
-    is_one = on_one_device(states)
+    """The bars of each state under the line that readers move: a rank each, parts by class.
 
-    def rows(one: ShownRun, size: float) -> list[Stack]:
-        return _rows(one, size, folio)
-
-    def cells(one: ShownRun) -> dict[str, Markup]:
-        peaks = _peaks(one)
-        if not peaks:
-            return {}
-        at, held, _ = max(peaks, key=lambda peak: peak[1].peak_bytes or 0)
-        return in_lines(folio.ui["plan"]["held"], classes(f"{one.path}.ranks[{at}]", held, folio))
-
-    return stacked(states, figure, folio, CLASSES, largest, rows, cells, is_one=is_one)
-
-
-def stacked(
-    states: Sequence[State],
-    figure: Figure,
-    folio: Folio,
-    parts: Sequence[str],
-    largest: float,
-    rows_of: Callable[[ShownRun, float], list[Stack]],
-    cells_of: Callable[[ShownRun], dict[str, Markup]],
-    *,
-    is_one: bool = False,
-) -> list[Seen]:
-    """Bars of each state under the line that readers move.
-
-    Args:
-        states: of the figure.
-        figure: says where the line starts.
-        folio: the page.
-        parts: of bars, by the keys of their names.
-        largest: sum of a bar, which all states have on their axis.
-        rows_of: the bars of a run, in so many bytes a unit.
-        cells_of: what the table says of a run.
-        is_one: whether no run has ranks that could differ.
+    All states have the axis of the largest peak.
     """
+    peaks = [peak for state in states for one in state.runs for peak in _peaks(one)]
+    if not peaks or not all(any(map(_peaks, state.runs)) for state in states):
+        return []
     assert figure.play is not None
     assert figure.play.budget is not None
+    largest = max(held.peak_bytes or 0 for _, held, _ in peaks)
     budget = folio.value(figure.play.budget)
     start = numeric(budget) if budget else largest
     unit, size = byte_unit(largest)
     top, words = max(largest, start) * 1.05 / size, folio.ui["play"]
-    names = [words["classes"][name] for name in parts]
+    names = [words["classes"][name] for name in CLASSES]
+    is_one = on_one_device(states)
     title = unit if is_one else f"{unit} {folio.ui['figure']['per_rank']}"
     found = []
     for state in states:
-        rows = [row for one in state.runs for row in rows_of(one, size)]
+        rows = [row for one in state.runs for row in _rows(one, size, folio)]
         drawings = both(stacks, rows, names, words["unseen"], title, top, start / size)
         says = "; ".join(f"{row.label}: {row.words}" for row in rows)
-        cells = tuple(map(cells_of, state.runs))
+        cells = tuple(_cells(one, folio) for one in state.runs)
         found.append(Seen(drawings, says, cells, "one_device" if is_one else ""))
     return found
 
 
-def classes(path: str, held: Memory, folio: Folio) -> dict[str, Markup]:
-    """What a rank held at its peak, by class."""
-    words = folio.ui["play"]["classes"]
-    return {
-        words[name]: folio.cell(f"{path}.memory.at_peak.{name}_bytes")
+def _cells(one: ShownRun, folio: Folio) -> dict[str, Markup]:
+    """What the fullest rank held at its peak, by class."""
+    peaks = _peaks(one)
+    if not peaks:
+        return {}
+    at, fullest, _ = max(peaks, key=lambda peak: peak[1].peak_bytes or 0)
+    words, path = folio.ui["play"]["classes"], f"{one.path}.ranks[{at}].memory.at_peak"
+    held = {
+        words[name]: folio.cell(f"{path}.{name}_bytes")
         for name in CLASSES
-        if getattr(held.at_peak, f"{name}_bytes")
+        if getattr(fullest.at_peak, f"{name}_bytes")
     }
+    return in_lines(folio.ui["plan"]["held"], held)
 
 
 def _peaks(one: ShownRun) -> list[tuple[int, Memory, RankRecord]]:

@@ -28,6 +28,13 @@ class Seen:
     title: str = ""
     moments: tuple[Moment, ...] = ()
 
+    def svg(self, name: str, title: str) -> Markup:
+        """The drawing of each layout, which says the same in words."""
+        return Markup("").join(
+            drawing.svg(f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}")
+            for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
+        )
+
 
 def in_lines(title: str, amounts: Mapping[str, Markup]) -> dict[str, Markup]:
     """Amounts in one cell, a line each: a column for each makes a table wider than its page.

@@ -9,7 +9,7 @@ from generator.content.cost import Calculator, CalculatorInput, CalculatorOutput
 from generator.evidence import calculator as calculators
 from generator.evidence import units
 from generator.evidence.calculator import Checked
-from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.folio import Folio
 from generator.evidence.found_by import heading
 from generator.evidence.value import Value, numeric
 from generator.pages.shown import Shown
@@ -106,7 +106,7 @@ def _output(
         ),
         # As the script reads formulas.
         postfix=calculators.parsed(one.formula).postfix,
-        at_start=ABSENT if start is None else folio.show(start),
+        at_start=folio.shown(start),
         checks=found,
         worst=(worst := calculators.worst(found)),
         is_beyond=worst is not None and worst.is_beyond(one.within),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from markupsafe import Markup, escape
 
@@ -176,19 +176,8 @@ STANDINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How a sentence stands after its run; `word` is a key of the interface's words."""
-
-    word: str
-    css: str
-
-
-def standing(sentence: Retraction, outcome: Outcome) -> Standing:
-    """The verdict on a sentence, where the runs of a machine bear it out or cannot test it."""
-    word = "otherwise"
+def standing(sentence: Retraction, outcome: Outcome) -> str:
+    """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
     if statement_checks.shown(sentence, outcome) == "untested":
-        word = "untested"
-    elif statement_checks.bears_out(sentence, outcome):
-        word = sentence.verdict
-    return Standing(word, STANDINGS[word])
+        return "untested"
+    return sentence.verdict if statement_checks.bears_out(sentence, outcome) else "otherwise"

@@ -37,7 +37,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         folio.text.shown_claims.add(one.law)
         off = relative_difference(found.predicted, found.observed)
         values = (*in_one_form(found.predicted, found.observed), off)
-        predicted, measured, off_by = (ABSENT if v is None else folio.show(v) for v in values)
+        predicted, measured, off_by = map(folio.shown, values)
         is_bound = claim.relation != "equals"
         if is_bound:
             predicted = Markup("{}{}").format(folio.ui["relations"][claim.relation], predicted)

@@ -110,7 +110,7 @@ def _by_trace(paths: Iterable[str], book: Book) -> Iterator[tuple[TraceOnPage, l
         experiment, name = path.split(".")
         shown = book.holder(path)
         if shown is not None:
-            found.setdefault((experiment, shown.folder), (shown, []))[1].append(name)
+            found.setdefault((experiment, shown.machine.name), (shown, []))[1].append(name)
     yield from found.values()
 
 
@@ -118,13 +118,13 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
     experiment = shown.trace.experiment
     return Shown(
         experiment=experiment,
-        machine="" if shown.is_plan else shown.machine.name,
+        machine=shown.measured_on,
         is_reference=shown.machine.name == book.reference.name,
         recorded_at=shown.trace.recorded_at,
         torch=shown.trace.circumstances.torch,
         runs=tuple(names),
         raw=f"{'../' * depth}{shown.raw}",
-        again=command([experiment], "" if shown.is_plan else shown.folder, book.reference.name),
+        again=command([experiment], shown.measured_on, book.reference.name),
         is_stale=shown.is_stale,
         is_new=shown.reference is None and not shown.is_plan,
     )

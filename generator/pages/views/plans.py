@@ -19,7 +19,6 @@ from generator.evidence import units
 from generator.evidence.folio import Folio, breakable
 from generator.evidence.play_states import Control
 from generator.evidence.value import Value, computed, numeric
-from generator.figures.drawing import NARROW, WIDE
 from generator.figures.play.frame import packed
 from generator.figures.play.plan_view import Bar, bars, fullest
 from generator.pages.shown import Shown
@@ -340,13 +339,8 @@ def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
         memory,
         plans.folio,
     )
-    drawings = (
-        drawing.svg(f"{ID}-{layout.name}", plans.words["bars"], found.says, f"pb-{layout.name}")
-        for drawing, layout in zip(found.drawings, (WIDE, NARROW), strict=True)
-    )
-    return Markup('<p class="pb-view">{}</p>{}').format(
-        plans.words["bars"], Markup("").join(drawings)
-    )
+    title = plans.words["bars"]
+    return Markup('<p class="pb-view">{}</p>{}').format(title, found.svg(ID, title))
 
 
 def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:

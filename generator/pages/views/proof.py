@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from generator.content.typesetting import plain
 from generator.evidence import units
-from generator.evidence.claim_topics import Lesson
+from generator.evidence.claim_topics import LessonPlace
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.law_sides import off_by
@@ -42,10 +42,9 @@ APART_SAYS = "observed − predicted"
 
 
 def proofs_of(
-    experiment: str, lessons: Mapping[str, tuple[Lesson, ...]], folio: Folio
+    names: Sequence[str], lessons: Mapping[str, tuple[LessonPlace, ...]], folio: Folio
 ) -> list[Shown]:
     """The claims that rest on an experiment first of all."""
-    names = [name for name in folio.outcomes if folio.experiment_of(name) == experiment]
     found = [_proof(name, lessons.get(name, ()), folio) for name in names]
     said = repeated(one.says for one in found)
     return [one if plain(one.says) in said else one.but(runs=()) for one in found]
@@ -56,7 +55,7 @@ def repeated(sentences: Iterable[str]) -> set[str]:
     return {says for says, num in Counter(map(plain, sentences)).items() if num > 1}
 
 
-def _proof(name: str, lessons: tuple[Lesson, ...], folio: Folio) -> Shown:
+def _proof(name: str, lessons: tuple[LessonPlace, ...], folio: Folio) -> Shown:
     claim, here = folio.book.claims[name], folio.outcomes[name]
     folio.runs.update(here.runs)
     return Shown(

@@ -10,7 +10,7 @@ from generator.content.claim import Retraction
 from generator.evidence.folio import Folio
 from generator.evidence.reproduce_command import command
 from generator.pages.shown import Shown
-from generator.pages.views.claims import Standing, standing, verdict_row
+from generator.pages.views.claims import STANDINGS, standing, verdict_row
 from generator.pages.views.highlighting import highlighted
 from generator.pages.views.listing import raised
 from generator.pages.views.proof import measured_by
@@ -55,22 +55,19 @@ def _standings(one: Retraction, folio: Folio) -> tuple[Shown, ...]:
         if one.claim in there.outcomes:
             judged.setdefault(machine, standing(one, there.outcomes[one.claim]))
     first, *_ = judged.values()
-    by_standing: dict[Standing, list[str]] = {}
-    for machine, stands in judged.items():
-        if stands == first or stands.word != "untested":
-            by_standing.setdefault(stands, []).append(machine)
+    by_standing: dict[str, list[str]] = {}
+    for machine, word in judged.items():
+        if word == first or word != "untested":
+            by_standing.setdefault(word, []).append(machine)
     return tuple(
         Shown(
-            machines=tuple(machines),
-            standing=stands,
-            differs=_parts(first, stands),
+            machines=machines,
+            word=word,
+            css=STANDINGS[word],
+            differs=word != first and "untested" not in (word, first),
         )
-        for stands, machines in by_standing.items()
+        for word, machines in by_standing.items()
     )
-
-
-def _parts(first: Standing, other: Standing) -> bool:
-    return first.word != other.word and "untested" not in (first.word, other.word)
 
 
 def _program(one: Retraction, name: str, folio: Folio) -> Shown:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
@@ -101,16 +99,12 @@ def _rows(trace: Trace, is_shown: bool, evidence: Evidence, folio: Folio) -> Ite
             short_id=name if is_shown else f"{name}-on-{trace.machine}",
             strategy=folio.strategy(run),
             nature=run.nature,
-            ranks=_shown(values.of(num), folio),
+            ranks=folio.shown(values.of(num)),
             expected=words["statuses"][run.expected_status],
             ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
-            measured={word: _shown(value, folio) for word, value in measured.items()},
+            measured={word: folio.shown(value) for word, value in measured.items()},
         )
-
-
-def _shown(value: Value | None, folio: Folio) -> Markup:
-    return ABSENT if value is None else folio.show(value)
 
 
 class _Values(NamedTuple):

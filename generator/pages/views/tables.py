@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from markupsafe import Markup
 
@@ -19,24 +20,26 @@ _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 
 def data_flow(flow: DataFlow, folio: Folio) -> list[Shown]:
     """The stages of a run as the recorder read them off the tensors."""
-    run = folio.run(flow.run)
-    rows = []
-    for written in flow.stages:
-        found = next((s for s in run.stages if s.name == written.stage), None) if run else None
-        base = f"{flow.run}.stages['{written.stage}']"
-        rows.append(_row(found, base, written.title, written.note, folio))
-    return rows
+    written = [(one.stage, one.title, one.note) for one in flow.stages]
+    return _rows(flow.run, "stages", written, folio)
 
 
 def prediction(written: Prediction, folio: Folio) -> list[Shown]:
     """One real batch through the model, step by step."""
-    run = folio.run(written.run)
-    rows = []
-    for step in written.steps:
-        found = next((s for s in run.prediction if s.name == step.step), None) if run else None
-        base = f"{written.run}.prediction['{step.step}']"
-        rows.append(_row(found, base, step.title, step.note, folio))
-    return rows
+    steps = [(one.step, one.title, one.note) for one in written.steps]
+    return _rows(written.run, "prediction", steps, folio)
+
+
+def _rows(
+    path: str, field: str, written: Iterable[tuple[str, str, str]], folio: Folio
+) -> list[Shown]:
+    """What a run recorded under each of these names, with a title and a note."""
+    run = folio.run(path)
+    recorded = {one.name: one for one in getattr(run, field)} if run else {}
+    return [
+        _row(recorded.get(name), f"{path}.{field}['{name}']", title, note, folio)
+        for name, title, note in written
+    ]
 
 
 def _row(
