@@ -70,21 +70,19 @@ class Option(Written):
     decides: Annotated[list[ClaimId], SEVERAL] = []
 
     @property
-    def deciders(self) -> tuple[ClaimId, ...]:
-        """The claims that decide whether it is right."""
-        right = (self.right_if.claim,) if self.right_if else ()
-        wrong = (self.refuted_by,) if self.refuted_by else ()
-        return tuple(dict.fromkeys((*right, *wrong, *self.decides)))
+    def is_decided(self) -> bool:
+        """Whether it names a claim that decides whether it is right."""
+        return bool(self.right_if or self.refuted_by or self.decides)
 
     @model_validator(mode="after")
     def _decided(self) -> Self:
-        if not (self.deciders or self.misconception):
+        if not (self.is_decided or self.misconception):
             raise ValueError("name the claim that decides it: right_if:, refuted_by: or decides:")
         return self
 
     def refuted(self, beliefs: Mapping[str, str]) -> Option:
         """The same, refuted by what refutes its misconception where it names no claim itself."""
-        claim = None if self.deciders else beliefs.get(self.misconception or "")
+        claim = None if self.is_decided else beliefs.get(self.misconception or "")
         return self.model_copy(update={"refuted_by": claim}) if claim else self
 
 

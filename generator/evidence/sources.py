@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -107,7 +106,7 @@ class Sources:
         """The data as an element; nothing where the page prints no value."""
         if not self._values:
             return Markup("")
-        runs = _Runs(self._machine_suffix)
+        runs: dict[object, Row] = {}  # each once
         rows: list[Row] = []
         while len(rows) < len(self._values):  # a value that another is computed from is added
             rows.append(self._row(self._values[len(rows)], runs))
@@ -116,7 +115,7 @@ class Sources:
             "natures": {mark: NATURES[mark] for mark in sorted(marks)},
             "root": self._root,
             "command": COMMAND,
-            "runs": runs.rows,
+            "runs": list(runs.values()),
             "values": rows,
         }
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -125,7 +124,7 @@ class Sources:
             f'<script type="application/json" id="{BLOCK}" data-search-exclude>{text}</script>'
         )
 
-    def _row(self, value: Value | str, runs: _Runs) -> Row:
+    def _row(self, value: Value | str, runs: dict[object, Row]) -> Row:
         """One value: the columns that `sources.js` names, without empty ones at the end."""
         if isinstance(value, str):
             return ["", KINDS.index("computed"), self.formulas[value]]
@@ -134,7 +133,7 @@ class Sources:
         made = self._made(value, runs)
         return _short([str(value), _kind(value), *made, value.absent, " ".join(marks)])
 
-    def _made(self, value: Value, runs: _Runs) -> Row:
+    def _made(self, value: Value, runs: dict[object, Row]) -> Row:
         """Formula or field; run, or inputs; what measures it again; the number exactly."""
         origin, reference = value.origin, self._evidence.book.reference.name
         if origin and origin.reference:
@@ -146,7 +145,11 @@ class Sources:
         )
         if origin is None:
             return [says, [self.number(leaf) for leaf in value.leaves], again, exact]
-        return [says, runs.number(origin), again, exact]
+        key = (origin.machine, origin.experiment, origin.run)
+        if key not in runs:
+            runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
+                                origin.torch, self._machine_suffix(origin)])  # fmt: skip
+        return [says, [*runs].index(key), again, exact]
 
 
 def _kind(value: Value) -> int:
@@ -200,26 +203,6 @@ def _replaced(formula: str, path: str, mark: str) -> str:
         is_part = _GOES_ON.match(text[-1:]) or _GOES_ON.match(after) or after.startswith("[")
         text += (path if is_part else mark) + after
     return text
-
-
-class _Runs:
-    """The runs of one page, each once."""
-
-    def __init__(self, machine_suffix: Callable[[Origin], str]) -> None:
-        self.rows: list[Row] = []
-        self._machine_suffix = machine_suffix
-        self._numbers: dict[object, int] = {}
-
-    def number(self, origin: Origin) -> int:
-        key = (origin.machine, origin.experiment, origin.run)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.rows)
-            self.rows.append(
-                _short([origin.machine, origin.experiment, origin.run,
-                        origin.recorded_at and moment(origin.recorded_at), origin.torch,
-                        self._machine_suffix(origin)])
-            )  # fmt: skip
-        return self._numbers[key]
 
 
 def _short(row: Row) -> Row:

@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -31,43 +33,22 @@ from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
-from generator.pages import headings, search_rank
+from generator.pages import headings, search_rank, views
 from generator.pages.table import marked_once
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
-    calculator_form,
-    claim_index,
     claims,
-    costs,
     difference,
     frame,
     glossary,
-    guide,
     highlighting,
-    home,
-    layouts,
     listing,
-    machines,
     plans,
     proof,
-    published,
     question,
-    retractions,
-    runs,
-    stages,
-    steps,
-    summary,
-    tables,
-    trials,
-    walkthrough,
     ways,
 )
 
-VIEWS = (  # whose functions templates call
-    calculator_form, claim_index, claims, costs, glossary, guide, home, layouts, listing, machines,
-    plans, proof, published, question, retractions, runs, stages, steps, summary, tables,
-    trials, walkthrough, ways,
-)  # fmt: skip
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 VARIANTS = "assets/variants"
@@ -106,7 +87,10 @@ def environment() -> Environment:
     made.filters["coded"] = coded
     made.filters["kept_at"] = kept_at
     made.globals["ui"] = interface_words()
-    made.globals["views"] = {module.__name__.rpartition(".")[2]: module for module in VIEWS}
+    made.globals["views"] = {
+        one.name: import_module(f"{views.__name__}.{one.name}")
+        for one in iter_modules(views.__path__)
+    }
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return made
 

@@ -21,7 +21,7 @@ from generator.content.quiz import Item, TableRow
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.value import AbsentError, Value
+from generator.evidence.value import Value
 from generator.items.answers import Answer
 from generator.items.typed_number import Unit
 
@@ -185,18 +185,6 @@ class Kind(Generic[ItemT]):
             return hashlib.sha256(f"{self.item.id} {attempt} {position}".encode()).digest()
 
         return tuple(sorted(range(self.num_places), key=place))
-
-    def value(self, expression: str) -> Value | None:
-        """What an expression gives here; None where this machine lacks it.
-
-        Raises:
-            ContentError: the expression fails.
-        """
-        try:
-            found = self.evidence.value(expression)
-        except AbsentError:
-            return None
-        return found if isinstance(found, Value) and not found.absent else None
 
     def on_reference(self, *values: Value | None) -> bool:
         """Whether all were measured where the book was written, so that a clash is a mistake."""

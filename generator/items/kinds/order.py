@@ -26,7 +26,7 @@ class Pieces(Kind[Order]):
         return self._as_recorded(self.item.run) if self.item.run else self._by_value()
 
     def _by_value(self) -> Key:
-        found = [self.value(piece.by) if piece.by else None for piece in self.item.pieces]
+        found = [self.evidence.one(piece.by) if piece.by else None for piece in self.item.pieces]
         values = [value for value in found if value is not None]
         if len(values) < len(found):
             return OPEN

@@ -50,13 +50,13 @@ class TypedNumber(Kind[TypedT]):
     @cached_property
     def key(self) -> Key:
         """The value, and the slips that can be told from it and from each other."""
-        value = self.value(self.item.answer)
+        value = self.evidence.one(self.item.answer)
         if value is None:
             return OPEN
         known = [value]
         slips: list[Value | None] = []
         for slip in self.item.slips:
-            gives = self.value(slip.gives)
+            gives = self.evidence.one(slip.gives)
             if gives and not any(self._is_same(gives, one) for one in known):
                 known.append(gives)
                 slips.append(gives)
@@ -89,7 +89,7 @@ class TypedNumber(Kind[TypedT]):
         """Each slip stands for one mistake: it is not the answer, and no other slip."""
         above = [("the answer", answer)]
         for number, slip in enumerate(self.item.slips):
-            value, path = self.value(slip.gives), ("slips", number, "gives")
+            value, path = self.evidence.one(slip.gives), ("slips", number, "gives")
             if value is None:
                 continue
             if not is_alike(value, answer):
@@ -135,7 +135,7 @@ class Prediction(TypedNumber[Predict]):
     def key(self) -> Key:
         """As of a number, with the ends of the slider, where the answer lies on it."""
         key = super().key
-        low, high = self.value(self.item.low), self.value(self.item.high)
+        low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
         if key.value is None or low is None or high is None:
             return key
         is_between = numeric(low) < numeric(key.value) < numeric(high)
@@ -143,7 +143,7 @@ class Prediction(TypedNumber[Predict]):
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """A slider without the answer on it."""
-        low, high = self.value(self.item.low), self.value(self.item.high)
+        low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
         for name, end in (("low", low), ("high", high)):
             if end is None or isinstance(end.number, str) or not is_alike(end, answer):
                 yield (name,), f"{name} is a number in the unit of the answer ({answer.unit})"

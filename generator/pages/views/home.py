@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -25,21 +24,6 @@ class Bar(NamedTuple):
 
     share: float
     shown: Markup
-
-
-@dataclass(frozen=True)
-class Row:
-    """A way to train: a bar for each rank, and how its run ended under the budget."""
-
-    name: str
-    bars: tuple[Bar, ...]
-    outcome: str
-    fits: bool
-
-    @property
-    def need(self) -> float:
-        """The share of the axis below which no line may lie for it to fit."""
-        return max(bar.share for bar in self.bars)
 
 
 def picture(folio: Folio) -> list[Shown]:
@@ -69,7 +53,8 @@ def _peaks(path: str, folio: Folio) -> list[Value]:
     return [one for one in found if one is not None]
 
 
-def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Row:
+def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Shown:
+    """A way to train: a bar for each rank, and how its run ended under the budget."""
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
     failures = [one.failure for one in tried.ranks if one.failure] if tried else []
@@ -80,8 +65,9 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Row
         ended = folio.ui["home"]["trains"]
     elif phase:
         ended += f" {folio.ui['home']['in']} {phase}"
-    bars = (Bar(round(numeric(peak) / top, 4), folio.show(peak)) for peak in peaks)
-    return Row(folio.strategy(run), tuple(bars), ended, fits)
+    bars = [Bar(round(numeric(peak) / top, 4), folio.show(peak)) for peak in peaks]
+    need = max(bar.share for bar in bars)  # no line may lie below it for the run to fit
+    return Shown(name=folio.strategy(run), bars=bars, need=need, outcome=ended, fits=fits)
 
 
 def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Shown]:
