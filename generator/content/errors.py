@@ -28,11 +28,6 @@ class ContentError(ValueError):
         self.message = one_line(message)
         super().__init__(self.message)
 
-    @property
-    def key(self) -> tuple[str, int, int, str]:
-        """What errors are sorted by and told apart by."""
-        return (self.file, self.line, self.column, self.message)
-
     def __str__(self) -> str:
         place = self.file
         if self.line:
@@ -55,7 +50,7 @@ class ContentErrors(ValueError):  # noqa: N818 - many of them
 
 def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
     """The errors by file, line and column, each once."""
-    unique = {error.key: error for error in errors}
+    unique = {(one.file, one.line, one.column, one.message): one for one in errors}
     return [unique[key] for key in sorted(unique)]
 
 

@@ -37,7 +37,6 @@ class Expression:
     """One expression, parsed and checked.
 
     Attributes:
-        text: what the author wrote.
         tree: its syntax; a filter is the call that it stands for.
         names: what it starts from, in the order in which it stands.
         functions: what it calls.
@@ -49,7 +48,6 @@ class Expression:
         Raises:
             ExpressionError: it is not of the language; with the place of the character.
         """
-        self.text = text
         self.tree, nodes = _parsed(text)
         called = [one.func for one in nodes if isinstance(one, ast.Call)]
         free = [one for one in nodes if isinstance(one, ast.Name) and one not in called]

@@ -15,7 +15,6 @@ from generator.content.book import Book
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import UNDECIDED, Outcome
-from runners.traces.machine_records import Machine
 
 SHARED_CORES = "ranks share cores, so these times say nothing about devices"
 
@@ -25,12 +24,10 @@ class OtherOutcomes:
     """What one other machine says.
 
     Attributes:
-        machine: the machine.
         evidence: over its own traces.
         outcomes: its verdicts, by claim.
     """
 
-    machine: Machine
     evidence: Evidence
     outcomes: dict[str, Outcome]
 
@@ -44,7 +41,7 @@ def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, Oth
     """Every other machine's verdicts, by its name; a machine without any is left out."""
     others = (one for one in book.machines.values() if one.machine.name != book.machine.name)
     found = (_on(one, book, outcomes) for one in others)
-    return {one.machine.name: one for one in found if one.outcomes}
+    return {one.evidence.book.machine.name: one for one in found if one.outcomes}
 
 
 def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> OtherOutcomes:
@@ -65,7 +62,7 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
         and all(run.partition(".")[0] in own for run in outcome.runs)
         and any(map(there.run, outcome.runs))
     }
-    return OtherOutcomes(measured.machine, evidence, judged)
+    return OtherOutcomes(evidence, judged)
 
 
 def _of_devices(there: Outcome, here: Outcome) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 
 from generator.content.exhibit import Figure
@@ -11,13 +11,6 @@ from generator.figures.drawings import placement as drawing
 from generator.figures.drawings.placement import Lane, Panel, Piece
 from generator.figures.picture import Picture, Table, on_both
 from runners.traces.records import RankRecord, Run
-
-
-@dataclass(frozen=True)
-class _Placed:
-    path: str
-    run: Run
-    panel: Panel
 
 
 def _pieces(run: Run, rank: int) -> tuple[Piece, ...]:
@@ -56,21 +49,14 @@ def _first_call(run: Run, operation: str) -> tuple[float, str]:
     return min((one.start_seconds for one in spans), default=float("inf")), operation
 
 
-def _placed(figure: Figure, folio: Folio) -> list[_Placed]:
-    found = []
-    words = folio.ui["figure"]
-    for path in figure.runs:
-        run = folio.run(path)
-        if run is None or run.model is None:
-            continue
-        lanes = []
-        for position in range(run.world_size):
-            held = _held(path, position, folio)
-            name = f"{words['rank']} {position}"
-            lanes.append(Lane(name, held, _pieces(run, position)))
-        panel = Panel(folio.strategy(run), tuple(lanes), _travels(path, run, folio))
-        found.append(_Placed(path, run, panel))
-    return found
+def _panel(path: str, run: Run, folio: Folio) -> Panel:
+    """What the ranks of a run hold, and what they send."""
+    rank = folio.ui["figure"]["rank"]
+    lanes = tuple(
+        Lane(f"{rank} {position}", _held(path, position, folio), _pieces(run, position))
+        for position in range(run.world_size)
+    )
+    return Panel(folio.strategy(run), lanes, _travels(path, run, folio))
 
 
 def _held(path: str, position: int, folio: Folio) -> str:
@@ -78,14 +64,14 @@ def _held(path: str, position: int, folio: Folio) -> str:
     return str(value) if value is not None else ""
 
 
-def _table(placed: list[_Placed], folio: Folio) -> Table:
+def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
     words = folio.ui["figure"]
     table = Table([words["layer"], words["parameters"], words["bytes"], words["holds"]])
-    for one in placed:
-        assert one.run.model is not None
-        name = f"{folio.strategy(one.run)} · " if len(placed) > 1 else ""
-        for position, layer in enumerate(one.run.model.layers):
-            base = f"{one.path}.model.layers[{position}]"
+    for path, run in placed.items():
+        assert run.model is not None
+        name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
+        for position, layer in enumerate(run.model.layers):
+            base = f"{path}.model.layers[{position}]"
             how = words["shards"] if layer.is_sharded else words["whole"]
             ranks = ", ".join(f"{words['rank']} {rank}" for rank in layer.ranks)
             table.rows.append(
@@ -99,14 +85,14 @@ def _table(placed: list[_Placed], folio: Folio) -> Table:
     return table
 
 
-def _by_rank(placed: list[_Placed], folio: Folio) -> Table:
+def _by_rank(placed: Mapping[str, Run], folio: Folio) -> Table:
     """What a drawing prints beside each rank: the parameters that it holds, and its payload."""
     words = folio.ui["figure"]
     table = Table([words["of_rank"], words["bytes"]])
-    for one in placed:
-        name = f"{folio.strategy(one.run)} · " if len(placed) > 1 else ""
-        for position, record in enumerate(one.run.ranks):
-            base, rank = f"{one.path}.ranks[{position}]", f"{name}{words['rank']} {position}"
+    for path, run in placed.items():
+        name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
+        for position, record in enumerate(run.ranks):
+            base, rank = f"{path}.ranks[{position}]", f"{name}{words['rank']} {position}"
             if record.memory and record.memory.largest:
                 held = folio.cell(f"{base}.memory.largest.parameters_bytes")
                 table.rows.append([f"{rank} · {words['parameters'].lower()}", held])
@@ -124,10 +110,12 @@ def _sent(record: RankRecord) -> list[str]:
 
 def placement(figure: Figure, folio: Folio) -> Picture:
     """What each rank holds, as wide as its bytes, and what travels between the ranks in a step."""
-    placed = _placed(figure, folio)
+    runs = {path: folio.run(path) for path in figure.runs}
+    placed = {path: run for path, run in runs.items() if run and run.model}
+    panels = [_panel(path, run, folio) for path, run in placed.items()]
     table = _table(placed, folio)
     if not placed:
         return Picture(table)
-    description = " ".join(drawing.in_words(one.panel) for one in placed)
-    draw = partial(drawing.panels, [one.panel for one in placed])
+    description = " ".join(map(drawing.in_words, panels))
+    draw = partial(drawing.panels, panels)
     return Picture(table, on_both(draw, figure, folio, description), _by_rank(placed, folio))

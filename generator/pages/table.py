@@ -66,6 +66,11 @@ def table(columns: Sequence[Column], rows: Iterable[Row], *, is_found: bool = Tr
     )
 
 
+def label(text: str) -> Markup:
+    """Words or a number that carry no provenance."""
+    return Markup('<span class="pb-label">{}</span>').format(text)
+
+
 def counted(number: int) -> Markup:
     """A number that the generator counted."""
     return Markup('<span class="pb-label" title="{}">{}</span>').format(

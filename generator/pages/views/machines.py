@@ -15,7 +15,6 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
-from generator.pages.shown import Shown
 from runners.traces.machine_records import Machine, Topology
 
 PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
@@ -25,24 +24,6 @@ PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
     (r"all_reduce_(?P<n>\d+)_alpha_seconds", units.SECONDS, "start"),
     (r"all_reduce_(?P<n>\d+)_beta_seconds_per_byte", None, "rate"),
 )
-
-
-def experiments(measured: Measured) -> list[Shown]:
-    """What a machine has measured, by experiment, whose page says why runs were skipped."""
-    rows = []
-    for name, trace in measured.traces.items():
-        num_skipped = sum(run.status == "skipped" for run in trace.runs.values())
-        rows.append(
-            Shown(
-                name=name,
-                recorded_at=trace.recorded_at,
-                num_runs=len(trace.runs) - num_skipped,
-                surprises=[one for one, run in trace.runs.items() if run.is_surprise],
-                num_skipped=num_skipped,
-                is_stale=name in measured.stale,
-            )
-        )
-    return rows
 
 
 def quiet(measured: Measured) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from generator.evidence.value import Value, computed, numeric
 from generator.figures.play.frame import packed
 from generator.figures.play.plan_view import Bar, bars, fullest
 from generator.pages.shown import Shown
-from generator.pages.table import Column, Row, counted, table
+from generator.pages.table import Column, Row, counted, label, table
 from runners.planning.answer import Answer
 from runners.planning.committed import answers_of
 from runners.planning.law_of_time import Bounds, Cluster
@@ -188,15 +188,15 @@ def _model(plans: Plans) -> Row:
     return [
         Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
         folio.cell(f"{plans.name}.{next(iter(plans.runs))}.settings.num_parameters"),
-        _label(" · ".join(options.values())),
-        _label(best),
+        label(" · ".join(options.values())),
+        label(best),
     ]
 
 
 def title(name: str | None, folio: Folio) -> Markup:
     """The title of a model's page, in which its name may hold a number."""
     plans = Plans(name or "", folio)
-    return Markup(escape(plans.plan.model_title)).replace("{model}", _label(plans.grid.title))
+    return Markup(escape(plans.plan.model_title)).replace("{model}", label(plans.grid.title))
 
 
 def planned(name: str, folio: Folio) -> Shown:
@@ -220,7 +220,7 @@ def planned(name: str, folio: Folio) -> Shown:
     fixed = [(words[key], folio.cell(f"{path}.{key}")) for key in ("num_parameters", "microbatch")]
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed.append((words["precision"], folio.line(precision)))
-    fixed += [(words[key], _label(said)) for key, said in options[0].items() if key not in varied]
+    fixed += [(words[key], label(said)) for key, said in options[0].items() if key not in varied]
     return Shown(
         fixed=fixed,
         controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
@@ -276,7 +276,7 @@ def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
 
     def numbers(layout: Layout) -> dict[str, object]:
         return {
-            "layout": _label(plans.label(layout.answer)),
+            "layout": label(plans.label(layout.answer)),
             "needs": plans.needs(layout.answer),
             "memory": plans.folio.show(asked.memory),
             "at_least": plans.seconds(layout, "at_least", asked),
@@ -293,7 +293,7 @@ def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
         lines.append((words["runner_up"], why, numbers(made.runner_up)))
     if made.turns:
         turns = "; ".join(_turned(plans, one) for one in made.turns)
-        lines.append((words["turns"], "{turns}.", {"turns": _label(turns)}))
+        lines.append((words["turns"], "{turns}.", {"turns": label(turns)}))
     return Markup('<dl class="pb-advice">{}</dl>').format(
         Markup("").join(
             Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(head, Markup(text).format(**values))
@@ -352,7 +352,7 @@ def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
     ]  # fmt: skip
     rows = (
         (
-            _label(plans.label(one.answer)),
+            label(plans.label(one.answer)),
             plans.needs(one.answer),
             plans.seconds(one, "at_least", asked),
             plans.seconds(one, "at_most", asked),
@@ -393,10 +393,6 @@ def _rates(plans: Plans, asked: Asked) -> Markup:
         link=show(f"({device.link}) / 1000000000"),
         between=show(f"({device.between}) / 1000000000"),
     )
-
-
-def _label(text: str) -> Markup:
-    return Markup('<span class="pb-label">{}</span>').format(text)
 
 
 def _mesh(cluster: Cluster, sign: str = " × ") -> str:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Shown
-from generator.pages.table import Column, Row, counted, table
+from generator.pages.table import Column, Row, counted, label, table
 from runners.traces.published import KINDS, MOST_ERROR, PEAKS, published_bytes_of, reference_of
 from runners.traces.records import Run
 
@@ -152,8 +152,7 @@ def _note(peak: Peak, notes: Mapping[str, str], folio: Folio) -> Markup | None:
     row = str(peak.run.settings["id"])
     if row in notes:
         return folio.line(notes[row])
-    said = peak.run.settings[f"explained_{peak.kind}"]
-    return Markup('<span class="pb-label">{}</span>').format(said)
+    return label(str(peak.run.settings[f"explained_{peak.kind}"]))
 
 
 def _with_term(peak: Peak, folio: Folio) -> tuple[Markup, Markup] | None:

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.evidence.folio import Folio
-from generator.pages.table import Column, Marked, Row, table
+from generator.pages.table import Column, Marked, Row, label, table
 from generator.pages.views.published import in_order
 from runners.traces.published import STEPS, reference_of
 from runners.traces.schema import Setting
@@ -43,8 +43,7 @@ def scores(folio: Folio) -> Markup:
 
 
 def _head(word: str, folio: Folio) -> Markup:
-    said = folio.ui["steps"][word].format(**RATES)
-    return Markup('<span class="pb-label">{}</span>').format(said)
+    return label(folio.ui["steps"][word].format(**RATES))
 
 
 def rows(folio: Folio) -> Markup:
@@ -99,10 +98,7 @@ def choices(folio: Folio) -> Markup:
 def _choice(run: str, settings: dict[str, Any], folio: Folio) -> Row:
     words = folio.ui["steps"]["choice"]
     folio.run(f"{STEPS.experiment}.{run}")
-    won, preferred = (
-        Markup('<span class="pb-label">{}</span>').format(words["layout"].format(*settings[key]))
-        for key in ("won", "preferred")
-    )
+    won, preferred = (label(words["layout"].format(*settings[key])) for key in ("won", "preferred"))
     slower = folio.value(f"{STEPS.experiment}.{run}.ranks[0].measures.slower_share")
     assert slower is not None
     said = folio.text.shown_alike(slower.shown(way="percent"), "choice-slower", SLOWER_SAYS)
