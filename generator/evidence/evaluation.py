@@ -262,10 +262,6 @@ class Evidence:
             return self.reference.outcome(name)
         return verdicts.judge_one(self, claim)
 
-    def sentence(self, claim: str) -> str:
-        """What the claim says that its runs showed, as a Line."""
-        return verdicts.sentence(self.book.claims[claim], self.outcome(claim))
-
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.
 
@@ -279,11 +275,6 @@ class Evidence:
             words += found.text if isinstance(found, Label) else str(found)
             done = one.end
         return " ".join((words + text[done:]).split())
-
-    def citation(self, reference: str) -> str:
-        """Title and publisher of what is cited."""
-        found = self.book.references[reference]
-        return f"{found.title} ({found.where})"
 
     def again(self, experiment: str) -> str:
         """The command that measures an experiment again and compares it with this page's trace."""

@@ -21,6 +21,7 @@ from generator.evidence.filters import SIDES, Label, Showed, asked_of_claims
 from generator.evidence.regime import CROWDED
 from generator.evidence.sources import FORMULAS, Sources
 from generator.evidence.value import Kind, Value
+from generator.evidence.verdicts import sentence
 
 # The word behind a number whose unit the author wrote, and a plural behind a single thing.
 _UNIT = re.compile(r'( <small class="pb-nature">[^<]*</small>)</a>\s(s|T?FLOPs?)\b')
@@ -113,7 +114,7 @@ class PageText:
         if isinstance(thing, Showed):
             self.claims.add(thing.claim)
             self.shown_claims.add(thing.claim)
-            return self.line(by.sentence(thing.claim), by)
+            return self.line(sentence(by.outcome(thing.claim)), by)
         return escape(thing.text)
 
 

@@ -137,7 +137,8 @@ class Sources:
         """Formula or field; run, or inputs; what measures it again; the number exactly."""
         origin, reference = value.origin, self._evidence.book.reference.name
         if origin and origin.reference:
-            return [self._evidence.citation(origin.reference), None, None, None]
+            cited = self._evidence.book.references[origin.reference]
+            return [f"{cited.title} ({cited.where})", None, None, None]
         if _is_stated(value):
             return [None, None, None, None]
         says, again, exact = self._evidence.once(

@@ -316,9 +316,9 @@ def _compare_times(
     return "not_distinguishable", "the quartile ranges of the two times overlap"
 
 
-def sentence(claim: Claim, outcome: Outcome) -> str:
+def sentence(outcome: Outcome) -> str:
     """What the claim says that the runs showed, as a Line, else the verdict in words."""
-    said = getattr(claim.showed, outcome.verdict, None) if claim.showed else None
+    said = getattr(outcome.claim.showed, outcome.verdict, None)
     return str(said) if said else f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
@@ -49,19 +50,19 @@ def _of_topic(topic: Topic) -> Iterator[Sheet]:
     yield Sheet(index, "topic.md.j2", file.title, file.summary, written, topic=topic, turn=1)
 
 
+def _listed(key: str, path: str, template: str, source: str | None = None, **more: Any) -> Sheet:
+    """A page whose title and first words are the interface's."""
+    words = interface_words()[key]
+    return Sheet(path, template, words["title"], words["lede"], source, **more)
+
+
 def _of_the_book(book: Book) -> Iterator[Sheet]:
     """Home, the guide, the lists of topics, terms, claims and statements."""
-    words, home = interface_words(), book.home
-    yield Sheet("index.md", "home.md.j2", home.title, home.about, HOME, turn=1)
-    yield Sheet(
-        "topics/index.md", "topics.md.j2", words["topics"]["title"], words["topics"]["lede"],
-        turn=1,
-    )  # fmt: skip
+    yield Sheet("index.md", "home.md.j2", book.home.title, book.home.about, HOME, turn=1)
+    yield _listed("topics", "topics/index.md", "topics.md.j2", turn=1)
     if book.terms:
-        yield Sheet(
-            "glossary.md", "glossary.md.j2", words["glossary"]["title"],
-            words["glossary"]["lede"], "content/glossary.yml", turn=1,
-        )  # fmt: skip
+        glossary = "content/glossary.yml"
+        yield _listed("glossary", "glossary.md", "glossary.md.j2", glossary, turn=1)
     if book.guide:
         yield Sheet(
             "guide.md", "guide.md.j2", book.guide.title, book.guide.about, "content/guide.yml",
@@ -72,22 +73,15 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
                 guide.page_of(one), "symptom.md.j2", one.title, one.tell, "content/guide.yml",
                 turn=1, under="guide.md",
             )  # fmt: skip
-    yield Sheet(
-        EVIDENCE, "evidence.md.j2", words["evidence"]["title"], words["evidence"]["lede"],
-        "content/claims", has_toc=True,
-    )  # fmt: skip
-    yield Sheet(
-        "retracted.md", "retracted.md.j2", words["retracted"]["title"],
-        words["retracted"]["lede"], "content/statements.yml",
-    )  # fmt: skip
+    yield _listed("evidence", EVIDENCE, "evidence.md.j2", "content/claims", has_toc=True)
+    yield _listed("retracted", "retracted.md", "retracted.md.j2", "content/statements.yml")
 
 
 def _of_machines(book: Book) -> Iterator[Sheet]:
     """The machines, and the runs of each experiment."""
     words = interface_words()
     called = words["machines"]
-    index = "machines/index.md"
-    yield Sheet(index, "machines.md.j2", called["title"], called["lede"], under=EVIDENCE)
+    yield _listed("machines", "machines/index.md", "machines.md.j2", under=EVIDENCE)
     for name in book.machines:
         yield Sheet(
             f"machines/{name}.md", "machine.md.j2", called["one"].format(name=name),

@@ -3,6 +3,7 @@
 import pytest
 
 from generator.evidence.evaluation import Evidence
+from generator.evidence.verdicts import sentence
 
 CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
 LAW = """\
@@ -55,7 +56,7 @@ def test_two_runs_take_part_and_texts_print_both_sides(copy):
     name = "peaks-below@tiny_memory.halves"
     outcome = evidence.outcome(name)
     assert outcome.verdict == "holds"
-    said = evidence.plain(evidence.sentence(name))
+    said = evidence.plain(sentence(outcome))
     wanted = f"Halves needed {outcome.observed}, less than {outcome.predicted}."
     assert said.split() == wanted.split()
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure, View
 from generator.content.typesetting import plain
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.play_states import Control, ShownRun, State, states
+from generator.evidence.play_states import Control, State, states
 from generator.evidence.value import numeric
 from generator.figures.picture import Picture, Table
 from generator.figures.play.block_view import block
@@ -137,7 +137,17 @@ def _table(
                 *(folio.shown(folio.evidence.one(fact.value, {"run": one.path})) for fact in facts),
                 *(known.get(name, ABSENT) for name in names),
             )
-            rows.append(_row(position, named, cells, one, folio))
+            nature = one.run.nature
+            rows.append(
+                SimpleNamespace(
+                    state=position,
+                    words=named,  # its options
+                    cells=cells,  # its numbers
+                    run=one.path,
+                    nature="" if nature in ("real", folio.text.unmarked) else nature,
+                    source=folio.place_of(one.path),
+                )
+            )
     return words, head + names, rows
 
 
@@ -145,20 +155,6 @@ def _drawn_of(position: int, number: int, seen: Mapping[View, Sequence[Seen]]) -
     """What all views say of one run of a state."""
     cells = [found[position].cells for found in seen.values()]
     return {name: said for one in cells if one for name, said in one[number].items()}
-
-
-def _row(
-    position: int, words: tuple[str, ...], cells: tuple[Markup, ...], one: ShownRun, folio: Folio
-) -> SimpleNamespace:
-    """A row of the table, a run of a state: its options, its numbers, and where it comes from."""
-    return SimpleNamespace(
-        state=position,
-        words=words,
-        cells=cells,
-        run=one.path,
-        nature="" if one.run.nature in ("real", folio.text.unmarked) else one.run.nature,
-        source=folio.place_of(one.path),
-    )
 
 
 def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> SimpleNamespace | None:

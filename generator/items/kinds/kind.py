@@ -140,11 +140,6 @@ class Kind(Generic[ItemT]):
         return len(getattr(self.item, self.places, ()))
 
     @property
-    def is_either_or(self) -> bool:
-        """Whether one of two answers is right, so that a second try asks for no thought."""
-        return False
-
-    @property
     def covered(self) -> str:
         """What decides whether a reader's answer still means the same: what is right, of how many.
 

@@ -16,11 +16,6 @@ class OneOption(Kind[Choice | Several]):
 
     places = "options"
 
-    @property
-    def is_either_or(self) -> bool:
-        """Whether one of two options is right."""
-        return self.item.kind == "choice" and self.num_places == 2
-
     @cached_property
     def key(self) -> Key:
         """Which option is right."""

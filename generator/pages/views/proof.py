@@ -108,7 +108,7 @@ def _judgement(
     claim = outcome.claim
     predicted, observed = told_apart(outcome)
     is_told = claim.kind == "observation" or outcome.verdict != "holds"
-    text = sentence(claim, outcome) if claim.kind == "observation" else outcome.explanation
+    text = sentence(outcome) if claim.kind == "observation" else outcome.explanation
     relation = folio.ui["relations"][claim.relation]
     is_open = outcome.verdict in UNDECIDED
     return Shown(

@@ -88,7 +88,8 @@ def in_short(item: Item, folio: Folio) -> str:
 
 def _num_attempts(kind: Kind[Any], asked_as: str) -> int:
     """Two where a second try asks for a thought: not of a commitment, not of yes and no."""
-    return 2 if asked_as in _TWICE and kind.is_graded and not kind.is_either_or else 1
+    is_either_or = kind.item.kind == "choice" and kind.num_places == 2
+    return 2 if asked_as in _TWICE and kind.is_graded and not is_either_or else 1
 
 
 def _stem(prose: Markup) -> tuple[Markup, Markup]:
