@@ -15,8 +15,7 @@ from generator.evidence.units import AS_RULED
 from generator.figures import overlap_rule, unit_rule
 from generator.figures.drawings import overlap as overlap_drawing
 from generator.figures.drawings.schedule import Curve, Mark, schedule
-from generator.figures.play.moments import moments
-from generator.figures.play.seen import Seen, both, byte_unit, said_bytes
+from generator.figures.play.seen import Seen, both, byte_unit, moments, said_bytes
 
 # Of the parts of what is held: shards as in other figures, and what is whole as it travels.
 LOOKS = {

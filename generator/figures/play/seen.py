@@ -1,4 +1,7 @@
-"""What a view makes of a state: a drawing for each layout, the same in words, cells of a table."""
+"""What a view makes of a state: a drawing for each layout, the same in words, cells of a table.
+
+Of a state that is played it also tells the moments at which something begins or ends.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from generator.evidence import units
 from generator.evidence.play_states import State
 from generator.evidence.units import AS_RULED
 from generator.figures.drawing import NARROW, WIDE, Drawing
-from generator.figures.play.moments import Moment
+from generator.figures.schedule_rule import Action
+
+# A part of the play, from 0 to 1, and what goes on from then on; below it, in words, what is drawn.
+Moment = tuple[float, str]
 
 
 @dataclass(frozen=True)
@@ -65,3 +71,28 @@ def byte_unit(largest: float) -> tuple[str, float]:
 def said_bytes(number: float) -> str:
     """Bytes as every page prints them."""
     return units.printed(number, units.BYTES, AS_RULED)
+
+
+def moments(
+    rows: Mapping[str, Sequence[Action]], words: Mapping[str, str],
+    more: Callable[[float], str] = lambda _: "",
+) -> tuple[Moment, ...]:  # fmt: skip
+    """The actions under way from each moment on.
+
+    Args:
+        rows: the actions of each, by its name.
+        words: names of actions, and `done`, for a moment without any.
+        more: what else there is to say of a time.
+    """
+    actions = [(row, one) for row, found in rows.items() for one in found]
+    end = max(one.end for _, one in actions)
+    told = []
+    for time in sorted({round(at, 9) for _, one in actions for at in (one.start, one.end)}):
+        now = [
+            f"{row}: {words[one.kind]} {one.name}".rstrip()
+            for row, one in actions
+            if one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
+        ]
+        said = "; ".join(filter(None, [*(now or [words["done"]]), more(time)]))
+        told.append((round(time / end, 4), said))
+    return tuple(told)

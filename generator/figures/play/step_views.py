@@ -18,8 +18,7 @@ from generator.figures.drawings import schedule as schedule_drawing
 from generator.figures.drawings.bars import Bar
 from generator.figures.drawings.lines import Series, lines
 from generator.figures.drawings.schedule import Loads
-from generator.figures.play.moments import moments
-from generator.figures.play.seen import Seen, both, byte_unit, in_lines, said_bytes
+from generator.figures.play.seen import Seen, both, byte_unit, in_lines, moments, said_bytes
 from runners.traces.records import RankRecord
 
 EVERY = 16  # of a line over many steps, each so many-th point can be read off

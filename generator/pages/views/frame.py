@@ -135,6 +135,10 @@ def _notice(lead: str, text: str | Markup, css: str = "") -> Shown:
     return Shown(css=css, lead=lead, text=text)
 
 
+def _codes(*names: str) -> Markup:
+    return Markup(", ").join(Markup("<code>{}</code>").format(one) for one in names)
+
+
 def notices(folio: Folio, found: Sequence[Shown]) -> list[Shown]:
     """Stale traces, surprises and broken laws among what a page names, for its end."""
     rows: list[Shown] = []
@@ -143,10 +147,7 @@ def notices(folio: Folio, found: Sequence[Shown]) -> list[Shown]:
         if origin.is_stale:
             stale.setdefault(origin.machine, []).append(origin.experiment)
     for machine, experiments in sorted(stale.items()):
-        names = Markup(", ").join(
-            Markup("<code>{}</code>").format(one) for one in dict.fromkeys(experiments)
-        )
-        named = {"experiment": names, "machine": Markup("<code>{}</code>").format(machine)}
+        named = {"experiment": _codes(*dict.fromkeys(experiments)), "machine": _codes(machine)}
         rows.append(_notice("", Markup(folio.ui["notice"]["stale"]).format(**named)))
     rows += _new_runs(folio, found)
     return [*rows, *_surprises(folio), *_broken_laws(folio)]
@@ -157,10 +158,8 @@ def _new_runs(folio: Folio, found: Sequence[Shown]) -> Iterator[Shown]:
     words = folio.ui["notice"]
     for origin in found:
         if origin.is_new:
-            names = Markup(", ").join(
-                Markup("<code>{}.{}</code>").format(origin.experiment, run) for run in origin.runs
-            )
-            named = {"runs": names, "machine": Markup("<code>{}</code>").format(origin.machine)}
+            names = _codes(*(f"{origin.experiment}.{run}" for run in origin.runs))
+            named = {"runs": names, "machine": _codes(origin.machine)}
             text = Markup(words["measured_by"]).format(**named)
             yield _notice(words["not_on_reference"], text)
 

@@ -1,15 +1,25 @@
-"""Code shown from the file that a run executed, and what that run printed and came to."""
+"""Code shown from the file that a run executed, line by line, and what that run printed."""
 
 from __future__ import annotations
 
-from generator.content.exhibit import Listing
+import re
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from generator.content.exhibit import CodeNote, Listing
 from generator.content.listed_code import file_of, listed
+from generator.content.typesetting import parted
 from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
 from generator.pages.views.highlighting import highlighted
 from runners.traces.records import Failure
 
 KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
+# Before a name that follows a dot or a bracket, in the text and in no tag.
+_JOINT = re.compile(r"(?<=\w)([.(])(?=[A-Za-z_])(?![^<]*>)")
+_NAME = re.compile(r"\w+(?![^<]*>)")
+WHOLE = 29  # letters of a name that stays whole in a line of code
 
 
 def listing(written: Listing, folio: Folio) -> Shown:
@@ -52,3 +62,25 @@ def raised(failure: Failure) -> str:
     if len(message) != KEPT:
         return message
     return f"{message.rpartition(' ')[0] or message} …"
+
+
+def notes(
+    program: Listing, written: Sequence[CodeNote], folio: Folio
+) -> list[tuple[int, Markup, Markup]]:
+    """The notes on a program: the number of a line from 1, the line, and what it does."""
+    text = listed(folio.book.root, program.path, program.object)
+    lines = [line.strip() for line in text.splitlines()]
+    return [
+        (
+            1 + lines.index(note.code.strip()),
+            _breakable(highlighted(note.code.strip()).strip()),
+            folio.line(note.says),
+        )
+        for note in written
+    ]
+
+
+def _breakable(code: Markup) -> Markup:
+    """A line of code with places where a narrow page may break it."""
+    joined = _JOINT.sub(r"\1<wbr>", str(code))
+    return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
