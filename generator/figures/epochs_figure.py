@@ -9,6 +9,7 @@ from generator.figures.drawings.lines import Series, lines
 from generator.figures.picture import Picture, Table, figure_svg
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
+Epochs = list[dict[str, Value | None]]  # of a run: each field, and the epoch's number
 
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
@@ -29,7 +30,7 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
     return Picture(_table(read, names, folio), panels=panels)
 
 
-def _read(path: str, folio: Folio) -> list[dict[str, Value | None]]:
+def _read(path: str, folio: Folio) -> Epochs:
     run = folio.run(path)
     if run is None:
         return []
@@ -55,10 +56,7 @@ def _names(figure: Figure, folio: Folio) -> dict[str, str]:
 
 
 def _series(
-    panel: str,
-    read: dict[str, list[dict[str, Value | None]]],
-    names: dict[str, str],
-    folio: Folio,
+    panel: str, read: dict[str, Epochs], names: dict[str, str], folio: Folio
 ) -> list[Series]:
     words = folio.ui["figure"]
     found = []
@@ -79,9 +77,7 @@ def _series(
     return found[:4]
 
 
-def _table(
-    read: dict[str, list[dict[str, Value | None]]], names: dict[str, str], folio: Folio
-) -> Table:
+def _table(read: dict[str, Epochs], names: dict[str, str], folio: Folio) -> Table:
     words = folio.ui["figure"]
     columns = [f for f in FIELDS if any(row[f] for rows in read.values() for row in rows)]
     table = Table([words["epoch_column"], *(words[column] for column in columns)])
