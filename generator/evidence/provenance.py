@@ -18,7 +18,6 @@ from generator.content import prose
 from generator.content.prose import Fill
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import SIDES, Label, Showed, asked_of_claims
-from generator.evidence.regime import CROWDED
 from generator.evidence.sources import FORMULAS, Sources
 from generator.evidence.value import Kind, Value
 from generator.evidence.verdicts import sentence
@@ -78,7 +77,7 @@ class PageText:
         return self._link(value, self.sources.shared(name, says), f"#{FORMULAS}")
 
     def _link(self, value: Value, number: int, place: str) -> Markup:
-        mark = _mark(value)
+        mark = value.marks[-1] if value.marks and not value.absent else ""
         shown = "" if mark == self.unmarked else mark
         if self.marks_reference and self._is_of_reference(value):
             shown = f"{shown}, {REFERENCE}" if shown else REFERENCE
@@ -121,12 +120,6 @@ class PageText:
 def _read(html: str) -> Markup:
     """Texts as they are read: `0.3 s simulated`, and `1 rank` where an author wrote `ranks`."""
     return Markup(_SINGLE.sub(r"\1", _UNIT.sub(r"</a> \2\1", html)))
-
-
-def _mark(value: Value) -> str:
-    """The word behind a number that no real run decided, or a time of ranks that took turns."""
-    word = CROWDED if value.is_crowded else value.nature
-    return "" if word == "real" or value.absent else word
 
 
 @lru_cache(maxsize=65536)

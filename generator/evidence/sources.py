@@ -128,10 +128,8 @@ class Sources:
         """One value: the columns that `sources.js` names, without empty ones at the end."""
         if isinstance(value, str):
             return ["", KINDS.index("computed"), self.formulas[value]]
-        marks = [str(value.nature)] if value.nature != "real" else []
-        marks += [CROWDED] if value.is_crowded else []
         made = self._made(value, runs)
-        return _short([str(value), _kind(value), *made, value.absent, " ".join(marks)])
+        return _short([str(value), _kind(value), *made, value.absent, " ".join(value.marks)])
 
     def _made(self, value: Value, runs: dict[object, Row]) -> Row:
         """Formula or field; run, or inputs; what measures it again; the number exactly."""

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, get_args
 from generator.content.shelf import is_of_no_machine
 from generator.evidence import formula, units
 from generator.evidence.formula import Arithmetic, Tree
+from generator.evidence.regime import CROWDED
 from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
 from runners.traces.schema import Nature
 
@@ -175,6 +176,12 @@ class Value(Arithmetic):
         """Whether a time decided it that ranks took while they took turns on the cores."""
         origins = [one.origin for one in self.leaves if one.origin and one.kind == "measured"]
         return any(one.is_crowded and one.field.startswith("timing.") for one in origins)
+
+    @property
+    def marks(self) -> list[str]:
+        """The words that set it apart: of runs that are not real, of ranks that took turns."""
+        turns = [CROWDED] if self.is_crowded else []
+        return [self.nature, *turns] if self.nature != "real" else turns
 
     @cached_property
     def printed(self) -> str:
