@@ -68,7 +68,7 @@ def _proof(name: str, lessons: tuple[LessonPlace, ...], folio: Folio) -> Shown:
         lessons=lessons,
         judged=tuple(
             _judgement(outcome, machine, evidence, folio, differs)
-            for outcome, machine, _, evidence, differs in outcomes_of(name, folio)
+            for outcome, machine, evidence, differs in outcomes_of(name, folio)
         ),
         runs=names_of(here),
         holds=here.verdict == "holds",
@@ -80,21 +80,19 @@ def names_of(outcome: Outcome) -> tuple[str, ...]:
     return tuple(run.partition(".")[2] for run in outcome.runs)
 
 
-def outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, int, Evidence, bool]]:
+def outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, Evidence, bool]]:
     """A claim on the machine shown, then on the others that have measured what it needs.
 
     Yields:
-        The outcome, the machine with its place in the book, what the outcome was judged by, and
-        whether it differs from the first.
+        The outcome, the machine, what it was judged by, and whether it differs from the first.
     """
     here = folio.outcomes[name]
-    places = {machine: place for place, machine in enumerate(folio.book.machines)}
     holder = measured_by(here, folio)
-    yield here, holder, places.get(holder, 0), folio.evidence, False
+    yield here, holder, folio.evidence, False
     for machine, there in folio.other_outcomes.items():
         if name in there.outcomes and machine != holder:
             outcome = there.outcomes[name]
-            yield outcome, machine, places[machine], there.evidence, parts(here, outcome)
+            yield outcome, machine, there.evidence, parts(here, outcome)
 
 
 def measured_by(outcome: Outcome, folio: Folio) -> str:

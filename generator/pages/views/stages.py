@@ -47,20 +47,22 @@ def _stage(
     if found is None or run is None:
         return Shown(anchor=anchor, row=row, drawing=Markup(""), travelled=[], held=[])
     base = f"{flow.run}.stages['{found.name}']"
-    travels = _travels(flow.run, base, written, found, run, folio)
-    drawn = [one for one, _ in travels]
+    drawn, travelled = _travels(flow.run, base, written, found, run, folio)
     rows = [_lane(rank, found, run, drawn, folio) for rank in range(run.world_size)]
     if _comes_before_layers(flow, written):
         rows = [replace(row, holds="") for row in rows]
     drawing = lanes(rows, drawn, folio.ui["trace"]["idle"]).svg(
         anchor,
         plain(row.title),
-        _described(rows, [told for _, told in travels], folio),
+        _described(rows, travelled, folio),
         "pb-lanes",
     )
-    told = _told([told for _, told in travels])
     return Shown(
-        anchor=anchor, row=row, drawing=drawing, travelled=told, held=_held(base, found, folio)
+        anchor=anchor,
+        row=row,
+        drawing=drawing,
+        travelled=_told(travelled),
+        held=_held(base, found, folio),
     )
 
 
@@ -107,7 +109,7 @@ def _layers(rank: int, run: Run, folio: Folio) -> str:
 
 def _travels(
     path: str, base: str, written: FlowStage, found: Stage, run: Run, folio: Folio
-) -> list[tuple[Travel, Shown]]:
+) -> tuple[list[Travel], list[Shown]]:
     """What travelled, the heaviest first, as it is drawn and as it is told."""
     moves = [
         (one.operation, one.source, one.destination, one.bytes, f"{base}.moves[{position}].bytes")
@@ -120,16 +122,15 @@ def _travels(
             for one in (run.ranks[0].collectives if run.ranks else [])
             if one.operation not in ("send", "recv", "barrier")
         ]  # fmt: skip
-    found_here = []
+    drawn, told = [], []
     for operation, source, destination, _, expression in sorted(moves, key=lambda move: -move[3]):
         value = folio.value(expression)
         if value is None:
             continue
-        drawn = Travel(f"{operation} {value}", source, destination)
+        drawn.append(Travel(f"{operation} {value}", source, destination))
         between = _between(operation, source, destination, folio)
-        told = Shown(operation=operation, num_bytes=folio.show(value), between=between)
-        found_here.append((drawn, told))
-    return found_here
+        told.append(Shown(operation=operation, num_bytes=folio.show(value), between=between))
+    return drawn, told
 
 
 def _told(travelled: Sequence[Shown]) -> list[Shown]:
