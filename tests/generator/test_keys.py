@@ -6,7 +6,8 @@ import pytest
 
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import numeric
-from generator.items.kinds import OPEN, key_of, kind_of
+from generator.items.kinds import key_of, kind_of
+from generator.items.kinds.kind import OPEN
 
 ITEMS = "topics/asking/quiz.yml"
 AS_RECORDED = """\
