@@ -99,15 +99,6 @@ def test_ranks_and_techniques_go_on_alike_from_one_checkpoint(ddp, tmp_path, pro
         assert numbers == pytest.approx(whole[step], abs=2e-4), step
 
 
-def test_a_killed_rank_makes_torchrun_start_all_ranks_again_from_the_checkpoint(ddp, tmp_path):
-    folder, log = ddp
-    ended = torchrun(tmp_path / "checkpoints", DDP, *EXACT, restarts=1)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("resumed after step 6\n") == 1
-    assert steps(ended.stdout) == steps(log)
-    assert_same(folder, tmp_path / "checkpoints")
-
-
 def test_a_killed_rank_ends_the_job_and_the_same_command_resumes_it(tmp_path):
     whole = trained(tmp_path / "whole", FSDP, 2)
     losses = [loss for loss, _ in steps(whole).values()]
