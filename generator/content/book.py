@@ -211,11 +211,8 @@ class _Loader(Files):
 
     def misconceptions(self) -> dict[str, Misconception]:
         """What readers believe, before the items whose options need to know what refutes it."""
-        found: dict[str, Misconception] = {}
-        self.parts(
-            self.if_there("misconceptions.yml", MisconceptionFile),
-            "misconceptions", found, "misconception",
-        )  # fmt: skip
+        written = self.if_there("misconceptions.yml", MisconceptionFile)
+        found: dict[str, Misconception] = self.parts(written, "misconceptions", {}, "misconception")
         self.beliefs = {name: one.refuted_by for name, one in found.items()}
         return found
 

@@ -116,8 +116,6 @@ def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
 
 def slipped(slip: Slip, folio: Folio) -> Markup:
     """What a slip says of itself."""
-    words = folio.ui["item"]
-    if slip.why is None:
-        return Markup(escape(words["slip"])).format(name=folio.line(slip.name))
-    named = {"name": folio.line(slip.name), "why": folio.line(slip.why)}
-    return Markup(escape(words["slip_because"])).format(**named)
+    says = folio.ui["item"]["slip_because" if slip.why else "slip"]
+    why = folio.line(slip.why) if slip.why else ""
+    return Markup(escape(says)).format(name=folio.line(slip.name), why=why)

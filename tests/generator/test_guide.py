@@ -40,3 +40,5 @@ def test_an_observation_that_is_stated_as_a_fact_is_refused(copy):
     said = "Its parts completed"
     copy.edit(FILE, f"{said}.", f"{said}{{{{ holds('averaging-is-slower') }}}}.")
     assert not [one for one in copy.errors() if "as a fact" in one]
+    copy.edit(FILE, "holds('averaging-is-slower')", 'holds("averaging-is-slower")')
+    assert not [one for one in copy.errors() if "as a fact" in one]

@@ -52,18 +52,8 @@ class Curve:
 
 
 LOOK_OF_LOAD = "series-e faint"  # as activations in other figures
-
-
-@dataclass(frozen=True)
-class Loads:
-    """How many things each row holds, as a number from each time on."""
-
-    rows: Sequence[Sequence[tuple[float, int]]]
-
-    @property
-    def most(self) -> int:
-        """Of all rows."""
-        return max(number for row in self.rows for _, number in row)
+# How many things each row holds, as a number from each time on.
+Loads = Sequence[Sequence[tuple[float, int]]]
 
 
 def schedule(
@@ -96,7 +86,7 @@ def schedule(
     """
     drawing = Drawing(layout.width)
     ticks = around(0, max(curve.top, curve.mark.value), 4) if curve else []
-    labels = {**rows, **({f"{words['most']} {loads.most}": ()} if loads else {})}
+    labels = {**rows, **({f"{words['most']} {_most(loads)}": ()} if loads else {})}
     left = max(room_for(ticks), GAP + max(map(text_width, labels)))
     end = max(one.end for actions in rows.values() for one in actions)
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
@@ -174,12 +164,16 @@ def _gaps(actions: Sequence[Action], end: float) -> list[tuple[float, float]]:
     return [*found, (free, end)] if end > free else found
 
 
+def _most(loads: Loads) -> int:
+    return max(number for row in loads for _, number in row)
+
+
 def _loads(
     drawing: Drawing, loads: Loads, most: str, x: Scale, top: float, end: float
 ) -> None:  # fmt: skip
-    for position, row in enumerate(loads.rows):
+    for position, row in enumerate(loads):
         base = top + LOADED * (position + 1) - 2
-        y = Scale(0, loads.most, base, base - LOAD)
+        y = Scale(0, _most(loads), base, base - LOAD)
         times = [*(time for time, _ in row), end]
         places = [
             (x(at), y(number))
@@ -187,8 +181,7 @@ def _loads(
             for at in (start, stop)
         ]
         drawing.area([(x(times[0]), y.start), *places, (x(end), y.start)], LOOK_OF_LOAD)
-        largest = max(number for _, number in row)
-        drawing.word(x.start - GAP, y.start - LOAD / 2, f"{most} {largest}", "soft", "end")
+        drawing.word(x.start - GAP, y.start - LOAD / 2, f"{most} {_most([row])}", "soft", "end")
 
 
 def _curve(

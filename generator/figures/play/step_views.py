@@ -17,7 +17,6 @@ from generator.figures.drawings import bars as bars_drawing
 from generator.figures.drawings import schedule as schedule_drawing
 from generator.figures.drawings.bars import Bar
 from generator.figures.drawings.lines import Series, lines
-from generator.figures.drawings.schedule import Loads
 from generator.figures.play.seen import Seen, both, byte_unit, in_lines, moments, said_bytes
 from runners.traces.records import RankRecord
 
@@ -42,7 +41,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     for rows in all_rows:
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
         named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
-        loads = Loads([schedule_rule.in_flight(actions) for actions in rows])
+        loads = [schedule_rule.in_flight(actions) for actions in rows]
         drawings = both(
             schedule_drawing.schedule, named, words["forwards"], words["actions"], loads=loads
         )
