@@ -160,9 +160,9 @@ def domain_of(claim: Claim, folio: Folio) -> Markup:
     if claim.domain == "everywhere":
         return Markup(escape(folio.ui["evidence"]["everywhere"]))
     assert isinstance(claim.domain, Domain)
-    parts = [*(claim.domain.device or []), *(claim.domain.backend or [])]
-    because = folio.line(claim.domain.because) if claim.domain.because else Markup("")
-    return Markup("{} {}").format(escape(", ".join(parts)), because)
+    places = escape(", ".join([*(claim.domain.device or []), *(claim.domain.backend or [])]))
+    because = claim.domain.because
+    return Markup("{} ({})").format(places, folio.line(because)) if because else places
 
 
 # A sentence's verdict as it is shown of one machine, and its class.
