@@ -47,7 +47,7 @@ def summary_lines(run: Run) -> list[str]:
         *_combined(run),
         *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
         *_by_rank("payload of a step", run, _payload),
-        *_step_time(run),
+        *_times(run),
     ]
 
 
@@ -110,20 +110,20 @@ def _payload(rank: RankRecord) -> str | None:
     return ", ".join(calls) or None
 
 
-def _step_time(run: Run) -> Iterator[str]:
+def _times(run: Run) -> Iterator[str]:
+    """The time of a step; of a run without steps, of each part that it timed."""
     step = run.timing.step
-    if step is None:
-        return
-    median = seconds_in_words(step.median_seconds)
-    low = seconds_in_words(step.first_quartile_seconds)
-    high = seconds_in_words(step.third_quartile_seconds)
     places = "accelerators" if run.device == "cuda" else "cores"
     crowd = f"; more ranks than {places}" if run.timing.oversubscribed else ""
-    if step.num_samples == 1:
-        yield f"step: {median}, measured once{crowd}"
-    else:
-        measured = f"median {median} of {step.num_samples} measurements"
-        yield f"step: {measured}, quartiles {low} and {high}{crowd}"
+    for name, times in ({"step": step} if step else run.timing.measures).items():
+        median = seconds_in_words(times.median_seconds)
+        low = seconds_in_words(times.first_quartile_seconds)
+        high = seconds_in_words(times.third_quartile_seconds)
+        if times.num_samples == 1:
+            yield f"{name}: {median}, measured once{crowd}"
+        else:
+            measured = f"median {median} of {times.num_samples} measurements"
+            yield f"{name}: {measured}, quartiles {low} and {high}{crowd}"
 
 
 def bytes_in_words(number: float) -> str:

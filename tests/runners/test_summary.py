@@ -42,6 +42,14 @@ def test_a_run_is_told_from_its_end_to_its_time() -> None:
     ]
 
 
+def test_a_run_without_steps_tells_what_it_timed() -> None:
+    run = _frozen("tiny_training", "averaged")
+    named = run.timing.model_copy(update={"step": None, "measures": {"by_node": run.timing.step}})
+    assert summary_lines(run.model_copy(update={"timing": named}))[-1] == (
+        "by_node: median 2.20 ms of 5 measurements, quartiles 2.10 ms and 2.30 ms"
+    )
+
+
 def test_a_refusal_says_where_and_for_how_much() -> None:
     assert summary_lines(_frozen("tiny_memory", "whole_budget")) == [
         "ended: out of memory in backward on rank 0, asking for 40,000 bytes",
