@@ -69,7 +69,8 @@ class Folio:
 
     def __post_init__(self) -> None:
         """The runs whose values the text prints are used as well; it links claims as the page."""
-        self.text.runs, self.text.claim_place = self.runs, self.claim_place
+        self.text.runs, self.text.lent = self.runs, self.lent
+        self.text.claim_place = self.claim_place
 
     def for_runs(self, paths: Iterable[str]) -> Folio:
         """The page for a figure or a table over some runs, all of which one machine measured.

@@ -26,6 +26,7 @@ from generator.evidence.verdicts import sentence
 _UNIT = re.compile(r'( <small class="pb-nature">[^<]*</small>)</a>\s(s|T?FLOPs?)\b')
 _SINGLE = re.compile(r"(>1</a>\s(?:core|device|layer|node|rank|sample|step))s\b")
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
+_PARAGRAPHS = re.compile(r"\n\s*\n")  # where one ends and the next begins
 LONG = 24  # letters that fit any line; what has more may break
 
 
@@ -47,6 +48,7 @@ class PageText:
         self.unmarked = ""  # the word that the page says once, of all its numbers
         self.marks_reference = False  # whether numbers of the reference machine carry its mark
         self.runs: set[str] = set()  # whose values it prints
+        self.lent: set[str] = set()  # the same, of the reference machine's
 
     def over(self, evidence: Evidence) -> PageText:
         """The same page, for a part of it that another machine's evidence fills."""
@@ -98,10 +100,16 @@ class PageText:
                     yield f"{origin.experiment}.{origin.run}"
 
     def _fill(self, text: str, evidence: Evidence | None = None) -> Fill:
-        by = evidence or self._evidence
+        own = evidence or self._evidence
+        paragraphs = _PARAGRAPHS.split(text) if self.marks_reference else ()
+        lent = frozenset().union(*map(own.lent, paragraphs))
 
         def fill(expression: str) -> str:
-            return str(self._shown(by.printable(expression, text), by, expression))
+            by, page = own, self
+            if expression in lent and own.reference:
+                by, page = own.reference, self.over(own.reference)
+                page.runs = self.lent
+            return str(page._shown(by.printable(expression, text), by, expression))
 
         return fill
 

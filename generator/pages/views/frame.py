@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -90,11 +90,13 @@ def machines(found: Sequence[Shown], book: Book) -> list[tuple[str, bool]]:
 
 def origins(folio: Folio, depth: int) -> list[Shown]:
     """The experiments behind a page, with the runs it used on each machine."""
-    return [
-        _origin(shown, names, book, depth)
-        for book, paths in _used(folio)
-        for shown, names in _by_trace(paths, book)
-    ]
+    found: dict[tuple[str, str], tuple[TraceOnPage, Book, set[str]]] = {}
+    for book, paths in _used(folio):
+        for experiment, name in (path.split(".") for path in sorted(paths)):
+            if shown := book.holder(f"{experiment}.{name}"):
+                key = (experiment, shown.machine.name)
+                found.setdefault(key, (shown, book, set()))[2].add(name)
+    return [_origin(shown, sorted(names), book, depth) for shown, book, names in found.values()]
 
 
 def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
@@ -102,16 +104,6 @@ def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
     yield folio.book, folio.runs
     if folio.evidence.reference:
         yield folio.evidence.reference.book, folio.lent
-
-
-def _by_trace(paths: Iterable[str], book: Book) -> Iterator[tuple[TraceOnPage, list[str]]]:
-    found: dict[tuple[str, str], tuple[TraceOnPage, list[str]]] = {}
-    for path in sorted(set(paths)):
-        experiment, name = path.split(".")
-        shown = book.holder(path)
-        if shown is not None:
-            found.setdefault((experiment, shown.machine.name), (shown, []))[1].append(name)
-    yield from found.values()
 
 
 def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) -> Shown:
