@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from generator.content.claim import EPSILONS
 from generator.evidence import units
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name
-from generator.evidence.value import ExpressionError, Kind, Value, computed, numeric, quotient
+from generator.evidence.value import (
+    AbsentError,
+    ExpressionError,
+    Kind,
+    Value,
+    computed,
+    numeric,
+    quotient,
+)
 from runners.plans.closed_forms import LAWS
 from runners.traces.measured import SampledSeconds
 
@@ -211,6 +220,22 @@ def _epsilon(dtype: Thing) -> Value:
     return computed(number, units.PLAIN, f"epsilon({name!r})", inputs)
 
 
+def _reaches(
+    first_place: Thing, first: Thing, second_place: Thing, second: Thing, place: Thing, level: Thing
+) -> Value:
+    """Where the line through two points falls to the level of a third, and no farther than that."""
+    high, low, end = _median(first), _median(second), _median(level)
+    falls = numeric(high) > numeric(low)
+    found: Any = falls and LAWS["reaches"](first_place, high, second_place, low, end)
+    begin, last = (
+        one if isinstance(one, int) else numeric(_one(one, "reaches"))
+        for one in (first_place, place)
+    )
+    if not falls or not begin <= numeric(found) <= last:
+        raise AbsentError("the line meets the level nowhere between the places that were measured")
+    return _one(found, "reaches")
+
+
 FILTERS: dict[str, Callable[..., Thing]] = {
     "percent": _as("percent", "A share in percent.", "share"),
     "times": _as("times", "A number and the word *times*.", "ratio"),
@@ -249,7 +274,7 @@ LABELS: dict[str, Callable[[Thing], Thing]] = {
     name: _label(name) for name in ("rank", "Rank", "step", "layer")
 }
 
-FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS}
+FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS, "reaches": _reaches}
 OF_CLAIMS = {  # functions of a claim's id in quotes
     "holds": "Nothing where the claim holds; its verdict, after a sentence, where it does not.",
     "showed": "The sentence of the claim's `showed:` for its verdict on this machine.",

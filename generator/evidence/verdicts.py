@@ -182,8 +182,8 @@ def _settle(
             return "does_not_apply", "a run that it needs was skipped here"
     absent = observed.absent or predicted.absent
     if absent:
-        why = LACKS if absent.is_unexplained else "a run that it needs has no such value here"
-        return "no_evidence", why
+        why = "a run that it needs has no such value here" if absent.run else absent.reason
+        return "no_evidence", LACKS if absent.is_unexplained else why
     return None, ""
 
 
@@ -317,9 +317,14 @@ def _compare_times(
 
 
 def sentence(outcome: Outcome) -> str:
-    """What the claim says that the runs showed, as a Line, else the verdict in words."""
-    said = getattr(outcome.claim.showed, outcome.verdict, None)
-    return str(said) if said else f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
+    """What a claim says that the runs showed, as a Line, else the claim and its verdict."""
+    verdict = f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
+    return written(outcome) or f"“{outcome.claim.says}” {verdict}"
+
+
+def written(outcome: Outcome) -> str:
+    """What the author of a claim wrote for this verdict; empty where there is nothing."""
+    return getattr(outcome.claim.showed, outcome.verdict, None) or ""
 
 
 def problems(book: Book, evidence: Evidence) -> list[str]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from generator.checks import content_checks, guide_checks
 from generator.content.book import Book
+from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.guide import GuideFile
 from generator.content.topic import MODES
@@ -139,15 +141,14 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
             yield sheet
             continue
         if of not in known:
-            known[of] = shows_reference(_text(of, evidence.book) + sheet.text, evidence)
+            known[of] = shows_reference(_files(of, evidence.book), sheet.text, evidence)
         yield replace(sheet, on_reference=known[of])
 
 
-def _text(of: str, book: Book) -> str:
+def _files(of: str, book: Book) -> Iterator[Document[Any]]:
     """What decides: a topic's files, or a file and those set apart from it; of home, both."""
     starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
-    files = (one.source for one in book.documents if one.source.file.startswith(starts))
-    return "\n".join(one.text for one in files)
+    return (one for one in book.documents if one.source.file.startswith(starts))
 
 
 def judged(book: Book) -> Judged:

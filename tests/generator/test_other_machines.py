@@ -3,12 +3,15 @@
 import json
 import re
 
+import pytest
+
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.verdicts import judge
 from generator.pages.press import Press
 from generator.pages.views import claim_index
 from tests.generator import rendering, scenes
+from tests.whole_pages import machines_behind
 
 
 def there(copy):
@@ -89,3 +92,27 @@ def test_a_verdict_over_two_machines_is_given_by_the_one_that_has_all_runs(copy)
     outcome = Evidence(copy.load()).outcome("over-both")
     assert outcome.machine == "reference-frozen"
     assert outcome.predicted.machines == outcome.observed.machines == {"reference-frozen"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "topic"),
+    [
+        ({}, None),
+        ({"timing": {"wall_seconds": 1.0}}, "averaging"),  # too few steps for a time of a step
+        ({"epochs": []}, "averaging"),
+    ],
+)
+def test_a_topic_shows_the_reference_machine_where_this_one_lacks_a_value_of_it(
+    copy, changed, topic
+):
+    """A run that ended as declared and has no such value: no row is left without its number."""
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    run = copy.load().run(scenes.AVERAGED).model_dump(mode="json")
+    copy.change_run(scenes.AVERAGED, "desk", **{**run, **changed})
+    pages = rendering.render(copy.load())
+    lessons = {path: text for path, text in pages.items() if path.startswith("topics/")}
+    for path, text in lessons.items():
+        if topic and path.startswith(f"topics/{topic}/"):
+            assert "desk" not in machines_behind(text, text), path
+    assert any("desk" in machines_behind(text, text) for text in lessons.values())
+    assert not any("not measured here" in text for text in lessons.values())

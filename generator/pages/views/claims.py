@@ -18,6 +18,7 @@ from generator.pages.shown import Shown
 
 MAX_DIGITS = 12
 _TOLD = Markup("")  # in place of a number that stands in the same section already
+CONTRARY = ("does_not_hold", "not_distinguishable")  # what a section says outside its fold
 SMALLEST_PERCENTAGE = 1e-6  # below, a percentage says less than a power of ten
 
 
@@ -40,6 +41,7 @@ def verdict_row(name: str, folio: Folio) -> Shown:
         runs=outcome.runs,
         formula=formula_of(claim, folio),
         is_told=is_told,
+        is_contrary=not is_told and outcome.verdict in CONTRARY,
         regime=regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else Markup(""),
     )
 

@@ -13,7 +13,9 @@ from generator.evidence.found_by import heading
 from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import in_one_form, observed_run, relative_difference
 from generator.evidence.value import Value
+from generator.evidence.verdicts import Outcome
 from generator.pages.table import Column, Row, table
+from generator.pages.views.claims import css_of
 
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
@@ -35,26 +37,20 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         folio.run(run)
         all_found.append(found.observed)
         folio.text.shown_claims.add(one.law)
-        off = relative_difference(found.predicted, found.observed)
-        values = (*in_one_form(found.predicted, found.observed), off)
-        predicted, measured, off_by = map(folio.shown, values)
+        predicted, measured = map(folio.shown, in_one_form(found.predicted, found.observed))
         is_bound = claim.relation != "equals"
         if is_bound:
             predicted = Markup("{}{}").format(folio.ui["relations"][claim.relation], predicted)
-        verdict = folio.ui["verdicts"][found.verdict]
         formula = shown(claim) or ""
         explained = _FORMULA.match(formula)
         if formula in explained_before and explained:
             formula = explained[0]
         explained_before.add(formula)
-        if is_bound:
-            words = "tolerant_bound" if claim.tolerance else "bound"
-            bound = folio.ui["cost"][words].format(verdict=verdict)
-            off_by += Markup(' <small class="pb-nature pb-bound">{}</small>').format(bound)
         what = Markup('{}<br><span class="pb-said">{}</span>').format(
             folio.line(one.what), run_link(run)
         )
-        rows.append([what, folio.line(formula) if formula else ABSENT, predicted, measured, off_by])
+        says = folio.line(formula) if formula else ABSENT
+        rows.append([what, says, predicted, measured, _off_by(found, folio)])
     heads = folio.ui["cost"]
     columns = [
         Column(folio.ui["table"]["what"], False),
@@ -64,3 +60,14 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         Column(heads["differs_by"]),
     ]
     return table(columns, rows, is_found=False)
+
+
+def _off_by(found: Outcome, folio: Folio) -> Markup:
+    """How far a formula is off, and that it does not hold; of a bound, whether it holds."""
+    verdict = Markup('<span class="pb-verdict {}">{}</span>').format(
+        css_of(found), folio.ui["verdicts"][found.verdict]
+    )
+    if found.claim.relation != "equals":
+        return Markup("{}, {}").format(folio.ui["cost"]["bound"], verdict)
+    off = folio.shown(relative_difference(found.predicted, found.observed))
+    return off if found.verdict == "holds" else off + Markup("<br>") + verdict

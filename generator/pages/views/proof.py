@@ -20,7 +20,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.law_sides import off_by
 from generator.evidence.other_machines import parts
 from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import UNDECIDED, Outcome, sentence
+from generator.evidence.verdicts import UNDECIDED, Outcome, written
 from generator.pages.shown import Shown
 from generator.pages.views.claims import (
     css_of,
@@ -105,8 +105,8 @@ def _judgement(
 ) -> Shown:
     claim = outcome.claim
     predicted, observed = told_apart(outcome)
-    is_told = claim.kind == "observation" or outcome.verdict != "holds"
-    text = sentence(outcome) if claim.kind == "observation" else outcome.explanation
+    showed = written(outcome)
+    text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
     relation = folio.ui["relations"][claim.relation]
     is_open = outcome.verdict in UNDECIDED
     return Shown(
@@ -116,7 +116,8 @@ def _judgement(
         off=_off(off_by(claim, outcome.predicted, outcome.observed), folio),
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
-        says=folio.text.line(text, evidence) if is_told else Markup(""),
+        says=folio.text.line(text, evidence) if text else Markup(""),
+        is_showed=bool(showed),
         differs=differs,
         why=folio.text.line(outcome.explanation, evidence) if is_open else Markup(""),
     )
