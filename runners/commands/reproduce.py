@@ -85,8 +85,9 @@ class Requested:
                 yield f"{name} was {there} there, is {here} here"
 
 
-def _caches(of: Topology) -> str:
-    return ", ".join(f"{one.level}: {bytes_in_words(one.bytes)}" for one in of.caches)
+def _caches(of: Topology | None) -> str:
+    caches = of.caches if of else []
+    return ", ".join(f"{one.level}: {bytes_in_words(one.bytes)}" for one in caches) or "unknown"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
