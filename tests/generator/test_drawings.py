@@ -18,6 +18,7 @@ from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels
 from generator.figures.drawings.regions import Place, Words, regions
 from generator.figures.drawings.schedule import Curve, Mark, schedule
+from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.schedule_rule import Action
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
@@ -118,6 +119,23 @@ def test_runs_and_marks_lie_on_their_side_of_the_line_that_divides_the_plane(lay
     ends = [(at(line, "x1"), at(line, "y1")), (at(line, "x2"), at(line, "y2"))]
     share = (x(100) - ends[0][0]) / (ends[1][0] - ends[0][0])
     assert ends[0][1] + share * (ends[1][1] - ends[0][1]) == pytest.approx(y(100), abs=2 * NEAR)
+
+
+@pytest.mark.parametrize("budget", [2, 30, 31, 50, 57, 79, 99])
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_no_word_in_a_bar_touches_the_line_where_it_starts(layout, budget):
+    sizes = (58, 1, 40)
+    names = ("parameters", "gradients", "activations")
+    parts = tuple(Part(kind, names[kind], size, "") for kind, size in enumerate(sizes))
+    row = Stack("", "DDP", parts, "99 MiB")
+    drawing = stacks([row], names, "unseen", "MiB", 100, budget, layout)
+    text = "".join(drawing.parts)
+    line = float(re.search(r"translate\(([\d.]+)\)", text)[1])
+    middles = re.findall(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*middle[^>]*>(\w+)<', text)
+    bar = max(float(y) for _, y, word in middles if word[0] in "pPaA")
+    words = [(float(x), word) for x, y, word in middles if float(y) == bar]
+    assert words
+    assert all(abs(x - line) > text_width(word) / 2 + 2 for x, word in words)
 
 
 @pytest.mark.parametrize("is_share", [False, True])

@@ -1,16 +1,14 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
-The line runs over the bars, with an edge of the ground, which parts it from every look. It leaves
-out the heights where words stand, so that it crosses none wherever it is moved: it looks dashed,
-and every bar has an end of a dash in its upper and in its lower side. It says how far it may go,
-and play.js moves it.
+The line runs over the bars, with an edge of the ground, which parts it from every look. Words lie
+on it, each on a patch of what is below them, so that it crosses none wherever play.js moves it; and
+where it starts, the words in bars stand beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from generator.figures.axes import BELOW, GAP, Scale, across
 from generator.figures.drawing import LINE, Drawing, Layout, number, text_width, wrapped
@@ -31,7 +29,7 @@ BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
 SEEN = 1.5  # what is narrower is there for the keyboard only, and not in the legend
 OVER = 3  # how far the line stands out of the bars
-WORDS = 8.5  # half of the height that words take, and of the edge of the line
+EDGE = 5  # from the middle of the line to words beside it
 
 
 @dataclass(frozen=True)
@@ -75,6 +73,7 @@ def stacks(
     top: float,
     budget: float,
     layout: Layout,
+    said: str = "",
 ) -> Drawing:
     """Draw the bars.
 
@@ -87,6 +86,7 @@ def stacks(
             and two gaps mark it.
         budget: where the line starts.
         layout: the room there is.
+        said: the words at the head of a line that nobody moves.
     """
     drawing = Drawing(layout.width)
     left, room = 1.0, 1.0
@@ -95,6 +95,7 @@ def stacks(
         room = max(map(_said_width, rows)) + BESIDE + GAP
     x = Scale(0, top, left, layout.width - room)
     y = _legend(drawing, rows, names, unseen, x)
+    head, y = y, y + LINE * bool(said)
     uppers: list[float] = []
     group = rows[0].group
     for row in rows:
@@ -105,9 +106,12 @@ def stacks(
     bottom = uppers[-1] + THICK + 8
     for row, upper in zip(rows, uppers, strict=True):
         _bar(drawing, row, upper, x)
-    _line(drawing, x, budget, _dashes(uppers, bottom, layout))
+    _line(drawing, x, budget, head + LINE / 2 if said else uppers[0] - OVER, bottom)
+    if said:
+        half = text_width(said) / 2
+        drawing.word(min(max(x(budget), half), layout.width - half), head, said, "strong", "middle")
     for row, upper in zip(rows, uppers, strict=True):
-        _names(drawing, row, upper, x)
+        _names(drawing, row, upper, x, x(budget))
         _words(drawing, row, upper, x, layout)
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
     drawing.height = bottom + BELOW
@@ -135,13 +139,25 @@ def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
             drawing.box(x.end - gap, y, 2, THICK, "ground")
 
 
-def _names(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
-    """The names of parts, or their first letters, where they have room."""
-    for part, left, width in _drawn(row, x):
-        letters = LOOKS[part.kind][1]
+def _names(drawing: Drawing, row: Stack, y: float, x: Scale, line: float) -> None:
+    """The names of parts, or their first letters, where they have room beside the line."""
+    for part, *place in _drawn(row, x):
+        left, width = _beside(line, *place)
+        look, letters = LOOKS[part.kind]
         fits = part.name if text_width(part.name) + 6 < width else _initial(part.name)
-        if text_width(fits) + 4 < width:
-            drawing.word(left + width / 2, y + THICK / 2, fits, letters, "middle")
+        long = text_width(fits) + 2
+        if long + 2 < width:
+            middle, patch = left + width / 2, "ground" if "hollow" in look else look
+            drawing.box(middle - long / 2, y + 1, long, THICK - 2, patch)
+            drawing.word(middle, y + THICK / 2, fits, letters, "middle")
+
+
+def _beside(line: float, left: float, width: float) -> tuple[float, float]:
+    """Where the larger side of a part begins, and its width; all of a part away from the line."""
+    before, after = line - EDGE - left, left + width - line - EDGE
+    if min(before, after) < -2 * EDGE:
+        return left, width
+    return (left, before) if before > after else (line + EDGE, after)
 
 
 def _initial(name: str) -> str:
@@ -153,6 +169,9 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     middle, place, side = y + THICK / 2, x.end + BESIDE, ""
     if layout.labels_above:
         middle, place, side = y - LINE / 2, layout.width - 1.0, ' text-anchor="end"'
+        drawing.box(0, y - LINE + 1, text_width(row.label) + 2, LINE - 2, "ground")
+        wide = _said_width(row)
+        drawing.box(place - wide, y - LINE + 1, wide, LINE - 2, "ground")
         drawing.word(0, middle, row.label)
     else:
         drawing.word(x.start - GAP, middle, row.label, anchor="end")
@@ -168,23 +187,10 @@ def _said_width(row: Stack) -> float:
     return max(text_width(f"{row.words} · {word}") for word in ("fits", "marginal"))
 
 
-def _dashes(uppers: Sequence[float], bottom: float, layout: Layout) -> str:
-    """The line as boxes of a path, but for the heights where words are in bars or between them."""
-    ends = [uppers[0] - OVER]
-    for upper in uppers:
-        if layout.labels_above and upper > uppers[0]:
-            ends += [upper - LINE - GAP + 2 * OVER, upper - OVER]
-        ends += [upper + THICK / 2 - WORDS, upper + THICK / 2 + WORDS]
-    starts, stops = ends[::2], [*ends[1::2], bottom]
-    boxes = (f"h2v{number(b - a)}h-2z" for a, b in zip(starts, stops, strict=True))
-    steps = (number(b - a) for a, b in pairwise([0.0, *starts]))
-    return "m-1 " + "m0 ".join(f"{step}{box}" for step, box in zip(steps, boxes, strict=True))
-
-
-def _line(drawing: Drawing, x: Scale, budget: float, dashes: str) -> None:
+def _line(drawing: Drawing, x: Scale, budget: float, top: float, bottom: float) -> None:
     places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
-    at = f"translate({number(x(budget))})"
-    drawing.parts.append(f'<path data-scale="{places}" transform="{at}" d="{dashes}"/>')
+    at, box = f"translate({number(x(budget))})", f"M-1 {number(top)}h2V{number(bottom)}h-2z"
+    drawing.parts.append(f'<path data-scale="{places}" transform="{at}" d="{box}"/>')
 
 
 def _legend(

@@ -43,7 +43,8 @@ def bars(found: Sequence[Bar], memory: float, folio: Folio) -> Seen:
     rows = [_stack(one, size, names, folio.ui["playing"]) for one in found]
     title = f"{unit} {folio.ui['figure']['per_rank']}"
     unseen, top = folio.ui["play"]["unseen"], min(longest * 1.05, memory * MOST) / size
-    drawings = both(stacks, rows, names, unseen, title, top, memory / size)
+    said = said_bytes(memory)
+    drawings = both(stacks, rows, names, unseen, title, top, memory / size, said=said)
     return Seen(drawings, "; ".join(f"{row.label}: {row.words}" for row in rows))
 
 

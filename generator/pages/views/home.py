@@ -16,14 +16,16 @@ from generator.pages.shown import Shown
 from generator.pages.views.ways import asked_anywhere, marks, ways
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
+NUMBER = 0.22  # of the axis, that a number takes on a phone
 GAP = 8  # between the columns of the map, in per cent of its width
 
 
 class Bar(NamedTuple):
-    """A rank: its peak as a share of the axis, and as a number."""
+    """A rank: its peak as a share of the axis, and as a number, past the bar's end or within it."""
 
     share: float
     shown: Markup
+    is_within: bool
 
 
 def picture(folio: Folio) -> list[Shown]:
@@ -35,11 +37,13 @@ def picture(folio: Folio) -> list[Shown]:
     found = []
     for model in models:
         budget = folio.value(model.budget)
-        rows = [_row(way, peaks[way.run], top, folio) for way in model.ways if peaks[way.run]]
+        line = numeric(budget) / top if budget else 0
+        ways = [way for way in model.ways if peaks[way.run]]
+        rows = [_row(way, peaks[way.run], top, line, folio) for way in ways]
         if budget is not None and rows:
             found.append(Shown(
                 called=folio.line(model.called), question=folio.line(model.question),
-                budget=folio.show(budget), share=round(numeric(budget) / top, 4),
+                budget=folio.show(budget), share=round(line, 4),
                 at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
                 rows=rows, next=folio.line(model.next),
             ))  # fmt: skip
@@ -53,7 +57,7 @@ def _peaks(path: str, folio: Folio) -> list[Value]:
     return [one for one in found if one is not None]
 
 
-def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Shown:
+def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> Shown:
     """A way to train: a bar for each rank, and how its run ended under the budget."""
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
@@ -65,8 +69,12 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Sho
         ended = folio.ui["home"]["trains"]
     elif phase:
         ended += f" {folio.ui['home']['in']} {phase}"
-    bars = [Bar(round(numeric(peak) / top, 4), folio.show(peak)) for peak in peaks]
-    need = max(bar.share for bar in bars)  # no line may lie below it for the run to fit
+    shares = [round(numeric(peak) / top, 4) for peak in peaks]
+    bars = [
+        Bar(share, folio.show(peak), share > NUMBER and share < line < share + NUMBER)
+        for share, peak in zip(shares, peaks, strict=True)
+    ]
+    need = max(shares)  # no line may lie below it for the run to fit
     return Shown(name=folio.strategy(run), bars=bars, need=need, outcome=ended, fits=fits)
 
 

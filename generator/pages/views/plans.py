@@ -339,8 +339,10 @@ def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
         memory,
         plans.folio,
     )
-    title = plans.words["bars"]
-    return Markup('<p class="pb-view">{}</p>{}').format(title, found.svg(ID, title))
+    title, caption = plans.words["bars"], plans.folio.line(plans.plan.caption)
+    return Markup('<p class="pb-view">{}</p>{}<p class="pb-caption">{}</p>').format(
+        title, found.svg(ID, title), caption
+    )
 
 
 def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:

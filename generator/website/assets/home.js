@@ -16,7 +16,7 @@
       const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
       return { row, end, bars, tick: row.querySelector("input"), words: end.textContent, need: row.dataset.need, fits: !row.matches(".pb-over") };
     });
-    const { unit, top, score, right, wrong, below, above } = root.dataset;
+    const { unit, top, score, drag, right, wrong, below, above } = root.dataset;
 
     function move() {
       const isTested = line.value === line.defaultValue;
@@ -46,6 +46,7 @@
       };
     });
     show.onclick = () => {
+      task.textContent = drag;
       if (rows.some(({ tick }) => tick.checked)) {
         const hits = rows.filter(({ tick, fits }) => {
           const isRight = tick.checked === fits;
