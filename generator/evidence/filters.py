@@ -119,6 +119,16 @@ def _digits(value: Thing, digits: object) -> Value:
     return _one(value, "digits").shown(digits=digits)
 
 
+def _unit(value: Thing, label: object) -> Value:
+    """A plain number with a unit in quotes, such as `Mbit/s`, which counts in no arithmetic."""
+    value = _one(value, "unit")
+    if not isinstance(label, str) or any(map(str.isdigit, label)):
+        raise ExpressionError("|unit wants a unit in quotes, without a digit")
+    if not value.absent and not value.unit.is_number:
+        raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
+    return replace(value, form=replace(value.form, label=label))
+
+
 def _absolute(value: Thing) -> Value:
     """A number without its sign."""
     value = _one(value, "absolute")
@@ -240,6 +250,7 @@ FILTERS: dict[str, Callable[..., Thing]] = {
     "percent": _as("percent", "A share in percent.", "share"),
     "times": _as("times", "A number and the word *times*.", "ratio"),
     "digits": _digits,
+    "unit": _unit,
     "exact": _as("exact", "A value with all of its digits."),
     "absolute": _absolute,
     "largest": _gathered("largest", max),

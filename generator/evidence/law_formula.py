@@ -21,7 +21,7 @@ SIGNS = {
     "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",
 }  # fmt: skip
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
-FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median"})  # how it is printed
+FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median", "unit"})  # as printed
 OVER_RANKS = {"largest": "largest", "smallest": "smallest", "mean": "mean", "total": "Σ"}
 OF_COUNTS = {"largest": "most", "smallest": "fewest"}
 _NAMED = {

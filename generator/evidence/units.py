@@ -132,6 +132,7 @@ class Form:
 
     digits: int | None = None
     way: Way | None = None
+    label: str = ""  # what a plain number counts or is in: `Mbit/s`
 
 
 AS_RULED = Form()
@@ -153,7 +154,8 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
     if form.way == "error" and 0 < abs(number) < LEAST_ERROR:
         return f"<{NBSP}{_unsigned(LEAST_ERROR, SHARE, AS_RULED)}"
     sign = "−" if number < 0 else ""
-    return sign + _unsigned(abs(number), unit, form)
+    label = form.label and form.way != "exact" and NBSP + form.label
+    return f"{sign}{_unsigned(abs(number), unit, form)}{label or ''}"
 
 
 def _unsigned(number: float, unit: Unit, form: Form) -> str:

@@ -193,7 +193,7 @@ class Value(Arithmetic):
 
     def shown(self, *, digits: int | None = None, way: Way | None = None) -> Value:
         """The same value, printed with so many digits, or in another way (see `units.Form`)."""
-        form = Form(digits or self.form.digits, way or self.form.way)
+        form = replace(self.form, digits=digits or self.form.digits, way=way or self.form.way)
         return replace(self, form=form)
 
     @classmethod

@@ -52,7 +52,7 @@ def unit_of(value: Value) -> Unit:
     if isinstance(value.number, str):
         return Unit("", 1)
     _, power, label = _parts(value)
-    scale = _SCALES[label]
+    scale = _SCALES.get(label) or _SCALES.get(label.partition(" ")[0], 1)  # `million FLOPs`
     if not power:
         return Unit(label, scale)
     label = f"× 10{power} {label}".strip()

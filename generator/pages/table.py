@@ -119,7 +119,8 @@ def _marked_once(table: str) -> str:
     titles = [Markup(one).striptags() for one in _CELL.findall(head)]
     named = [one for one, is_alike in zip(titles, alike, strict=True) if is_alike]
     others = dict.fromkeys(one for one in named if one.casefold() != nature)
-    said = nature if is_whole else f"{nature} in {', '.join(f'“{one}”' for one in others)}"
+    words = interface_words()["table"]["of_runs" if is_whole else "of_runs_in"]
+    said = words.format(nature=nature, columns=" and ".join(f"“{one}”" for one in others))
     caption = f'<caption><small class="pb-nature">{said}</small></caption>'
     if not is_whole and not others:  # the title of the column says it
         caption = ""

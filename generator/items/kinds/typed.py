@@ -17,7 +17,6 @@ from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, against, slipped
 from generator.items.kinds.kind import (
     OPEN,
-    OPENS,
     Asked,
     Ends,
     Form,
@@ -27,7 +26,7 @@ from generator.items.kinds.kind import (
     unopened,
     whole,
 )
-from generator.items.typed_number import Unit, reach, slack, unit_of
+from generator.items.typed_number import reach, slack, unit_of
 
 TypedT = TypeVar("TypedT", bound=Number | Predict | Complete)
 
@@ -163,7 +162,7 @@ class Prediction(TypedNumber[Predict]):
         if self.key.ends is None or form.unit is None:
             return form
         low, high = self.key.ends
-        opened = _in_unit(low, form.unit, folio), _in_unit(high, form.unit, folio)
+        opened = folio.show(low), folio.show(high)
         said = unopened(opened[0]), unopened(opened[1])
         ends = Ends(numeric(low), numeric(high), *said, self.item.logarithmic, opened)
         return replace(form, ends=ends)
@@ -218,12 +217,3 @@ def is_alike(one: Value, other: Value) -> bool:
     except units.UnitError:
         return False
     return True
-
-
-def _in_unit(value: Value, unit: Unit, folio: Folio) -> Markup:
-    """An end of a slider in the unit that the question asks in."""
-    shown = folio.show(value)
-    if unit_of(value).label == unit.label:
-        return shown
-    number = units.significant(float(numeric(value)) / unit.scale, 3)
-    return Markup(OPENS.sub(rf"\g<1>{number}{units.NBSP}{unit.label}\g<3>", str(shown)))

@@ -56,10 +56,19 @@ def _field(
     unit, size = _unit(one.quantity, float(numeric(start)))
     ends = float(numeric(low)), float(numeric(high))
     covered = calculators.covered(checked, one.name)
+    counted = one.unit if one.unit and one.unit not in one.label.split() else ""
+    stands = float(numeric(start))
+    stands = int(stands) if stands.is_integer() else stands
     return Shown(
         name=one.name,
         label=folio.line(one.label),
-        unit=" ".join(filter(None, (unit, one.unit))),
+        is_named=one.label == one.name,  # and so is not called by its name once more
+        unit=" ".join(filter(None, (unit, counted))),
+        says=" ".join(
+            filter(
+                None, (units.printed(stands, units.BY_NAME[one.quantity], units.AS_RULED), counted)
+            )
+        ),
         size=_typed(size),  # of one of the field, in what formulas calculate with
         start=_typed(float(numeric(start)) / size),
         low=_typed(ends[0] / size),
