@@ -19,7 +19,8 @@ def test_bars_are_the_peaks_of_the_machine_at_hand_on_one_axis(copy):
         for run in ("tiny_memory.whole", "tiny_memory.halves", "tiny_memory.halves")
         for rank in book.run(run).ranks
     ]
-    shares = [float(one) for one in re.findall(r'<p(?: class="pb-within")?><svg width="([\d.]+)%"', page)]
+    bar = r'<p(?: class="pb-within")?><svg width="([\d.]+)%"'
+    shares = [float(one) for one in re.findall(bar, page)]
     assert [one / shares[0] for one in shares] == pytest.approx(
         [peak / peaks[0] for peak in peaks], rel=1e-3
     )
