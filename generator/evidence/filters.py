@@ -17,6 +17,7 @@ from generator.evidence.value import (
     Kind,
     Value,
     computed,
+    constant,
     numeric,
     quotient,
 )
@@ -121,7 +122,7 @@ def _digits(value: Thing, digits: object) -> Value:
 
 def _unit(value: Thing, label: object) -> Value:
     """A plain number with a unit in quotes, such as `Mbit/s`, which counts in no arithmetic."""
-    value = _one(value, "unit")
+    value = constant(value) if isinstance(value, int) else _one(value, "unit")
     if not isinstance(label, str) or any(map(str.isdigit, label)):
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.absent and not value.unit.is_number:

@@ -28,13 +28,11 @@ def verdict_row(name: str, folio: Folio) -> Shown:
     folio.runs.update(outcome.runs)
     folio.text.claims.add(name)
     is_told = name in folio.text.shown_claims
-    relation = folio.ui["relations"][claim.relation] if not _is_of_digests(outcome) else ""
     predicted, observed = readable(outcome, folio)
-    stated = Markup("{}{}").format(relation, side(predicted, folio, name)) if not is_told else _TOLD
     return Shown(
         claim=claim,
         says=folio.line(claim.says),
-        predicted=stated,
+        predicted=predicted_of(outcome, predicted, folio) if not is_told else _TOLD,
         observed=observed_of(outcome, observed, folio) if not is_told else _TOLD,
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
@@ -57,6 +55,13 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
     """Whether a claim reads times or memory, which batch, device and ranks decide."""
     read = [field for side in sides(folio.evidence, claim) for field in side.measured]
     return any(".timing." in field or ".memory." in field for field in read)
+
+
+def predicted_of(outcome: Outcome, predicted: Value | None, folio: Folio) -> Markup:
+    """What was predicted, behind its relation; digests are equal or differ in words."""
+    is_bare = predicted is None or _is_of_digests(outcome)
+    relation = "" if is_bare else folio.ui["relations"][outcome.claim.relation]
+    return Markup("{}{}").format(relation, side(predicted, folio, outcome.claim.id))
 
 
 def observed_of(outcome: Outcome, observed: Value | None, folio: Folio) -> Markup:
@@ -123,7 +128,9 @@ def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
 def side(value: Value | None, folio: Folio, claim: str) -> Markup:
     """What a claim predicts or observes, printed; words without their underscores."""
     if value is None:
-        return Markup("–")
+        return Markup('<span class="pb-absent">{}</span>').format(
+            folio.ui["verdicts"]["no_evidence"]
+        )
     if isinstance(value.number, str):
         value = replace(value, number=value.number.replace("_", " "))
     return folio.show(value, claim)

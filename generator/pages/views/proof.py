@@ -28,8 +28,8 @@ from generator.pages.views.claims import (
     formula_of,
     observed_of,
     points,
+    predicted_of,
     regime_of,
-    side,
     told_apart,
     tolerance_of,
 )
@@ -97,7 +97,8 @@ def outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, Evidenc
 
 def measured_by(outcome: Outcome, folio: Folio) -> str:
     """The machine behind a verdict, which is the reference machine where that stands in."""
-    return outcome.machine or folio.book.machine.name
+    shown = folio.book.holder(outcome.runs[0]) if outcome.runs else None
+    return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
 
 
 def _judgement(
@@ -107,11 +108,10 @@ def _judgement(
     predicted, observed = told_apart(outcome)
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
-    relation = folio.ui["relations"][claim.relation]
     is_open = outcome.verdict in UNDECIDED
     return Shown(
         machine=machine,
-        predicted=Markup("{}{}").format(relation, side(predicted, folio, claim.id)),
+        predicted=predicted_of(outcome, predicted, folio),
         observed=observed_of(outcome, observed, folio),
         off=_off(off_by(claim, outcome.predicted, outcome.observed), folio),
         words=folio.ui["verdicts"][outcome.verdict],

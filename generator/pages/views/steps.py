@@ -66,11 +66,14 @@ def _rows(folio: Folio) -> Iterator[Row]:
         yield [
             _case(run, settings, folio),
             words["held_out" if settings["is_held_out"] else "fitted"],
-            Markup('{} <small class="pb-label">{}</small>').format(
-                folio.cell(f"cited['{reference_of(run)}']"), settings["unit"]
+            *(
+                Markup('{} <small class="pb-label">{}</small>').format(one, settings["unit"])
+                for one in (
+                    folio.cell(f"cited['{reference_of(run)}']"),
+                    _cell(run, "at_most", folio),
+                    _cell(run, "predicted", folio),
+                )
             ),
-            _cell(run, "at_most", folio),
-            _cell(run, "predicted", folio),
             Marked(_cell(run, "error_share", folio), "pb-does-not-hold" if misses else ""),
         ]
 
