@@ -83,9 +83,9 @@ def test_no_link_or_button_stands_in_another(readings):
 NUMBERS_MAY_STAND_IN = frozenset(["pb-value", "pb-label", "pb-foot", "pb-cited", "pb-given"])
 EXEMPT_TAGS = frozenset(["code", "pre", "svg", "script", "style", "title"])
 LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)
-# fp32, A100, FSDP2; 1F1B and 3D; Llama 3.1 8B. Not x10, 10ms or 2GB.
+# fp32, A100, FSDP2; 1F1B and 3D; Llama 3.1 8B, 1.5B. Not x10, 10ms or 2GB.
 NAME = re.compile(
-    r"\bLlama \d(?:\.\d)? \d+B\b"
+    r"\bLlama\s\d(?:\.\d)?\b|\b\d+(?:\.\d+)?B\b"
     r"|\b(?![xX]\d)[A-Za-z]+[A-Za-z_-]*\d[\w.-]*|\b(?:\d[A-Z]){2}\b|\b\dD\b"
 )
 
