@@ -23,9 +23,10 @@ _SLOT = re.compile(f"{_OPEN}([\ue100-\uf0ff]+){_CLOSE}")
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\ue000-\uf8ff\ufeff]"
 )
-_LONG = re.compile(r"[\w.=]{33,}")  # more letters than a line of a phone holds beside its label
-_JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=[a-z])(?=[A-Z][a-z])")
-SHORT = 24  # letters of a formula, or of a part of a name, that a line holds with words beside it
+_LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
+_JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
+SHORT = 24  # letters of a formula that a line holds with words beside it
+WHOLE = 20  # letters of a part of a name that stays whole
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _EMPTY = re.compile(r"\{\{\s*\}\}")
 _BRACES = re.compile(r"\{\{|\}\}")
@@ -180,7 +181,7 @@ def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) 
     if " " in token.content and len(token.content) <= SHORT:
         token.attrSet("class", "pb-keep")
     shown = str(RendererHTML.code_inline(self, tokens, at, *how))
-    return _LONG.sub(lambda name: parted(_JOINT.split(name[0]), SHORT), shown)
+    return _LONG.sub(lambda name: parted(_JOINT.split(name[0]), WHOLE), shown)
 
 
 def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:

@@ -41,13 +41,20 @@ class Marked(NamedTuple):
 Row = Sequence[Cell | Marked]
 
 
-def table(columns: Sequence[Column], rows: Iterable[Row], *, is_found: bool = True) -> Markup:
+def table(
+    columns: Sequence[Column],
+    rows: Iterable[Row],
+    *,
+    is_found: bool = True,
+    is_wide: bool = False,
+) -> Markup:
     """The table; the first cell of a row heads it.
 
     Args:
         columns: from the left.
         rows: a cell a column.
         is_found: whether the search finds what stands in it.
+        is_wide: whether it takes the free side of a wide screen as well.
     """
     heads = Markup("").join(
         Markup('<th scope="col"{}>{}</th>').format(_classes(column), column.title)
@@ -55,10 +62,11 @@ def table(columns: Sequence[Column], rows: Iterable[Row], *, is_found: bool = Tr
     )
     body = Markup("").join(_row(columns, row) for row in rows)
     return Markup(
-        '<div class="pb-scroll" tabindex="0" role="group" aria-label="{}"{}>\n'
+        '<div class="pb-scroll{}" tabindex="0" role="group" aria-label="{}"{}>\n'
         '<table class="pb-table pb-stack pb-rows"><thead><tr>{}</tr></thead>\n'
         "<tbody>\n{}</tbody></table>\n</div>"
     ).format(
+        " pb-wider" if is_wide else "",
         interface_words()["table"]["scroll"],
         Markup("") if is_found else Markup(" data-search-exclude"),
         heads,

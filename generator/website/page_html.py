@@ -16,6 +16,12 @@ _OF_A_QUESTION = 6  # how templates write such a heading, whose level depends on
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
 _SKIP = re.compile(r'<a href="[^"]*" class="md-skip">')
 _CODE = re.compile(r"<pre><code(?![^>]*\btabindex=)")
+_INLINE = re.compile(r"((?<!<pre>)(?<!</span>)<code\b[^>]*>)([^<]+)(?=</code>)")
+_FACTOR = r"(?:\([^()]{3,12}\)|\w{1,11})"
+# an option, a command with a hyphen, a fraction, a number of something, a bracket
+_WHOLE = re.compile(
+    rf"(?<!\S)--?[a-z][\w-]*|nvidia-smi|(?:\d )?{_FACTOR} / {_FACTOR}|\d+ \w\b|\([^()]{{3,16}}\)"
+)
 _TITLE = re.compile(r'<h1 id="([^"]+)"')
 
 
@@ -33,6 +39,13 @@ def skipped_to_title(html: str) -> str:
 def code_within_reach(html: str) -> str:
     """A page whose code blocks all take the focus, so that a keyboard scrolls them."""
     return _CODE.sub('<pre><code tabindex="0"', html)
+
+
+def whole_words(html: str) -> str:
+    """A page in whose code, within a line, no option, fraction or small bracket is broken."""
+    return _INLINE.sub(
+        lambda code: code[1] + _WHOLE.sub(r'<span class="pb-keep">\g<0></span>', code[2]), html
+    )
 
 
 def linked_headings(html: str) -> str:

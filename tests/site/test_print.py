@@ -20,7 +20,14 @@ OTHERS = [f"{TOPICS[0]}/{mode}" for mode in ("why", "trace", "try", "challenge",
 SIZES_OF = {"A4": (595.3, 841.9), "Letter": (612, 792)}  # points
 SEEN = "them => them.filter(one => one.getClientRects().length).map(one => one.outerHTML)"
 WIDGETS = ", ".join(
-    ("button", "input[type=range]", "[popover]", ".pb-controls", ".pb-calculator-form")
+    (
+        "button",
+        "input[type=range]",
+        "[popover]",
+        ".pb-controls:not(form)",
+        ".pb-controls label:not(:has(:checked))",  # a choice that was made stays as its words
+        ".pb-calculator-form",
+    )
 )
 
 

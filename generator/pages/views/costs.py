@@ -59,7 +59,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         Column(heading(all_found, folio.ui["found_by"])),
         Column(heads["differs_by"]),
     ]
-    return table(columns, rows, is_found=False)
+    return table(columns, rows, is_found=False, is_wide=True)
 
 
 def _off_by(found: Outcome, folio: Folio) -> Markup:

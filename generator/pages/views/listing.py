@@ -17,7 +17,7 @@ from runners.traces.records import Failure
 
 KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
 # Before a name that follows a dot or a bracket, in the text and in no tag.
-_JOINT = re.compile(r"(?<=\w)([.(])(?=[A-Za-z_])(?![^<]*>)")
+_JOINT = re.compile(r"(?<=[\w)])([.(])(?=[A-Za-z_])(?![^<]*>)")
 _NAME = re.compile(r"\w+(?![^<]*>)")
 WHOLE = 29  # letters of a name that stays whole in a line of code
 

@@ -54,7 +54,7 @@ def rows(folio: Folio) -> Markup:
         Column(published["published"]), Column(words["at_most"]), Column(words["predicted"]),
         Column(words["error"]),
     ]  # fmt: skip
-    return table(columns, _rows(folio))
+    return table(columns, _rows(folio), is_wide=True)
 
 
 def _rows(folio: Folio) -> Iterator[Row]:
@@ -83,11 +83,17 @@ def _case(run: str, settings: dict[str, Any], folio: Folio) -> Markup:
     words, tokens = folio.ui["published"], folio.ui["steps"]["tokens"]
     inner = {axis: settings[axis] for axis in ("tensor", "pipeline")}
     ways = {"data": settings["devices"] // (inner["tensor"] * inner["pipeline"]), **inner}
-    mesh = " × ".join(f"{words['axes'][axis]} {num}" for axis, num in ways.items() if num > 1)
+    mesh = [f"{words['axes'][axis]} {num}" for axis, num in ways.items() if num > 1]
     sharding = words["sharding"][settings["sharding"]]
     shape = f"{settings['micro']} × {settings['sequence']} {tokens}"
-    said = f"{settings['model']}, {shape}, {sharding}, {mesh}"
+    parts = map(_whole, (settings["model"], shape, sharding))
+    said = Markup(", ").join([*parts, Markup(" × ").join(map(_whole, mesh))])
     return _named(run, said) + _source(settings["url"], settings["title"])
+
+
+def _whole(part: str) -> Markup:
+    """A part of a description, in which no line ends."""
+    return Markup('<span class="pb-keep">{}</span>').format(part)
 
 
 def choices(folio: Folio) -> Markup:
@@ -95,7 +101,8 @@ def choices(folio: Folio) -> Markup:
     words = folio.ui["steps"]["choice"]
     texts = [Column(words[key], False) for key in ("case", "won", "preferred")]
     rows = (_choice(*one, folio) for one in _listed(folio, "won"))
-    return table([*texts, Column(words["slower"]), Column(_head("pairs", folio))], rows)
+    columns = [*texts, Column(words["slower"]), Column(_head("pairs", folio))]
+    return table(columns, rows, is_wide=True)
 
 
 def _choice(run: str, settings: dict[str, Any], folio: Folio) -> Row:
@@ -127,7 +134,7 @@ def _source(url: str, said: str) -> Markup:
     ).format(url, said)
 
 
-def _named(run: str, said: str) -> Markup:
+def _named(run: str, said: Markup | str) -> Markup:
     """The place of a run, to which its values lead."""
     return Markup('<span id="{}" class="pb-label">{}</span>').format(run, said)
 
