@@ -33,6 +33,7 @@ SCRIPTS = {
 APART = ("play",)  # a figure's own code, in a file of its own
 # The style sheets that few pages need, each with what of their markup asks for it, any of these.
 STYLES = {
+    "assets/asking.css": ("pb-pieces", "pb-match", "pb-program"),
     "assets/calculator.css": ("data-calculator",),
     "assets/claims.css": (
         'class="pb-claim-facts',
@@ -46,7 +47,9 @@ STYLES = {
     "assets/home.css": ("data-survive",),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
+    "assets/recall.css": ("data-recall=",),
     "assets/runs.css": ("pb-runs",),
+    "assets/sliders.css": ("pb-slider",),
     "assets/stages.css": ("pb-stage", "pb-inner"),
     "assets/summary.css": ("pb-summary",),
 }

@@ -238,8 +238,11 @@ def _options(plans: Plans, asked: Asked) -> dict[str, str]:
 
 
 def _named(plans: Plans) -> Iterator[Shown]:
-    """Every row of the grid: where links to its run lead."""
-    for name, answer in plans.answers.items():
+    """Every row of the grid by its setting, the smallest first: where links to its run lead."""
+    by_setting = sorted(
+        plans.answers.items(), key=lambda one: (plans.settings[one[0]], needs(one[1]))
+    )
+    for name, answer in by_setting:
         yield Shown(
             run=name,
             path=breakable(f"{plans.name}.{name}"),
