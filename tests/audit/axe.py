@@ -16,10 +16,13 @@ WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
 # The theme's switch of its menu has to stand before the header, outside every landmark.
 OF_THE_THEME = ("region", 'id="__drawer"')
-# The index of claims lists all of them.
+# The index of claims lists most of them.
 LISTED = """() => {
     const form = document.querySelector('[data-claims]');
-    if (form && !form.asked) form.asked = !form.querySelector('[type=reset]').click();
+    if (form && !form.asked) {
+        form.querySelector('input').value = 'holds';
+        form.asked = form.querySelector('input').dispatchEvent(new Event('input'));
+    }
     return !form || document.querySelector('.pb-claims tbody');
 }"""
 RUN = """async () => {
