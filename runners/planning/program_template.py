@@ -708,6 +708,7 @@ def main(words: Sequence[str] | None = None) -> list[Outcome]:
         parser.error("there are fewer CUDA devices than ranks; --small runs without them")
     dist.init_process_group()
     outcomes = train(plan, device, asked.steps, asked.tokens)
+    time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()
     return outcomes
 

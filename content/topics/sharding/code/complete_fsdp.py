@@ -245,7 +245,7 @@ def main():
                 print(line, flush=True)
         if args.checkpoints and (step % args.save_every == 0 or step == args.steps):
             training.save(args.checkpoints)
-    dist.barrier()  # otherwise gloo's threads may still be busy at exit
+    time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()  # after an error, torchrun ends all ranks instead
 
 
