@@ -200,7 +200,7 @@ RUNS = {
             n,
             Settings(sizes_bytes=(SMALL, MIDDLING), latency_microseconds=1000 * ms),
         )
-        for ms in (5, 20)
+        for ms in (10, 20)
         for n in (2, 4)
     },
     "two_nodes": _plan("nodes", 4, Nodes()),
