@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from runners.planning.answer import Answer
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers_anew
@@ -13,7 +14,7 @@ from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, strategies, told
 from runners.planning.table import GIB, layouts
 from runners.plans.model_presets import model_presets
-from tests.runners.questions import LLAMA, changed
+from tests.runners.questions import LLAMA, asked, changed
 
 SMALL = changed(LLAMA, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128)
 TRAINING = Training(sequence=128, global_batch=8)
@@ -57,6 +58,12 @@ def test_where_nothing_fits_a_line_says_what_would(found):
         told(found, CLUSTER, GIB, is_whole=True)
 
 
+def test_where_no_state_fits_the_recommendation_says_just_that():
+    unfit = Answer(question=asked("ddp"), seconds=0, reason="the optimizer alone needs more")
+    with pytest.raises(PlanError, match=r"^the optimizer alone needs more$"):
+        told([unfit], CLUSTER, GIB, is_whole=True)
+
+
 def test_tensor_parallelism_is_searched_within_a_node_alone():
     for one in strategies(Cluster(4, 2, 1e15, 1e11, 1e10)):
         assert one.num_devices in (1, 8)
@@ -66,7 +73,7 @@ def test_tensor_parallelism_is_searched_within_a_node_alone():
 LLAMA = {
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
     "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
-    "max_position_embeddings": 131072, "tie_word_embeddings": False,
+    "max_position_embeddings": 131072,
 }  # fmt: skip
 
 
@@ -77,6 +84,8 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
     preset = model_presets()["llama-8b"]
     assert read.num_parameters == preset.architecture.num_parameters
     assert abs(read.num_parameters - 8_030_000_000) < 10_000_000  # as its model card says
+    path.write_text(json.dumps(LLAMA | {"tie_word_embeddings": True}))
+    assert read.num_parameters - architecture_of(path).num_parameters == 128256 * 4096
 
 
 @pytest.mark.parametrize(
