@@ -243,10 +243,12 @@ def _named(plans: Plans) -> Iterator[Shown]:
         plans.answers.items(), key=lambda one: (plans.settings[one[0]], needs(one[1]))
     )
     for name, answer in by_setting:
+        samples = answer.question.training.microbatch
+        said = plans.label(answer) + (f", microbatches of {samples}" if samples > 1 else "")
         yield Shown(
             run=name,
             path=breakable(f"{plans.name}.{name}"),
-            says=" · ".join([plans.label(answer), *plans.words_of(plans.settings[name]).values()]),
+            says=" · ".join([said, *plans.words_of(plans.settings[name]).values()]),
             needs=plans.needs(answer),
         )
 
