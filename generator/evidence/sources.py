@@ -120,9 +120,7 @@ class Sources:
         }
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         text = text.replace("<", r"\u003c")  # nothing else ends a script element
-        return Markup(
-            f'<script type="application/json" id="{BLOCK}" data-search-exclude>{text}</script>'
-        )
+        return Markup(f'<script type="application/json" id="{BLOCK}">{text}</script>')
 
     def _row(self, value: Value | str, runs: dict[object, Row]) -> Row:
         """One value: the columns that `sources.js` names, without empty ones at the end."""

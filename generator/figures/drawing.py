@@ -144,7 +144,7 @@ class Drawing:
         """Add a line with a head at its end, or at both ends."""
         drawn = f"M{_place(x1, y1)}L{_place(x2, y2)}{_head(x1, y1, x2, y2)}"
         drawn += _head(x2, y2, x1, y1) if both else ""
-        self.parts.append(f'<path{_classes(f"arrow {look}")} d="{drawn}"/>')
+        self.parts.append(f'<path{_classes(look)} d="{drawn}"/>')
 
     def word(self, x: float, y: float, text: str, look: str = "", anchor: Anchor = "start") -> None:
         """Add a line of text whose middle is at `y`."""

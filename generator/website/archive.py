@@ -30,7 +30,7 @@ def pack(site: Path, archive: Path, date: int) -> str:
         date: of every file in it, in seconds since 1970.
     """
     stamp = datetime.fromtimestamp(max(date, FIRST_DATE), UTC).timetuple()[:6]
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+    with zipfile.ZipFile(archive, "w") as packed:
         files = {path.relative_to(site).as_posix(): path for path in site.rglob("*")}
         for name in sorted(name for name, path in files.items() if path.is_file()):
             entry = zipfile.ZipInfo(f"{archive.stem}/{name}", stamp)

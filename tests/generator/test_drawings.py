@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,8 @@ from generator.figures.axes import Scale
 from generator.figures.drawing import NARROW, WIDE, text_width
 from generator.figures.drawings.bars import Bar, bars
 from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
+from generator.figures.drawings.lanes import Lane as Rank
+from generator.figures.drawings.lanes import Travel, lanes
 from generator.figures.drawings.lines import SERIES, Series, lines
 from generator.figures.drawings.placement import Lane, Panel, Piece, panels
 from generator.figures.drawings.regions import Place, Words, regions
@@ -50,7 +52,21 @@ def step(layout=WIDE):
     return schedule(STEP, "events", words, layout, curve=HELD)
 
 
+def peaks(layout=WIDE):
+    parts = (Part(0, "parameters", 58, ""), Part(2, "activations", 40, ""))
+    row = Stack("", "FSDP", parts, "98 MiB")
+    return stacks([row], ("parameters", "gradients", "activations"), "", "MiB", 120, 99, layout)
+
+
+def stage():
+    ranks = [Rank(f"rank {n}", "20 × 8 → 20 × 2", "2 layers") for n in range(2)]
+    return lanes(ranks, [Travel("all_reduce, 1 KiB", None, None), Travel("send", 0, 1)], "idle")
+
+
 DRAWINGS = {
+    "stage": stage,
+    "stacks": peaks,
+    "stacks, narrow": lambda: peaks(NARROW),
     "bars": payloads,
     "bars, narrow": lambda: payloads(NARROW),
     "schedule": step,
@@ -166,6 +182,19 @@ def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, si
 # --- words
 
 
+def test_words_stand_inside_a_drawing_and_apart(drawn):
+    width = float(drawn.tree.attrib["viewBox"].split()[2])
+    of_group = {one: group.get("text-anchor") for group in drawn.tree.iter("g") for one in group}
+    places = []
+    for word in drawn.tree.iter("text"):
+        long, anchor = text_width(word.text), word.get("text-anchor") or of_group.get(word)
+        left = at(word, "x") - long * {"middle": 0.5, "end": 1}.get(anchor, 0)
+        assert -1 < left < left + long < width + 1, word.text
+        places.append((at(word, "y"), left, left + long, word.text))
+    for (y, left, right, _), (other, start, end, _) in combinations(places, 2):
+        assert abs(y - other) > 8 or right <= start or end <= left, places
+
+
 @pytest.mark.browser
 def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_path):
     (tmp_path / "page.html").write_text("<!doctype html>")
@@ -199,7 +228,8 @@ def test_the_number_of_a_microbatch_stands_in_the_middle_of_its_box(layout):
     words = {kind: kind for kind in ("forward", "backward", "idle")}
     rows = dict(zip("abcd", schedule_rule.rows("one_f_one_b", 4, 4, 2.0), strict=True))
     drawn = Drawn(schedule(rows, "time", words, layout))
-    numbers = [(n.text, at(n, "x"), at(n, "y")) for n in drawn.tree.iter("text")]
+    centred = drawn.tree.iterfind(".//g[@text-anchor='middle']/text")
+    numbers = [(n.text, at(n, "x"), at(n, "y")) for n in centred]
     boxes = [box for box in drawn.marks("rect", "span") if "data-say" in box.attrib]
     assert len(boxes) == 2 * 4 * 4
     for box in boxes:

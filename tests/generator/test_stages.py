@@ -11,7 +11,7 @@ TRACE = "topics/averaging/trace.md"
 def _num_heads(page):
     """The heads of arrows of the stage that trains: what paths draw beyond their first line."""
     (stage,) = re.findall(r'id="stage-train".*?</details>', page, re.DOTALL)
-    outlines = re.findall(r'class="pb-arrow[^>]* d="([^"]*)"', stage)
+    outlines = re.findall(r'<path class="pb-communication" d="([^"]*)"', stage)
     return sum(outline.count("M") - 1 for outline in outlines)
 
 

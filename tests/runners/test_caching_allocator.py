@@ -57,9 +57,9 @@ def test_a_block_that_another_stream_uses_is_reused_only_after_that_stream():
 
 
 def test_unused_segments_are_released_where_a_new_one_does_not_fit():
-    """`malloc`: `release_cached_blocks`, then another attempt."""
+    """`malloc`: `release_cached_blocks`, which waits for other streams, then another attempt."""
     settings = AllocatorSettings(allowed_bytes=64 * MIB)
-    log = [Allocate(0, 30 * MIB), Allocate(1, 20 * MIB), Free(0), Allocate(2, 40 * MIB)]
+    log = [Allocate(0, 30 * MIB), Use(0, 1), Allocate(1, 20 * MIB), Free(0), Allocate(2, 40 * MIB)]
     result = replay(log, settings)
     assert (result.is_refused, result.peak_reserved_bytes) == (False, 60 * MIB)
 

@@ -1,4 +1,4 @@
-"""The replay of a step: who waits for whom, against closed forms."""
+"""The moments of a step in their order, and its replay: who waits for whom, by closed forms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from runners.plans.closed_forms import pipeline_idle_share
 from runners.simulate.log import Moment
-from runners.simulate.timeline import replay
+from runners.simulate.timeline import Timeline, replay
 
 FLOPS, BYTES = 1e9, 1e6  # of a second
 
@@ -28,6 +28,19 @@ def begin(call, operation, *, ranks=(0, 1), peer=None, seconds=0.0):
 
 def wait(call):
     return Moment(kind="wait", call=call)
+
+
+def test_computing_ends_where_a_call_begins_or_is_waited_for():
+    told = Timeline()
+    told.is_on = True
+    for flops in (1, 2):
+        told.compute("backward", flops)
+        told.begin("barrier", [], (0, 1))
+    told.compute("backward", 3)
+    told.wait_for_all()
+    kinds = [(one.kind, one.flops or one.call) for one in told.moments()]
+    assert kinds[:4] == [("compute", 1), ("begin", 1), ("compute", 2), ("begin", 2)]
+    assert kinds[4:] == [("compute", 3), ("wait", 1), ("wait", 2)]
 
 
 @pytest.mark.parametrize(("stages", "units"), [(2, 4), (4, 16)])

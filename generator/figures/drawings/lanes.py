@@ -102,7 +102,7 @@ def _rail(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
     taking_part = [at for at in range(len(tops)) if None in ends or at in ends]
     middles = {at: tops[at] + HEIGHT / 2 for at in taking_part}
     drawing.line(RAIL, middles[taking_part[0]], RAIL, middles[taking_part[-1]], "communication")
-    drawing.word(RAIL + 8, 11, travel.words, "communication", "end")
+    drawing.word(WIDTH, 11, travel.words, "communication", "end")
     for at, y in middles.items():
         if at == travel.source or travel.destination not in (None, at):
             drawing.line(RIGHT, y, RAIL, y, "communication")
