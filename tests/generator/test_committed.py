@@ -44,16 +44,6 @@ def test_every_claim_that_holds_stops_holding_once_one_field_is_changed(real, ou
     assert [name for name in holding if refuted(evidence, real.claims[name]) is None] == []
 
 
-def test_the_smallest_program_of_every_lesson_was_executed_and_printed_what_the_page_shows(real):
-    programs = [t.lessons["learn"].model.program for t in real.topics if "learn" in t.lessons]
-    assert programs
-    for program in programs:
-        run = real.run(program.run)
-        assert run.settings["program"] == program.path
-        assert run.status == "completed"
-        assert run.printed
-
-
 def test_every_key_moves_once_a_claim_behind_it_is_refuted(real, outcomes):
     evidence, stuck, num_moved = Evidence(real), [], 0
     for item in (item for topic in real.topics for item in topic.items.values()):

@@ -1,45 +1,12 @@
-"""Replays of faults against a walk step by step, and the intervals against closed forms."""
+"""The intervals between checkpoints that lose least, against a search for them."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from runners.plans.checkpoint_interval import (
-    Costs,
-    daly_seconds,
-    expected_seconds,
-    replay,
-    young_seconds,
-)
+from runners.plans.checkpoint_interval import Costs, daly_seconds, expected_seconds, young_seconds
 
 COSTS = Costs(step_seconds=0.01, checkpoint_seconds=0.05, restart_seconds=3.0, mtbf_seconds=60.0)
-
-
-def naive(costs: Costs, between: int, num_steps: int, seed: int) -> float:
-    """The same training walked one step and one checkpoint at a time."""
-    source = random.Random(seed)
-    saved, now, failure = 0, 0.0, source.expovariate(1 / costs.mtbf_seconds)
-    while saved < num_steps:
-        took = between * costs.step_seconds + costs.checkpoint_seconds
-        if now + took <= failure:
-            now, saved = now + took, saved + between
-            continue
-        now = failure + costs.restart_seconds
-        failure += source.expovariate(1 / costs.mtbf_seconds)
-        while failure < now:
-            now = failure + costs.restart_seconds
-            failure += source.expovariate(1 / costs.mtbf_seconds)
-    return now
-
-
-@pytest.mark.parametrize("between", [10, 245, 2000])
-def test_a_replay_is_the_walk_one_checkpoint_at_a_time(between: int) -> None:
-    num_steps = 20 * between
-    assert replay(COSTS, between, num_steps, 1) == pytest.approx(
-        naive(COSTS, between, num_steps, 1), rel=1e-9
-    )
 
 
 def test_youngs_interval_is_where_first_order_losses_are_least() -> None:

@@ -1,12 +1,9 @@
-"""The meters against what they must show: closed forms for bytes, hand-made events for waiting."""
+"""Who waits for whom in a timeline, against hand-made events."""
 
 from __future__ import annotations
 
 import pytest
-import torch
-import torch.distributed as dist
 
-from runners.meters.memory import MemoryMeter
 from runners.meters.spans import split_waiting
 from runners.traces.outcome import Event
 
@@ -26,37 +23,6 @@ def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late() 
     for rank in (0, 1):
         named = [one.name for one in spans if one.rank == rank]
         assert named[:3] == ["backward", "all_reduce", "optimizer"]
-
-
-def test_a_freed_tensor_is_no_longer_counted() -> None:
-    with MemoryMeter() as meter:
-        first = torch.ones(1000)
-        del first
-        second = torch.ones(1000)
-    assert meter.memory(None).peak_bytes == second.nbytes
-
-
-def test_a_storage_that_is_resized_is_followed() -> None:
-    with MemoryMeter() as meter:
-        tensor = torch.ones(1000)
-        tensor.untyped_storage().resize_(0)
-        other = torch.ones(500)
-    memory = meter.memory(None)
-    assert memory.peak_bytes == 4000
-    assert other.nbytes == 2000
-
-
-def test_what_an_all_reduce_is_given_counts_as_a_bucket() -> None:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        with MemoryMeter() as meter:
-            bucket, kept = torch.ones(1000), torch.ones(500)
-            dist.all_reduce(bucket)
-    finally:
-        dist.destroy_process_group()
-    memory = meter.memory(None)
-    assert memory.at_peak is not None
-    assert memory.at_peak.buckets_bytes == bucket.nbytes == memory.peak_bytes - kept.nbytes
 
 
 def test_a_receiver_waits_until_its_sender_starts() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import repeat
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector
 
-from runners.experiments import batch_parts, sharding, synchronization
+from runners.experiments import batch_parts, sharding
 from runners.traces.records import Run
 from runners.training.networks import mlp
 from runners.training.teacher import Samples, Scaling, teach
@@ -145,17 +144,6 @@ def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run: Measure
     assert run("synchronization", "stale_4").step_losses == pytest.approx(losses, rel=1e-9)
 
 
-def test_the_largest_rate_is_where_a_root_of_the_recurrence_leaves_the_unit_circle() -> None:
-    def largest_root(delay: int, rate: float) -> float:
-        # x ← x − rate · x of `delay` steps before: z^(delay+1) − z^delay + rate = 0.
-        polynomial = [1.0, -1.0, *[0.0] * (delay - 1), rate] if delay else [1.0, rate - 1.0]
-        return float(np.abs(np.roots(polynomial)).max())
-
-    settings = synchronization.RUNS["parabola"].settings
-    for delay, rate in zip(settings.delays, settings.closed_forms()["largest_rates"], strict=True):
-        assert largest_root(delay, rate * 0.99) < 1 < largest_root(delay, rate * 1.01)
-
-
 @pytest.mark.ranks
 def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> None:
     temperature = batch_parts.Settings().teacher_temperature
@@ -172,20 +160,6 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> No
     assert expected is not None
     shown = run("batch_parts", "unequal_by_rank").prediction[0].values
     assert shown == pytest.approx(expected.flatten()[: len(shown)].tolist(), rel=1e-4)
-
-
-@pytest.mark.ranks
-def test_a_batch_dealt_out_to_ranks_teaches_what_plain_torch_learns(run: Measure) -> None:
-    torch.manual_seed(42)
-    layers = [nn.Linear(320, 320) for _ in range(4)]
-    alone = nn.Sequential(layers[0], *(m for one in layers[1:] for m in (nn.ReLU(), one)))
-    source = torch.Generator().manual_seed(42)
-    features = torch.randn((800, 320), generator=source)
-    batch = Samples(features, torch.randint(0, 320, (800,), generator=source))
-    measured = run("scaling", "strong_2")
-    losses = train(alone, [batch] * 8, repeat(0.1))
-    assert measured.epochs[0].loss == pytest.approx(losses[-1], rel=1e-5)
-    assert len({r.parameter_digest for r in measured.ranks}) == 1
 
 
 # --- sharding

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments.listings import PROGRAMS
 from runners.plans.experiment import find
 from runners.system.errors import FixableError
 from runners.traces.programs import found, read
@@ -47,15 +46,6 @@ def test_averaged_gradients_give_what_one_process_computes_on_all_rows(run: Meas
     assert [float(x) for x in losses(right)] == [pytest.approx(expected, abs=2e-4)] * 2
     assert len({r.parameter_digest for r in right.ranks}) == 1
     assert len(set(losses(run("listings", "unsynchronized_wrong")))) == 2
-
-
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name.endswith("_by_hand")])
-def test_a_mechanism_by_hand_computes_what_torch_s_own_does(run: Measure, name: str) -> None:
-    """Each program trains beside torch's implementation; a plain run leaves programs out."""
-    shown = run("listings", name)
-    assert shown.status == "completed", shown.error
-    difference = shown.prediction[0].facts["rank_0_difference"]
-    assert difference <= 16 * torch.finfo(torch.float32).eps
 
 
 # --- what a program says about itself

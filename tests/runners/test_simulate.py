@@ -90,24 +90,6 @@ def test_peaks_and_payloads_are_those_that_real_ranks_recorded(simulated):
     )
 
 
-def test_fsdp_keeps_an_equal_share_of_parameters_and_gathers_what_its_units_say(simulated):
-    forms = find("sharding").runs["fsdp_4"].settings.closed_forms()
-    model_bytes, root_bytes = forms["model_bytes"], forms["root_bytes"]
-    log = first(simulated["sharding.fsdp_4"])
-    assert log.memory is not None
-    assert log.memory.largest is not None
-    assert log.num_parameters == model_bytes // forms["bytes_per_value"] // 4
-    # The last layer is left to the root, which stays gathered.
-    share = model_bytes // 4
-    assert log.memory.largest.parameters_bytes == share + root_bytes
-    assert log.memory.largest.optimizer_bytes == pytest.approx(2 * share, rel=1e-4)
-    again = model_bytes - root_bytes
-    assert log.payload_bytes == {
-        "all_gather": model_bytes + again,
-        "reduce_scatter": model_bytes,
-    }
-
-
 def test_a_ring_sends_what_its_closed_form_says(simulated):
     tensor_bytes = find("listings").runs["ring_all_reduce_by_hand"].settings["tensor_bytes"]
     calls = first(simulated["listings.ring_all_reduce_by_hand"]).calls
