@@ -8,8 +8,6 @@ import re
 
 import pytest
 
-from tests.generator.explained_program import PROGRAM
-
 MARK = "¦"
 HOME, GUIDE, GLOSSARY, STATEMENTS = "site.yml", "guide.yml", "glossary.yml", "statements.yml"
 AVERAGING, SHARDING, ASKING = "topics/averaging", "topics/sharding", "topics/asking"
@@ -31,6 +29,20 @@ THIRD = (
     "right_if: {claim: whole-fails, verdict: does_not_hold}\n"
     "        misconception: copies-save-memory\n        refuted_by: whole-fails"
 )
+
+# A section's program, whole and without a mistake.
+PROGRAM = """\
+    program:
+      path: content/topics/averaging/code/mean.py
+      run: tiny_training.averaged
+      title: The mean by hand
+      walkthrough:
+        - code: total = sum(gradients)
+          says: The gradients of all ranks are added.
+        - code: return total / world_size
+          says: The sum is divided by the number of ranks.
+      output_says: Both ranks apply the same update.
+"""
 
 YAML = [
     (QUIZ, "  - id: is-it-equal\n", "  - id: is-it-equal¦: no\n", "not YAML: mapping values"),
@@ -133,6 +145,8 @@ CALCULATORS = [
     (COST, GIVEN, f'given: {{model_bytes: ¦"{WHOLE} / 2",', "the very field that the formula is"),
     (COST, f"measured: {WHOLE}", "measured: ¦tiny_memory.whole.model.bytes",
      "is nothing that a run measured"),
+    (COST, "within: {relative: 0.05}", "within: {relative: 0.01}",
+     "off by −2.44% on tiny_memory.halves", HALVES.replace("[0]", "[1]")),  # 80 over 82
     (COST, "- run: tiny_memory.whole", "- law: whole-peak\n          run: tiny_memory.whole",
      "give law, or else run and measured"),
     (COST, "- run: tiny_memory.whole", "- ¦whole-peaks\n        - run: tiny_memory.whole",

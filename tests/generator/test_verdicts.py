@@ -153,15 +153,11 @@ def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine
 @pytest.mark.parametrize(
     ("predicted", "relation", "observed", "said"),
     [
-        (PEAK, "equals", PEAK, "the very field that it observes"),
         (
             "tiny_training.single.timing.step", "faster",
             "tiny_training.single.timing.step", "the very field that it observes",
         ),
         ("1", "equals", BUDGET, "observes nothing that a run measured"),
-        ("1", "equals", "tiny_memory.hole.seed", "no run 'hole'"),
-        ("1 +", "equals", PEAK, "not an expression"),
-        ("tiny_memory.halves.timing.wall_seconds", "equals", PEAK, "cannot be added or compared"),
         ("'word'", "equals", PEAK, "a word and a number"),
         ("'word'", "above", "tiny_memory.whole_budget.status", "compares numbers, not words"),
         ("1", "faster", PEAK, "compare samples"),

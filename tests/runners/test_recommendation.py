@@ -95,6 +95,7 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
         ("[]", "holds no JSON object"),
         (json.dumps({"model_type": "bert"}), "'bert' is not known"),
         (json.dumps({"model_type": "llama"}), "lacks 'num_attention_heads'"),
+        (json.dumps(LLAMA | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
         (json.dumps(LLAMA | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
     ],
 )

@@ -13,6 +13,7 @@ from runners import __main__ as commands
 from runners.measuring import measure
 from runners.measuring.pending import lacking, part_of, pending
 from runners.measuring.progress import Progress
+from runners.plans.experiment import MORE
 from runners.traces import machine
 from runners.traces.files import VALUES, write_json
 from runners.traces.values import (
@@ -64,21 +65,15 @@ def test_half_a_merge_is_noticed(frozen: Path) -> None:
 
 
 def test_show_refuses_an_edited_trace(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    frozen: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy = tmp_path / "reference-cpu-2c"
-    copy.mkdir()
-    source = root / "content" / "traces" / "reference-cpu-2c" / "ddp.json"
-    shutil.copy(source, copy)
-    list_values(copy)
-    monkeypatch.setattr(machine, "TRACES", tmp_path)
-    assert commands.main(["show", "ddp"]) == 0
-    capsys.readouterr()
-    path = copy / "ddp.json"
-    document = json.loads(path.read_text())
-    document["runs"]["ddp"]["epochs"][0]["accuracy"] = 0.9
-    write_json(path, document)
-    assert commands.main(["show", "ddp"]) == 2
+    monkeypatch.setattr(machine, "TRACES", frozen.parent)
+    monkeypatch.setenv(MORE, str(frozen.parent))
+    (frozen.parent / "tiny_training.py").touch()  # the experiment that it is a trace of
+    path = frozen / "tiny_training.json"
+    assert commands.main(["show", path.stem]) == 0
+    _edit(path)
+    assert commands.main(["show", path.stem]) == 2
     assert capsys.readouterr().err == f"python -m runners: {path}: {EDITED}\n"
 
 
