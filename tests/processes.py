@@ -1,8 +1,24 @@
-"""The processes of a command, as /proc shows them. Linux only."""
+"""Commands in processes of their own; what /proc shows of them is for Linux only."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def python(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Call Python in the project's root, with these variables beside this process's own."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+    )
 
 
 def marked(place: Path) -> set[int]:

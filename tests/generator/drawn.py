@@ -32,11 +32,6 @@ class Drawn:
         """What the marks tell."""
         return [one.attrib["data-say"] for one in self.tree.iter() if "data-say" in one.attrib]
 
-    def word(self, text: str) -> ET.Element:
-        """The one text that says this."""
-        (found,) = (one for one in self.tree.iter("text") if one.text == text)
-        return found
-
     def across(self, *, is_logarithmic: bool = False) -> Callable[[float], float]:
         """A value → its place across, by the labels below the ticks."""
         ticks = [

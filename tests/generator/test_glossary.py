@@ -10,18 +10,6 @@ from markupsafe import Markup
 from generator.content.glossary import Term
 from generator.pages.term_links import TermLinks
 
-FILE = "glossary.yml"
-ENTRY = """\
-  - id: {id}
-    term: {term}
-    definition: What the word means.
-    run: {run}
-"""
-
-
-def entry(id="rank", term="rank", run="tiny_training.averaged"):
-    return ENTRY.format(id=id, term=term, run=run)
-
 
 def links(*terms):
     return TermLinks(
@@ -70,9 +58,3 @@ def test_no_term_is_linked_in_a_link_code_or_a_value(html):
     page = links(("rank",))
     assert page.linked(Markup(html)) == html
     assert linked(page, "<p>rank</p>")
-
-
-def add(copy, text):
-    """Write an entry below the others."""
-    terms, below, rest = (copy.content / FILE).read_text().partition("\nsynonyms:")
-    (copy.content / FILE).write_text(terms + text + below + rest)

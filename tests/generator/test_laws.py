@@ -5,7 +5,7 @@ import pytest
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import sentence
 
-CLAIMS, QUIZ = "claims/tiny_memory.yml", "topics/averaging/quiz.yml"
+CLAIMS = "claims/tiny_memory.yml"
 LAW = """\
   - id: ends-as-declared
     for: [tiny_memory.whole_budget, tiny_memory.halves_budget]

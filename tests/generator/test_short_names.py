@@ -7,14 +7,10 @@ SAID = "output_says: The averaged run ended with a loss of {{ tiny_training.aver
 HEAD = "title: Two that agree\n"
 
 
-def named(copy, short="mean: tiny_training.averaged"):
-    copy.edit(LEARN, HEAD, f"{HEAD}with: {{{short}}}\n")
-
-
 def test_a_page_with_short_names_is_the_same_page(copy):
     copy.edit(COST, "what is missing.", "missing on {{ tiny_memory.halves.world_size }} ranks.")
     before = render(copy.load())
-    named(copy, "both: tiny_training.averaged")
+    copy.edit(LEARN, HEAD, f"{HEAD}with: {{both: tiny_training.averaged}}\n")
     copy.edit(LEARN, SAID, SAID.replace("tiny_training.averaged", "both"))
     copy.edit(LEARN, "ranks, {{ tiny_training.averaged.", "ranks, {{ both.")
     copy.edit(

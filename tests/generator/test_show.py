@@ -1,12 +1,10 @@
 """`python -m runners show`: what it prints is what an author can paste."""
 
-import subprocess
-import sys
-
 import pytest
 
 from runners.__main__ import main
 from runners.commands.show import lines, overview
+from tests.processes import python
 
 
 def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidence):
@@ -60,11 +58,8 @@ def test_what_is_not_there_is_one_line_and_exit_code_2(capsys, asked, said):
     assert told.out == ""
 
 
-def test_show_needs_no_torch(tmp_path, root):
+def test_show_needs_no_torch(tmp_path):
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "runners", "show", "ddp"],
-        cwd=root, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python("-m", "runners", "show", "ddp", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) < 30

@@ -7,8 +7,6 @@ import html
 import json
 import os
 import re
-import subprocess
-import sys
 from difflib import unified_diff
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from tests.conftest import ROOT
 from tests.generator import rendering
 from tests.generator.scenes import SCENES
 from tests.popovers import popovers_of
+from tests.processes import python
 from tests.whole_pages import machines_behind
 
 GOLDEN = ROOT / "tests" / "book" / "golden"
@@ -123,10 +122,6 @@ def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
         "out = rendering.render(found); "
         "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "tests/book/content"],
-        env={**os.environ, "PYTHONHASHSEED": "1"},
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = python("-c", program, "tests/book/content", PYTHONHASHSEED="1")
     here = hashlib.sha256(repr(sorted(rendered.items())).encode()).hexdigest()
     assert done.stdout.split() == [here]

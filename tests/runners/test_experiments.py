@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runners.plans.experiment import find, names
 from runners.traces.files import NOT_TRACES, is_stale, read
-from runners.traces.records import Run, Trace
+from runners.traces.records import Trace
 
 pytestmark = pytest.mark.ranks
-Measure = Callable[[str, str], Run]
 
 
 @pytest.fixture(scope="session")

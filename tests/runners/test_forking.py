@@ -7,12 +7,10 @@ Python gives every build one, so that torch's own check is at work in these test
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.processes import python
 
 pytestmark = pytest.mark.ranks
 WITH_A_DEVICE = """
@@ -39,11 +37,6 @@ print(json.dumps([one.reason for one in [*found, *answers([asked], 1, folder)]])
 
 
 def test_runs_and_plans_are_simulated_by_a_torch_that_has_a_device(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WITH_A_DEVICE + SIMULATED, str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = python("-W", "ignore", "-c", WITH_A_DEVICE + SIMULATED, str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [None, None, None]

@@ -19,7 +19,7 @@ from runners.system.errors import LaunchError
 from runners.traces.records import Run
 from runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
-from tests.processes import marked
+from tests.processes import marked, python
 
 pytestmark = pytest.mark.ranks
 Measure = Callable[[str, str], Run]
@@ -164,20 +164,14 @@ def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(
     assert not list(tmp_path.glob("*/*.json*"))
 
 
-def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path, root: Path) -> None:
+def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path) -> None:
     import fcntl
 
     holder = (tmp_path / ".running").open("w")
     fcntl.flock(holder, fcntl.LOCK_EX)
     holder.write("4711")
     holder.flush()
-    done = subprocess.run(
-        [sys.executable, "-m", "runners", "run", "ddp"],
-        cwd=root,
-        env={**os.environ, "PROOFBOOK_TRACES": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = python("-m", "runners", "run", "ddp", PROOFBOOK_TRACES=str(tmp_path))
     holder.close()
     assert done.returncode == 2
     assert done.stderr.splitlines() == [

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from runners.traces.files import read
 from runners.traces.records import Trace
+from tests.processes import python
 
 pytestmark = pytest.mark.ranks
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def trace(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     """A small experiment as `run` measures it where `platform.system()` says Darwin."""
     traces = tmp_path_factory.mktemp("traces")
-    done = subprocess.run(
-        [sys.executable, "-m", "runners", "run", "changeable"],
-        cwd=root,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(HERE / "no_linux"),
-            "PROOFBOOK_EXPERIMENTS": str(HERE / "experiments"),
-            "PROOFBOOK_TRACES": str(traces),
-        },
-        capture_output=True,
-        text=True,
-    )
+    own = {
+        "PYTHONPATH": str(HERE / "no_linux"),
+        "PROOFBOOK_EXPERIMENTS": str(HERE / "experiments"),
+        "PROOFBOOK_TRACES": str(traces),
+    }
+    done = python("-m", "runners", "run", "changeable", **own)
     assert done.returncode == 0, done.stderr
     (path,) = traces.glob("*/changeable.json")
     return read(path)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,24 +19,19 @@ from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import Run
 from runners.traces.summary import summary_lines
+from tests.processes import python
 
 pytestmark = pytest.mark.ranks
 
 
-def test_a_try_prints_what_it_measured_and_keeps_just_that(root: Path, tmp_path: Path) -> None:
+def test_a_try_prints_what_it_measured_and_keeps_just_that(tmp_path: Path) -> None:
     words = ["try", "changeable.shared", "--set", "num_samples=20", "--set", "word=rows"]
     own = {
         "PROOFBOOK_EXPERIMENTS": str(Path(__file__).parent / "experiments"),
         "PROOFBOOK_TRACES": str(tmp_path / "traces"),
         "PROOFBOOK_TRIES": str(tmp_path / "tries"),
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "runners", *words],
-        cwd=root,
-        env={**os.environ, **own},
-        capture_output=True,
-        text=True,
-    )
+    done = python("-m", "runners", *words, **own)
     assert done.returncode == 0, done.stderr
     (kept,) = (tmp_path / "tries").iterdir()
     run = read(kept).runs["shared"]

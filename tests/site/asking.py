@@ -30,11 +30,6 @@ class Known:
     why_wrong: str
     num_attempts: int = 2
 
-    @property
-    def wrong_tries(self) -> list[Any]:
-        """A wrong answer for each attempt that there is."""
-        return [self.wrong, self.wrong_too][: self.num_attempts]
-
 
 ITEMS = (
     Known("how-many-bytes", "choice", 0, 1, 2, "Each parameter has a gradient", "all ranks send"),

@@ -116,7 +116,8 @@ def test_a_page_of_every_kind_is_quiet_fits_and_can_be_read(visited, open_page):
     assert num_words > 500
 
 
-def _violations(page, options):
+def violations(page, options):
+    """The rules of axe that the open page breaks, each with the first element."""
     found = Axe().run(page, options=options).response["violations"]
     return [(one["id"], one["nodes"][0]["html"][:160]) for one in found]
 
@@ -130,6 +131,6 @@ def test_no_page_of_the_frozen_book_breaks_a_rule_of_accessibility(frozen_site, 
         for path in pages(frozen_site):
             page.goto(path.as_uri())
             page.evaluate(OPENED)
-            if violations := _violations(page, options):
-                found[f"{path.name}, {scheme}"] = violations
+            if broken := violations(page, options):
+                found[f"{path.name}, {scheme}"] = broken
     assert found == {}

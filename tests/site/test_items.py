@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from tests.site.asking import (
     CHALLENGE,
@@ -19,6 +18,7 @@ from tests.site.asking import (
     numbers_are_read,
 )
 from tests.site.html_reading import read
+from tests.site.test_every_page import AXE, CONTRAST, violations
 
 pytestmark = pytest.mark.browser
 
@@ -273,35 +273,26 @@ def test_without_scripts_every_item_shows_its_answer(frozen_site, open_page):
         assert one.why_right in box.inner_text(), one.id
 
 
-def _broken_rules(page, rules):
-    options = {"preload": False, "resultTypes": ["violations"]} | rules
-    found = Axe().run(page, options=options).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"][:160]) for one in found]
-
-
-@pytest.mark.parametrize(
-    ("scheme", "rules"),
-    [("light", {}), ("dark", {"runOnly": {"type": "rule", "values": ["color-contrast"]}})],
-)
+@pytest.mark.parametrize(("scheme", "rules"), [("light", AXE), ("dark", CONTRAST)])
 def test_no_state_of_an_item_breaks_a_rule_of_accessibility(frozen_site, open_page, scheme, rules):
     page = open_page(frozen_site / CHALLENGE, color_scheme=scheme)
-    assert _broken_rules(page, rules) == []
+    assert violations(page, rules) == []
     for one in ITEMS:
         Asking(page, one.id).give(one.wrong)
-    assert _broken_rules(page, rules) == []
+    assert violations(page, rules) == []
     for one in ITEMS:
         if one.kind != "predict":
             Asking(page, one.id).press("Show the answer")
-    assert _broken_rules(page, rules) == []
+    assert violations(page, rules) == []
     page.goto((frozen_site / RECALL).as_uri())
     page.get_by_role("button", name="Practise anyway").or_(
         page.get_by_role("button", name="Start with what is due")
     ).click()
     shown = page.locator("[data-recall] .pb-question").filter(visible=True)
-    assert _broken_rules(page, rules) == []
+    assert violations(page, rules) == []
     shown.get_by_role("radio", name="sure", exact=True).check()
     shown.get_by_role("button", name="Show the answer").click()
     page.get_by_role("button", name="Delete all").click()
     page.locator("[data-recall-forecast] table").wait_for()
     page.locator("[data-recall-calibration] table").wait_for()
-    assert _broken_rules(page, rules) == []
+    assert violations(page, rules) == []

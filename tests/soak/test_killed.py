@@ -107,9 +107,7 @@ def test_a_killed_process_is_named_or_harmless_and_leaves_nothing(kill, place, e
         alive = partial(_alive, victim, command.pid, place)
         at = _killed(command, alive, chance, MOST_SECONDS[victim])
         said = [(time.monotonic() - at, line) for line in command.stdout]
-    named = [
-        (took, line) for took, line in said if re.search("not measured: |forkserver .* ended", line)
-    ]
+    named = [(took, line) for took, line in said if NAMED.search(line)]
     print(f"{victim} of {name}: {named[:1] or 'harmless'}, exit code {command.returncode}")
     text = "".join(line for _, line in said)
     assert "Traceback" not in text

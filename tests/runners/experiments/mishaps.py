@@ -128,14 +128,6 @@ RUNS = {
     "diverges": RunPlan("diverges", 1, passes=TIMED, expected="diverged", keeps_steps=True),
 }
 STRATEGIES = {
-    "well": well,
-    "killed": killed,
-    "left": left,
-    "hangs": hangs,
-    "level": level,
-    "raises": raises,
-    "holds": holds,
-    "holds_gradients": holds_gradients,
-    "fits": fits,
-    "diverges": diverges,
+    f.__name__: f
+    for f in (well, killed, left, hangs, level, raises, holds, holds_gradients, fits, diverges)
 }

@@ -14,10 +14,6 @@ from runners.plans.experiment import RunPlan
 from runners.ranks.rank import Rank
 
 QUESTION = "What happens to a simulation that cannot be?"
-RUNS: dict[str, RunPlan[Any]] = {
-    name: RunPlan(name, 2, passes=("metered",))
-    for name in ("killed", "stumbles", "spins", "selects", "forks", "talks", "sleeps")
-}
 
 
 def _steps(rank: Rank, count: int = 3) -> None:
@@ -79,12 +75,5 @@ def sleeps(rank: Rank) -> None:
     _steps(rank)
 
 
-STRATEGIES = {
-    "killed": killed,
-    "stumbles": stumbles,
-    "spins": spins,
-    "selects": selects,
-    "forks": forks,
-    "talks": talks,
-    "sleeps": sleeps,
-}
+STRATEGIES = {f.__name__: f for f in (killed, stumbles, spins, selects, forks, talks, sleeps)}
+RUNS: dict[str, RunPlan[Any]] = {name: RunPlan(name, 2, passes=("metered",)) for name in STRATEGIES}

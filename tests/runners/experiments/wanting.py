@@ -51,16 +51,8 @@ def grows(rank: Rank) -> None:
         torch.ones(256 * MEBIBYTE)
 
 
-TIMED = ("timed",)
 RUNS = {
-    "terminated": RunPlan("terminated", 2, passes=TIMED),
-    "gives_up": RunPlan("gives_up", 2, passes=TIMED),
-    "opens": RunPlan("opens", 1, passes=TIMED),
-    "grows": RunPlan("grows", 1, passes=TIMED),
+    name: RunPlan(name, num_ranks, passes=("timed",))
+    for name, num_ranks in (("terminated", 2), ("gives_up", 2), ("opens", 1), ("grows", 1))
 }
-STRATEGIES = {
-    "terminated": terminated,
-    "gives_up": gives_up,
-    "opens": opens,
-    "grows": grows,
-}
+STRATEGIES = {f.__name__: f for f in (terminated, gives_up, opens, grows)}
