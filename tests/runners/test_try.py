@@ -78,19 +78,8 @@ def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_b
     assert run.budget_bytes is None
 
 
-@pytest.mark.usefixtures("launcher")  # which finds the tests' experiments
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["changeable.shared", "--set", "num_samples=13"], "cannot be shared by 2 ranks"),
-        ([], "name a run as EXPERIMENT.RUN"),
-    ],
-)
-def test_a_wrong_call_is_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    assert main(["try", *arguments]) == 2
+def test_a_try_of_no_run_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["try"]) == 2
     line = capsys.readouterr().err
-    assert line.startswith("python -m runners: ")
-    assert said in line
+    assert line.startswith("python -m runners: name a run as EXPERIMENT.RUN")
     assert line.count("\n") == 1

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.processes import python
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(4 * 3600)]
 
@@ -24,7 +22,5 @@ def test_search_finds_no_example_that_fails():
     seed = int(os.environ.get("PROOFBOOK_SOAK", random.SystemRandom().randrange(2**32)))
     print(f"PROOFBOOK_SOAK={seed}")
     draws = ["-m", "hypothesis", "--hypothesis-profile=search", f"--hypothesis-seed={seed}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *draws], cwd=ROOT, capture_output=True, text=True
-    )
+    done = python("-m", "pytest", "-q", *draws)
     assert done.returncode == 0, done.stdout + done.stderr
