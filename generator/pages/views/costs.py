@@ -14,8 +14,8 @@ from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import in_one_form, observed_run, relative_difference
 from generator.evidence.value import Value
 from generator.evidence.verdicts import Outcome
-from generator.pages.table import Column, Row, table
-from generator.pages.views.claims import css_of
+from generator.pages.table import Column, Row, label, table
+from generator.pages.views.claims import css_of, tolerance_of
 
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
@@ -68,6 +68,8 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
         css_of(found), folio.ui["verdicts"][found.verdict]
     )
     if found.claim.relation != "equals":
-        return Markup("{}, {}").format(folio.ui["cost"]["bound"], verdict)
+        words, slack = folio.ui["cost"], tolerance_of(found.claim, found.observed)
+        bound = f"{words['bound']} {words['tolerance']} {slack}" if slack else words["bound"]
+        return Markup("{}, {}").format(label(bound), verdict)
     off = folio.shown(relative_difference(found.predicted, found.observed))
     return off if found.verdict == "holds" else off + Markup("<br>") + verdict
