@@ -58,12 +58,13 @@ class Copy:
         as_recorded(document["runs"][run])
         file.write_text(json.dumps(document))
 
-    def remove_run(self, path):
-        """Let the reference machine lack a run."""
+    def remove_run(self, path, machine="reference-frozen"):
+        """Let a machine lack a run."""
         experiment, run = path.split(".")
-        document = json.loads(self.trace(experiment).read_text())
+        file = self.trace(experiment, machine)
+        document = json.loads(file.read_text())
         del document["runs"][run]
-        self.trace(experiment).write_text(json.dumps(document))
+        file.write_text(json.dumps(document))
 
     def add_machine(self, name, *experiments):
         """A second machine that has measured some experiments, and is the one shown."""

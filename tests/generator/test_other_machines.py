@@ -81,6 +81,16 @@ def test_a_run_that_only_this_machine_has_is_shown_on_the_reference_machines_pag
         assert one.printable("tiny_memory.halves_budget.seed").machines == {"desk"}
 
 
+def test_a_run_that_this_machine_has_is_lent_by_no_other(copy):
+    for name in ("shelf", "desk"):
+        copy.add_machine(name, "tiny_memory")
+    copy.remove_run("tiny_memory.halves_budget")
+    copy.remove_run("tiny_memory.halves", "desk")
+    evidence = Evidence(copy.load())
+    assert evidence.printable("tiny_memory.halves_budget.seed").machines == {"desk"}
+    assert evidence.printable("tiny_memory.halves.seed").machines == {"reference-frozen"}
+
+
 def test_a_verdict_over_two_machines_is_given_by_the_one_that_has_all_runs(copy):
     copy.add_machine("desk", "tiny_memory")
     copy.append(
