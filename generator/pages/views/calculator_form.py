@@ -22,7 +22,8 @@ _UNITS: dict[Quantity, units.Sizes] = {
     "share": (("%", 0.01),),
 }
 PER_PARAMETER = ("bytes", "values")  # counts of them are means, as half a byte for each parameter
-MAX_DIGITS = 6  # of a start value that is no whole number
+MAX_DIGITS = 6  # of a number that is no whole one
+DIGITS = 3  # of a start value that has more than those
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
 
 
@@ -70,7 +71,8 @@ def _field(
             )
         ),
         size=_typed(size),  # of one of the field, in what formulas calculate with
-        start=_typed(float(numeric(start)) / size),
+        start=_started(stands / size),
+        exact=stands,  # what formulas calculate with until a reader types
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
         step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
@@ -95,11 +97,17 @@ def _step(low: float, high: float, *, is_whole: bool) -> str:
     return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
 
 
-def _typed(number: float) -> str:
+def _started(number: float) -> str:
+    """A start value as a person would type it: exact where that is short, else rounded."""
+    exact = _typed(number)
+    return exact if float(exact) == number else _typed(number, DIGITS)
+
+
+def _typed(number: float, digits: int = MAX_DIGITS) -> str:
     """A number as a field holds it: no more digits than tell it apart, and no exponent."""
     if number.is_integer() and abs(number) < 2**53:
         return str(int(number))
-    return format(Decimal(f"{number:.{MAX_DIGITS}g}"), "f")
+    return format(Decimal(f"{number:.{digits}g}"), "f")
 
 
 def _output(

@@ -45,7 +45,7 @@
       + (scale[1] === "%" ? "" : "\u00a0") + scale[1]).trim();
   }
 
-  // Whether two numbers differ by more than a field's rounding of its start.
+  // Whether two numbers differ by more than the rounding of what fields allow.
   var isApart = (number, other, by = 1e-5) => Math.abs(number - other) > by * Math.abs(other);
 
   document.querySelectorAll("[data-calculator] form").forEach((form) => {
@@ -68,7 +68,8 @@
       var inputs = {};
       var beyond = []; // fields with values that no run had
       fields.forEach((field) => {
-        typed[field.name] = field.value ? field.value * field.dataset.size : NaN;
+        typed[field.name] = field.value === field.defaultValue ? +field.dataset.start
+          : field.value ? field.value * field.dataset.size : NaN;
       });
       fields.forEach((field) => {
         var { most, covered, size } = field.dataset;
