@@ -7,6 +7,7 @@ memory, tokens and optimizer the recommendation, bars, and a table of what fits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -224,6 +225,7 @@ def planned(name: str, folio: Folio) -> Shown:
     return Shown(
         fixed=fixed,
         controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
+        has_gaps=len(places) < math.prod(map(len, varied.values())),
         first=Shown(at=places[0]),
         drawn=drawn[0],
         script=packed(ID, places, drawn, folio),
