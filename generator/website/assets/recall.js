@@ -212,6 +212,7 @@
 
   Object.assign(book, { button, offer, sum });
   part("-controls").hidden = false;
+  book.open(); // its heading is listed now
   section.dataset.ready = "";
   offer("");
   const due = known().filter((one) => isDueNow(one.id, record(one)));

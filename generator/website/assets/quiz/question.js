@@ -364,6 +364,7 @@
   waiting.forEach((one) => (one.hidden = true));
   const forms = (within) => all(within, "form.pb-item:not([data-open])");
   book.waiting = (within) => forms(within).map((form) => new Waiting(form));
+  book.open = open;
   forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
   open();
   window.addEventListener("hashchange", () => {
