@@ -19,8 +19,8 @@ from generator.figures.axes import (
 )
 from generator.figures.drawing import Drawing
 
-# pinned order of colour and dash
-SERIES = ("series-a", "series-b dashed", "series-c dotted", "series-d dash-dot")
+# pinned order of colour and dash: of two runs, both lines of training are blue, of validation grey
+SERIES = ("series-a", "series-b dashed", "series-d dotted", "series-c dash-dot")
 WIDTH, PLOT = 344, 170  # half a column wide; the height between the axes
 RIGHT = 12
 NEAR = 2  # pixels: lines that are nowhere further apart look like one
