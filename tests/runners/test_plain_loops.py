@@ -126,7 +126,9 @@ def test_local_sgd_over_ranks_is_local_sgd_in_one_process(run: Measure) -> None:
         mean = sum(parameters_to_vector(replica.parameters()) for replica in replicas) / 2
         for replica in replicas:
             nn.utils.vector_to_parameters(mean.detach().clone(), replica.parameters())
-    assert run("synchronization", "local_8").step_losses == pytest.approx(losses, rel=1e-9)
+    measured = run("synchronization", "local_8")
+    assert measured.step_losses == pytest.approx(losses, rel=1e-9)
+    assert measured.epochs[0].loss == pytest.approx(sum(losses) / len(losses))
 
 
 @pytest.mark.ranks
