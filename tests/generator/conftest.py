@@ -13,16 +13,24 @@ from generator.evidence.evaluation import Evidence
 from tests.recorded import as_recorded
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
+CONTENT = Path(__file__).parents[2] / "content"
 
 
 def fresh(_):
-    """The frozen traces have no code, so nothing of theirs can be stale."""
+    """The frozen traces have no code, and what edits do to the real ones is another test's."""
     return False
 
 
 @pytest.fixture(scope="session")
 def book():
     return load(FROZEN, "reference-frozen", is_stale=fresh)
+
+
+@pytest.fixture(scope="session")
+def real():
+    """The real book as its reference machine shows it, whatever this machine has measured."""
+    (folder,) = (path.parent for path in CONTENT.glob("traces/reference-*/machine.json"))
+    return load(CONTENT, folder.name, is_stale=fresh)
 
 
 @pytest.fixture

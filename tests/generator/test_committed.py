@@ -1,26 +1,15 @@
 """The real book over the committed traces: invariants only, since every rerun changes numbers."""
 
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from generator.checks.content_checks import check
-from generator.content.book import load
 from generator.content.errors import ContentError
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.items.kinds import key_of
 from tests.generator.falsified import refuted
-
-CONTENT = Path(__file__).parents[2] / "content"
-
-
-@pytest.fixture(scope="module")
-def real():
-    """The book as its reference machine shows it, whatever this machine has measured."""
-    (folder,) = (path.parent for path in CONTENT.glob("traces/reference-*/machine.json"))
-    return load(CONTENT, folder.name, is_stale=lambda _: False)
 
 
 @pytest.fixture(scope="module")

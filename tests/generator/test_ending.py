@@ -1,14 +1,10 @@
 """Outcomes: predicted in words, explained by the recorded bytes, and never by a declaration."""
 
-from pathlib import Path
-
 import pytest
 
-from generator.content.book import load
 from generator.evidence.evaluation import Evidence
 from tests.generator.falsified import with_field
 
-CONTENT = Path(__file__).parents[2] / "content"
 RUN = "tiny_memory.whole_budget"
 ERROR = {
     "kind": "out_of_memory", "message": "no", "phase": "backward", "rank": 0, "step": 0,
@@ -59,24 +55,6 @@ def test_memory_is_the_reason_where_the_budget_explains_it(copy, error, budget_b
 def test_other_outcomes_name_their_phase_and_cause(copy, status, error, detail, told):
     error = {"message": "", "phase": "step", "rank": 1, "step": 2, "requested_bytes": None, **error}
     assert words(copy, detail, status=status, error=error) == told
-
-
-@pytest.mark.parametrize(
-    ("written", "said"),
-    [
-        (f"ended({RUN}.ranks)", "takes a run"),
-        (f"ended({RUN}, 'step')", "adds 'rank'"),
-        (f"ended({RUN}, 'rank', 1)", "takes run, detail"),
-    ],
-)
-def test_only_a_run_has_an_ending(evidence, written, said):
-    assert said in str(evidence.evaluate(written).error)
-
-
-@pytest.fixture(scope="module")
-def real():
-    (folder,) = (path.parent for path in CONTENT.glob("traces/reference-*/machine.json"))
-    return load(CONTENT, folder.name, is_stale=lambda _: False)
 
 
 @pytest.mark.parametrize("factor", [None, 10])

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from generator.content.book import load
 from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
@@ -26,13 +25,9 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = "reference-cpu-2c"
 
 
-def _loaded(folder):
-    return load(folder / "content", REFERENCE, is_stale=lambda _: False)
-
-
 @pytest.fixture(scope="module")
-def evidence():
-    return Evidence(_loaded(ROOT))
+def evidence(real):
+    return Evidence(real)
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from generator.evidence.units import (
 from generator.evidence.value import ExpressionError, Origin, Value
 
 
-def read_off(number, unit=PLAIN, name="a.b.c", machine="desk", kind="measured"):
+def read_off(number, unit=PLAIN, name="a.b.c", kind="measured"):
     experiment, run, field = name.split(".")
-    return Value(number, unit, kind, name, origin=Origin(machine, experiment, run, field))
+    return Value(number, unit, kind, name, origin=Origin("desk", experiment, run, field))
 
 
 def test_constants_take_part_in_a_formula_but_are_no_input():
@@ -65,13 +65,6 @@ def test_a_constant_joins_a_sum_of_plain_numbers_but_not_of_bytes():
 def test_units_combine(left, sign, right, unit):
     x, y = read_off(6, left), read_off(2, right)
     assert (x * y if sign == "*" else x / y).unit == unit
-
-
-def test_two_machines_never_meet_in_one_number():
-    desk, shed = read_off(1, BYTES), read_off(2, BYTES, "a.b.d", machine="shed")
-    with pytest.raises(ExpressionError, match="mixes two machines"):
-        desk + shed
-    assert (desk * 2 + desk).machines == {"desk"}
 
 
 def test_dividing_by_zero_and_growing_without_end_are_errors():

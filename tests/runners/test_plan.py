@@ -226,7 +226,6 @@ def test_a_strategy_that_cannot_be_says_why(text, why):
         (["gpt2-124m", "--devices", "5", "--strategies", "tp"], "do not divide 12 heads"),
         (["gpt2-124m", "--global-batch", "6", "--strategies", "ddp"], "do not divide a global"),
         (["--model", "os:getcwd"], "--model needs --batch"),
-        (["--model", "os:getcwd", "--batch", "os:getcwd", "--devices", "1"], "builds no nn.Module"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(words, why, capsys, tmp_path, monkeypatch):
