@@ -130,12 +130,16 @@ def rows_by(found):
 
 
 def test_a_file_is_fresh_and_has_every_row_that_is_asked_for(committed):
-    assert not plan_grid.is_stale(as_trace(committed))
+    trace = as_trace(committed)
+    assert not plan_grid.is_stale(trace)
     asked = {
         (q.strategy.name, state) for state, q in grid.questions(model_presets()[committed.preset])
     }
     assert set(rows_by(committed)) == asked
-    assert len(plan_grid.named_rows(committed)) == len(committed.rows)
+    rows = plan_grid.named_rows(committed)
+    assert len(rows) == len(committed.rows)
+    for name, row in rows.items():
+        assert [one.rank for one in trace.runs[name].ranks] == [one.rank for one in row.ranks]
 
 
 @pytest.mark.parametrize("gib", [22.5, 79.6])
