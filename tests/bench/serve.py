@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from tests.bench.ratio import Ratio, seconds_of
 from tests.conftest import copy_of_the_book, mkdocs
+from tests.processes import free_port
 
 LESSON = "topics/large-models/deep"
 NUM_EDITS = 5
@@ -28,16 +28,10 @@ PATIENCE = 300  # seconds for the first build
 _EPOCH = re.compile(rb"livereload\((\d+), (\d+)\)")
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @contextmanager
 def serving(book: Path, *options: str) -> Iterator[str]:
     """MkDocs serving a book, as `make serve` does; gives its address."""
-    port = _free_port()
+    port = free_port()
     log = (book / "serve.log").open("w")
     command = [sys.executable, "-m", "mkdocs", "serve", *options]
     process = subprocess.Popen(

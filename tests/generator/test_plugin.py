@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +13,7 @@ import pytest
 from generator.website.plugin import SURPRISES
 from tests.conftest import mkdocs, wait_until
 from tests.generator.conftest import Copy
+from tests.processes import free_port
 from tests.site.conftest import own_book
 
 pytestmark = pytest.mark.builds
@@ -49,7 +49,7 @@ def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
     copy = Copy(project / "content")
     copy.edit("topics/sharding/quiz.yml", "stem:", "stme:")
     copy.edit("topics/averaging/topic.yml", "title:", "titel:")
-    for command in (["build", "--quiet"], [*SERVE, f"127.0.0.1:{_free_port()}"]):
+    for command in (["build", "--quiet"], [*SERVE, f"127.0.0.1:{free_port()}"]):
         done = mkdocs(project, *command)
         assert done.returncode == 2
         told = [line for line in _said(done) if line.startswith("content/")]
@@ -71,12 +71,6 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def _text(serving: subprocess.Popen[bytes], address: str, wanted: str) -> str:
     """The page, once it holds what is wanted."""
 
@@ -94,7 +88,7 @@ def _text(serving: subprocess.Popen[bytes], address: str, wanted: str) -> str:
 def test_serve_follows_edits_and_outlives_a_mistake(project):
     """As `make serve` calls it."""
     copy = Copy(project / "content")
-    port = _free_port()
+    port = free_port()
     address = f"http://127.0.0.1:{port}/topics/sharding/experiment.html"
     kept, lost = "topics/averaging/trace.html", "topics/gone.html"
     with (project / "content" / "glossary.yml").open("a", encoding="utf-8") as synonyms:

@@ -10,13 +10,14 @@ import importlib.util
 import json
 import multiprocessing
 import os
-import socket
 import sys
 from pathlib import Path
 
 import torch
 import torch.distributed.pipelining
 import torch.distributed.tensor.parallel
+
+from tests.processes import free_port
 
 NUM_STEPS = 2
 
@@ -45,9 +46,7 @@ def main(folder):
     fork = multiprocessing.get_context("fork")
     for path in sorted(folder.glob("*.py")):
         count = int(path.stem.partition("-")[0])
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         ranks = [fork.Process(target=_rank, args=(path, r, count, port)) for r in range(count)]
         for one in ranks:
             one.start()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +19,7 @@ from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
+from tests.processes import python
 
 CUDA = torch.device("cuda", 0)
 TOO_OLD = (
@@ -124,5 +123,5 @@ for name in names():
     find(name)
 print(asked, ENVIRONMENT["PYTORCH_NVML_BASED_CUDA_CHECK"])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = python("-c", program)
     assert done.stdout == "[] 1\n", done.stderr
