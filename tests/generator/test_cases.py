@@ -57,9 +57,9 @@ def test_an_item_over_several_cases_has_the_digest_of_its_first(copy):
 def test_a_case_binds_runs_numbers_claims_and_words(copy):
     cases = (
         "for: [{it: tiny_memory.halves, rank: 0, law: halves-complete, called: half a model}, "
-        "{it: tiny_memory.whole, rank: 0, law: whole-completes, called: a model of "
-        '"{{ it.model.bytes }}"}]'
-    ).replace('a model of "{{ it.model.bytes }}"', '"a model of {{ it.model.bytes }}"')
+        "{it: tiny_memory.whole, rank: 0, law: whole-completes, "
+        'called: "a model of {{ it.model.bytes }}"}]'
+    )
     copy.edit(TRY, FOR, cases)
     written = copy.content / TRY
     text = written.read_text().replace("run.", "it.").replace("ranks[0]", "ranks[rank]")
