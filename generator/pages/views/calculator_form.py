@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from generator.content.claim import Tolerance
@@ -21,7 +22,7 @@ _UNITS: dict[Quantity, units.Sizes] = {
     "bytes_per_second": tuple((f"{name}/s", size) for name, size in units.SIZES),
     "share": (("%", 0.01),),
 }
-PER_PARAMETER = ("bytes", "values")  # counts of them are means, as half a byte for each parameter
+PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS = 6  # of a number that is no whole one
 DIGITS = 3  # of a start value that has more than those
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
@@ -57,7 +58,7 @@ def _field(
     unit, size = _unit(one.quantity, float(numeric(start)))
     ends = float(numeric(low)), float(numeric(high))
     covered = calculators.covered(checked, one.name)
-    counted = one.unit if one.unit and one.unit not in one.label.split() else ""
+    counted = one.unit if one.unit and one.unit not in one.label.replace(",", "").split() else ""
     stands = float(numeric(start))
     stands = int(stands) if stands.is_integer() else stands
     return Shown(
@@ -79,10 +80,15 @@ def _field(
         is_whole=one.quantity == "count" and one.unit not in PER_PARAMETER,
         # What the other fields allow, as the script reads formulas.
         most=calculators.parsed(one.at_most).postfix if one.at_most else "",
-        covered=(folio.show(covered[0]), folio.show(covered[1])) if covered else None,
+        covered=[folio.show(_labelled(end, counted)) for end in covered or ()],
         # The same two, as the script reads them.
         range=" ".join(str(float(numeric(end))) for end in covered or ()),
     )
+
+
+def _labelled(end: Value, counted: str) -> Value:
+    """A value with the unit that its field counts in, if it has none of its own."""
+    return replace(end, form=replace(end.form, label=counted)) if counted else end
 
 
 def _unit(quantity: Quantity, number: float) -> tuple[str, float]:
