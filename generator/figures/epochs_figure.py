@@ -51,7 +51,8 @@ def _names(figure: Figure, folio: Folio) -> dict[str, str]:
     runs = {path: folio.run(path) for path in figure.runs}
     names = {path: folio.strategy(run) if run else path for path, run in runs.items()}
     if len(set(names.values())) < len(names):
-        return {path: path.split(".")[1].replace("_", " ") for path in names}
+        words, own = folio.ui["strategies"], {path: path.split(".")[1] for path in names}
+        return {path: words.get(name, name.replace("_", " ")) for path, name in own.items()}
     return names
 
 

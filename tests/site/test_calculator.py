@@ -70,9 +70,9 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
         field = form.locator(f"[name={named.rpartition(' ')[2]}][type=number]")
         high = float(field.get_attribute("data-covered").split(" ")[1])
         field.fill(str(2 * high / float(field.get_attribute("data-size"))))
-        assert below.text_content().startswith(f"No run had such a value of {named}.")
+        assert below.text_content().startswith(f"Outside the values of the runs: {named}.")
     field.fill("0")
-    assert below.text_content().startswith("No run had such a value of parameters.")
+    assert below.text_content().startswith("Outside the values of the runs: parameters.")
     fault = form.locator(".pb-field [role=status]").last
     assert fault.text_content() == "Enter a number above zero."
 
