@@ -69,8 +69,9 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     for name, run in runs.items():
         kinds.setdefault((strategy(run), num_ranks(run), is_crowded(run)), name)
     yield _together((kind[0], _ranks(one, runs[one])) for kind, one in kinds.items())
-    places = {run.device for run in of_all if run.world_size > 1}
-    yield _joined(_where(run) for run in of_all if run.world_size > 1 or run.device not in places)
+    placed = [run for run in of_all if run.nature != "simulated"]  # others are about no device
+    places = {run.device for run in placed if run.world_size > 1}
+    yield _joined(_where(run) for run in placed if run.world_size > 1 or run.device not in places)
     yield from sorted({run.nature for run in of_all} - {"real"})
     yield _joined(one for run in of_all if (one := dtype_of(run) or stated.dtype))
     optimizers = (optimizer_of(run) or stated.optimizer for run in of_all)

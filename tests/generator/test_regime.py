@@ -51,10 +51,10 @@ def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
     of_many = {"settings": {**whole, "num_ranks": 64}, "nature": "simulated"}
     copy.change_run("tiny_memory.whole", **of_many, strategy="ddp")
     assert regime(copy.load(), "whole-peak").startswith(
-        "ddp on one of {{ tiny_memory.whole.settings.num_ranks }} ranks; cpu; simulated;"
+        "ddp on one of {{ tiny_memory.whole.settings.num_ranks }} ranks; simulated;"
     )
     copy.change_run("tiny_memory.whole", **of_many, strategy="single")
-    assert regime(copy.load(), "whole-peak").startswith("single; cpu; simulated;")
+    assert regime(copy.load(), "whole-peak").startswith("single; simulated;")
 
 
 @pytest.mark.parametrize(
