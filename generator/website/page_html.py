@@ -36,6 +36,11 @@ def skipped_to_title(html: str) -> str:
     return _SKIP.sub(f'<a href="#{title[1]}" class="md-skip">', html, count=1) if title else html
 
 
+def tables_alike(html: str) -> str:
+    """A page whose tables in Markdown look like those of templates."""
+    return html.replace("<table>", '<table class="pb-table pb-stack pb-rows">')
+
+
 def code_within_reach(html: str) -> str:
     """A page whose code blocks all take the focus, so that a keyboard scrolls them."""
     return _CODE.sub('<pre><code tabindex="0"', html)

@@ -269,7 +269,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
         """Link each heading, and let the keyboard reach code and title."""
-        html = page_html.linked_headings(output)
+        html = page_html.linked_headings(page_html.tables_alike(output))
         return page_html.skipped_to_title(page_html.whole_words(page_html.code_within_reach(html)))
 
     @event_priority(50)
