@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -39,8 +39,8 @@ def page_of(symptom: Symptom) -> str:
     return f"guide/{symptom.id}.md"
 
 
-def runs_behind(claim: str, folio: Folio) -> tuple[str, ...]:
-    """The runs that a claim was judged on, each once."""
-    found = tuple(dict.fromkeys(folio.outcome(claim).runs))
+def runs_behind(claims: Sequence[str], folio: Folio) -> tuple[str, ...]:
+    """The runs that claims were judged on, each once."""
+    found = tuple(dict.fromkeys(run for one in claims for run in folio.outcome(one).runs))
     folio.runs.update(found)
     return found
