@@ -107,7 +107,7 @@ def as_written(number: float) -> str:
         return f"−{as_written(-number)}"
     if isinstance(number, int):
         return f"{number:,}"
-    mantissa, _, exponent = repr(number).partition("e")
+    mantissa, _, exponent = f"{number:,}".partition("e")
     mantissa = mantissa.removesuffix(".0")
     if not exponent:
         return mantissa

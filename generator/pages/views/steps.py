@@ -33,7 +33,6 @@ def _listed(folio: Folio, setting: str) -> Rows:
 
 def scores(folio: Folio) -> Markup:
     """For each device its efficiency, and how far this explains the rows that were held out."""
-    folio.text.unmarked = "simulated"  # the page says which values were computed
     words = folio.ui["steps"]
     devices = dict.fromkeys(str(one["device"]) for _, one in _listed(folio, "rate"))
     rows = (
@@ -62,6 +61,7 @@ def _rows(folio: Folio) -> Iterator[Row]:
     for run, settings in _listed(folio, "rate"):
         folio.run(f"{STEPS.experiment}.{run}")
         error = folio.value(f"{STEPS.experiment}.{run}.ranks[0].measures.error_share")
+        off = _cell(run, "error_share", folio)
         misses = error is not None and abs(float(error.number)) > WITHIN
         yield [
             _case(run, settings, folio),
@@ -74,7 +74,7 @@ def _rows(folio: Folio) -> Iterator[Row]:
                     _cell(run, "predicted", folio),
                 )
             ),
-            Marked(_cell(run, "error_share", folio), "pb-does-not-hold" if misses else ""),
+            Marked(Markup("† {}").format(off), "pb-does-not-hold") if misses else off,
         ]
 
 
@@ -83,9 +83,9 @@ def _case(run: str, settings: dict[str, Any], folio: Folio) -> Markup:
     words, tokens = folio.ui["published"], folio.ui["steps"]["tokens"]
     inner = {axis: settings[axis] for axis in ("tensor", "pipeline")}
     ways = {"data": settings["devices"] // (inner["tensor"] * inner["pipeline"]), **inner}
-    mesh = [f"{words['axes'][axis]} {num}" for axis, num in ways.items() if num > 1]
+    mesh = [f"{words['axes'][axis]} {num:,}" for axis, num in ways.items() if num > 1]
     sharding = words["sharding"][settings["sharding"]]
-    shape = f"{settings['micro']} × {settings['sequence']} {tokens}"
+    shape = f"{settings['micro']} × {settings['sequence']:,} {tokens}"
     parts = map(_whole, (settings["model"], shape, sharding))
     said = Markup(", ").join([*parts, Markup(" × ").join(map(_whole, mesh))])
     return _named(run, said) + _source(settings["url"], settings["title"])
