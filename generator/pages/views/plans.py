@@ -21,6 +21,7 @@ from generator.evidence.folio import Folio, breakable
 from generator.evidence.play_states import Control
 from generator.evidence.value import Value, computed, numeric
 from generator.figures.play.frame import packed
+from generator.figures.play.plan_view import MOST as AXIS
 from generator.figures.play.plan_view import Bar, bars, fullest
 from generator.pages.shown import Shown
 from generator.pages.table import Column, Row, counted, label, table
@@ -213,6 +214,7 @@ def planned(name: str, folio: Folio) -> Shown:
     by_size = sorted(plans.asked, key=lambda one: (one.setting[:2], numeric(one.memory)))
     ordered = [_options(plans, one) for one in by_size]
     found = {key: list(dict.fromkeys(one[key] for one in ordered)) for key in options[0]}
+    found["optimizer"].sort()  # Adam first
     varied = {key: known for key, known in found.items() if len(known) > 1}
     places = [tuple(known.index(one[key]) for key, known in varied.items()) for one in options]
     drawn = [_answer(plans, one) for one in plans.asked]
@@ -347,6 +349,8 @@ def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
         plans.folio,
     )
     title, caption = plans.words["bars"], plans.folio.line(plans.plan.caption)
+    if needs(max(shown, key=needs)) > memory * AXIS:
+        caption += " " + plans.words["cut"]
     return Markup('<p class="pb-view">{}</p>{}<p class="pb-caption">{}</p>').format(
         title, found.svg(ID, title), caption
     )
