@@ -67,7 +67,7 @@ def _rows(folio: Folio) -> Iterator[Row]:
             _case(run, settings, folio),
             words["held_out" if settings["is_held_out"] else "fitted"],
             *(
-                Markup('{} <small class="pb-label">{}</small>').format(one, settings["unit"])
+                Markup('{}&nbsp;<small class="pb-label">{}</small>').format(one, settings["unit"])
                 for one in (
                     folio.cell(f"cited['{reference_of(run)}']"),
                     _cell(run, "at_most", folio),
