@@ -31,6 +31,14 @@ def test_a_number_says_its_runs_nature_and_opens_to_it(copy, happens, expression
     assert popovers_of(text.sources.block())[0].nature == nature
 
 
+def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
+    text = PageText(Evidence(real), 0)
+    link = str(text.expression("plan_steps.a100.ranks[0].measures.efficiency_share"))
+    assert "pb-computed" in link
+    assert "pb-nature" not in link
+    assert not popovers_of(text.sources.block())[0].nature
+
+
 def test_a_unit_that_the_author_wrote_stands_between_number_and_nature(copy):
     copy.change_run("tiny_memory.whole", nature="simulated")
     line = PageText(Evidence(copy.load()), 0).line
