@@ -238,7 +238,8 @@
       });
     });
     const unit = this.budget.dataset.unit;
-    const counts = { budget: Number(budget.toPrecision(3)), unit, n: fitting, m: bars, k: marginal };
+    const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }; // as pages print
+    const counts = { budget: budget.toLocaleString("en", digits), unit, n: fitting, m: bars, k: marginal };
     const pattern = words.num_fit + (marginal ? words.num_marginal : "");
     const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => counts[name]);
     this.budget.setAttribute("aria-valuetext", said);
