@@ -3,7 +3,7 @@
 In: a book, with every machine's traces, and the verdicts on the machine it shows. Out: for each
 other machine its evidence, and its verdict on every claim whose runs it has all measured itself.
 A time is not judged on a machine where
-ranks shared the cores, if each had a core of its own on the machine shown.
+more ranks shared a core than on the machine shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import UNDECIDED, Outcome
 
-SHARED_CORES = "ranks share cores, so these times say nothing about devices"
+SHARED_CORES = "more ranks share a core, so these times say nothing about devices"
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,11 @@ def parts(here: Outcome, there: Outcome) -> bool:
 
 
 def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, OtherOutcomes]:
-    """Every other machine's verdicts, by its name; a machine without any is left out."""
-    others = (one for one in book.machines.values() if one.machine.name != book.machine.name)
-    found = (_on(one, book, outcomes) for one in others)
+    """Every other machine's verdicts, by its name; a machine without any is left out.
+
+    Those of the machine shown are of runs that it skipped, which another shows in its place.
+    """
+    found = (_on(one, book, outcomes) for one in book.machines.values())
     return {one.evidence.book.machine.name: one for one in found if one.outcomes}
 
 
@@ -50,24 +52,28 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
         name: found
         for name, shown in book.traces.items()
         if name in measured.traces
-        and shown.trace is not measured.traces[name]
+        and (shown.lent or shown.trace is not measured.traces[name])
         and (found := on_page(name, [measured], reference))
     }
     there = replace(book, traces={**book.traces, **own}, machine=measured.machine)
     evidence = Evidence(there)
     judged = {
-        name: _of_devices(evidence.outcome(name), outcome)
+        name: _of_devices(evidence.outcome(name), outcome, book)
         for name, outcome in outcomes.items()
         if outcome.runs
+        and {holder.machine.name for run in outcome.runs if (holder := book.holder(run))}
+        - {measured.machine.name}
         and all(run.partition(".")[0] in own for run in outcome.runs)
         and any(map(there.run, outcome.runs))
     }
     return OtherOutcomes(evidence, judged)
 
 
-def _of_devices(there: Outcome, here: Outcome) -> Outcome:
-    """A verdict on another machine, not judged where only there a time is that of shared cores."""
-    if there.verdict in UNDECIDED or _is_crowded(here) or not _is_crowded(there):
+def _of_devices(there: Outcome, here: Outcome, book: Book) -> Outcome:
+    """A verdict on another machine, not judged where more ranks share a core there."""
+    cores = [book.machines[one.machine].machine.num_cores for one in (there, here) if one.machine]
+    is_as_crowded = _is_crowded(here) and cores[0] >= cores[-1]
+    if there.verdict in UNDECIDED or is_as_crowded or not _is_crowded(there):
         return there
     return replace(there, verdict="does_not_apply", explanation=SHARED_CORES)
 
