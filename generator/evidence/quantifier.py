@@ -35,11 +35,13 @@ class Scope:
         one: what one of them is called: `rank`.
         several: what several of them are called.
         num: how many there are, with what they are made of.
+        is_alike: whether the same was observed of each.
     """
 
     one: str
     several: str
     num: Value
+    is_alike: bool
 
 
 def listed(side: object) -> tuple[Value, ...] | None:
@@ -126,7 +128,8 @@ def scope(pairs: Sequence[tuple[Value, Value]]) -> Scope:
     observed = [_indices(one) for _, one in pairs]
     one, several = _nouns(observed)
     inputs = tuple(dict.fromkeys(value for _, value in pairs))
-    return Scope(one, several, computed(len(pairs), units.COUNT, f"number of {several}", inputs))
+    num = computed(len(pairs), units.COUNT, f"number of {several}", inputs)
+    return Scope(one, several, num, len({seen.number for _, seen in pairs}) == 1)
 
 
 def _indices(value: Value) -> dict[str, int]:

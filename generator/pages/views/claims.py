@@ -67,11 +67,13 @@ def predicted_of(outcome: Outcome, predicted: Value | None, folio: Folio) -> Mar
 def observed_of(outcome: Outcome, observed: Value | None, folio: Folio) -> Markup:
     """What was observed; of a rule with a quantifier also for how many ranks, steps or values."""
     shown = side(observed, folio, outcome.claim.id)
-    if outcome.scope is None or outcome.scope.num.number == 1:
+    scope = outcome.scope
+    if scope is None or scope.num.number == 1 or (not scope.is_alike and scope.one == "value"):
         return shown
-    num = folio.show(outcome.scope.num, outcome.claim.id)
-    return Markup('{} <span class="pb-said">for each of {} {}</span>').format(
-        shown, num, outcome.scope.several
+    num = folio.show(scope.num, outcome.claim.id)
+    among = "for each of" if scope.is_alike else "over"
+    return Markup(f'{{}} <span class="pb-said">{among} {{}} {{}}</span>').format(
+        shown, num, scope.several
     )
 
 
