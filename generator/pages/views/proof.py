@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
+from generator.content.claim import Reference
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.claim_topics import LessonPlace
@@ -58,6 +59,10 @@ def repeated(sentences: Iterable[str]) -> set[str]:
 def _proof(name: str, lessons: tuple[LessonPlace, ...], folio: Folio) -> Shown:
     claim, here = folio.book.claims[name], folio.outcomes[name]
     folio.runs.update(here.runs)
+    judged = tuple(
+        _judgement(outcome, machine, evidence, folio, differs)
+        for outcome, machine, evidence, differs in outcomes_of(name, folio)
+    )
     return Shown(
         claim=claim,
         says=folio.line(claim.says),
@@ -66,12 +71,9 @@ def _proof(name: str, lessons: tuple[LessonPlace, ...], folio: Folio) -> Shown:
         tolerance=tolerance_of(claim, here.observed),
         regime=regime_of(claim, here, folio),
         lessons=lessons,
-        judged=tuple(
-            _judgement(outcome, machine, evidence, folio, differs)
-            for outcome, machine, evidence, differs in outcomes_of(name, folio)
-        ),
+        judged=judged,
         runs=names_of(here),
-        holds=here.verdict == "holds",
+        holds=here.verdict == "holds" and not any(one.differs for one in judged),
     )
 
 
@@ -113,7 +115,9 @@ def _judgement(
         machine=machine,
         predicted=predicted_of(outcome, predicted, folio),
         observed=observed_of(outcome, observed, folio),
-        off=_off(off_by(claim, outcome.predicted, outcome.observed), folio),
+        off=_off(off_by(claim, outcome.predicted, outcome.observed), folio)
+        if claim.relation == "equals"
+        else None,
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
         says=folio.text.line(text, evidence) if text else Markup(""),
@@ -148,6 +152,14 @@ def on_others(folio: Folio) -> list[tuple[str, int, int]]:
         )
         for machine, other in folio.other_outcomes.items()
     ]
+
+
+def by_address(references: Mapping[str, Reference]) -> list[list[list[Reference]]]:
+    """Each address that is cited: its sentences in their order, each with all that cite it."""
+    found: dict[str, dict[tuple[str, str], list[Reference]]] = {}
+    for one in references.values():
+        found.setdefault(one.url, {}).setdefault((one.title, one.says), []).append(one)
+    return [list(sentences.values()) for sentences in found.values()]
 
 
 def tally(claims: Sequence[str], folio: Folio) -> Shown:

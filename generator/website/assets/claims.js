@@ -27,7 +27,9 @@
 
   function row(claim) {
     const link = Object.assign(made("a", "", claim[3]), { href: placeOf(claim) });
-    const judged = verdicts[claim[1]].map(([words, css]) => made("span", `pb-verdict ${css}`, words));
+    // no line ends at a hyphen of a machine's name
+    const whole = (words) => words.split(/( )/).map((word) => (word === " " ? word : made("span", "pb-keep", word)));
+    const judged = verdicts[claim[1]].map(([words, css]) => made("span", `pb-verdict ${css}`, ...whole(words)));
     return made("tr", "", made("td", "pb-label", link), made("td", "pb-label", ...judged));
   }
 
