@@ -85,8 +85,9 @@ def primitives(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
             for pattern, unit, word in PRIMITIVES:
                 told = re.fullmatch(pattern, name)
                 if told:
-                    value = _primitive(number, unit, origin)
-                    shown.append((words[word].format(**told.groupdict()), folio.show(value)))
+                    value, num = _primitive(number, unit, origin), told.groupdict().get("n", "1")
+                    crowd = words["crowd"] if int(num) > measured.machine.num_cores else ""
+                    shown.append((words[word].format(n=num) + crowd, folio.show(value)))
     return shown
 
 

@@ -11,7 +11,7 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.regime import num_ranks
+from generator.evidence.regime import CROWDED, is_crowded, num_ranks
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Shown
 from runners.traces.records import Run, Trace
@@ -85,6 +85,9 @@ def _rows(trace: Trace, is_shown: bool, evidence: Evidence, folio: Folio) -> Ite
     for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
         place = f"run-{trace.experiment}-{name}"
         values = _Values(f"{trace.experiment}.{name}", run, evidence)
+        # What the numbers of a row share stands once.
+        nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
+        page = folio.said_once(nature)
         num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
         measured = {
             words["figure"]["peak"]: values.peak(),
@@ -98,12 +101,12 @@ def _rows(trace: Trace, is_shown: bool, evidence: Evidence, folio: Folio) -> Ite
             # Where values of the run lead.
             short_id=name if is_shown else f"{name}-on-{trace.machine}",
             strategy=folio.strategy(run),
-            nature=run.nature,
-            ranks=folio.shown(values.of(num)),
+            nature=nature,
+            ranks=page.shown(values.of(num)),
             expected=words["statuses"][run.expected_status],
             ended=words["statuses"][run.status],
             is_surprise=run.is_surprise,
-            measured={word: folio.shown(value) for word, value in measured.items()},
+            measured={word: page.shown(value) for word, value in measured.items()},
         )
 
 
