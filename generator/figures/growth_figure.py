@@ -27,7 +27,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     found = {label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs}
     for row in (row for runs in found.values() for row in runs):
         folio.run(row.run)
-    table = _table(found, written, folio)
+    table = _table(found, written, folio, by_law=figure.growth.law is not None)
     if not found:
         return Picture(table)
     rows = [row for runs in found.values() for row in runs]
@@ -84,12 +84,15 @@ def _heading(found: dict[str, list[GrowthRun]], folio: Folio) -> str:
     return heading(values, folio.ui["found_by"])
 
 
-def _table(found: dict[str, list[GrowthRun]], written: Growth, folio: Folio) -> Table:
+def _table(
+    found: dict[str, list[GrowthRun]], written: Growth, folio: Folio, *, by_law: bool
+) -> Table:
+    """Every number; how far a formula is off only where it is a law's, not a line to compare."""
     words = folio.ui["figure"]
     head = [words["run"], plain(folio.line(written.x_label)), _heading(found, folio)]
     table = Table(head)
     if written.predicted:
-        head += [words["by_formula"], folio.ui["cost"]["differs_by"]]
+        head += [words["by_formula"], *([folio.ui["cost"]["differs_by"]] if by_law else [])]
     for label, runs in found.items():
         for row in runs:
             cells: list[Markup | str] = [
@@ -98,7 +101,8 @@ def _table(found: dict[str, list[GrowthRun]], written: Growth, folio: Folio) -> 
                 folio.show(row.measured),
             ]
             if written.predicted:
-                off = relative_difference(row.predicted, row.measured)
-                cells += map(folio.shown, (row.predicted, off))
+                cells.append(folio.shown(row.predicted))
+            if by_law:
+                cells.append(folio.shown(relative_difference(row.predicted, row.measured)))
             table.rows.append(cells)
     return table
