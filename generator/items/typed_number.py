@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 
 from generator.content.claim import Tolerance
-from generator.evidence.units import COUNTS, NBSP, SIZES, TIMES
-from generator.evidence.value import Value
+from generator.evidence.units import AS_RULED, COUNTS, NBSP, PLAIN, SIZES, TIMES, printed
+from generator.evidence.value import Value, numeric
 
 _PRINTED = re.compile(
     rf"−?([\d,]+(?:\.\d+)?)(?:{NBSP}×{NBSP}10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?{NBSP}?(.*)", re.DOTALL
@@ -57,6 +57,13 @@ def unit_of(value: Value) -> Unit:
         return Unit(label, scale)
     label = f"× 10{power} {label}".strip()
     return Unit(label, scale * 10.0 ** int(power.translate(_NORMAL)))
+
+
+def in_unit(value: Value, unit: Unit) -> str:
+    """A value as a reader would type it: in the unit asked for, without zeros that say nothing."""
+    number = printed(numeric(value) / unit.scale, PLAIN, AS_RULED)
+    short = number.rstrip("0").rstrip(".") if "." in number else number
+    return f"{short}{'' if unit.label in ('', '%') else NBSP}{unit.label}"
 
 
 def reach(value: Value, tolerance: Tolerance | None) -> Reach:

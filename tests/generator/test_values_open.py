@@ -30,10 +30,9 @@ SIZES = {"µs": 1e-6, "ms": 1e-3, "s": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "G
 
 
 def size(text):
-    """A number with a unit in base units; None for other texts."""
-    found = re.fullmatch(r"([\d,.]+)\s(\S+)", text)
-    known = found and found[2] in SIZES
-    return float(found[1].replace(",", "")) * SIZES[found[2]] if known else None
+    """A number in base units, of which a plain one is in none; None for other texts."""
+    found = re.fullmatch(r"([−\d,.]+)\s?(\S*)", text)
+    return found and float(re.sub("−", "-", found[1].replace(",", ""))) * SIZES.get(found[2], 1)
 
 
 def says(answer, text):

@@ -75,12 +75,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of a slider: in base units, as they are printed, and with values that open."""
+    """The ends of a slider: in base units, in the unit of the field, and with values that open."""
 
     low: float
     high: float
-    says_low: Markup
-    says_high: Markup
+    says_low: str
+    says_high: str
     is_logarithmic: bool
     opened: tuple[Markup, Markup]
 

@@ -26,7 +26,7 @@ from generator.items.kinds.kind import (
     unopened,
     whole,
 )
-from generator.items.typed_number import reach, slack, unit_of
+from generator.items.typed_number import in_unit, reach, slack, unit_of
 
 TypedT = TypeVar("TypedT", bound=Number | Predict | Complete)
 
@@ -162,8 +162,8 @@ class Prediction(TypedNumber[Predict]):
         if self.key.ends is None or form.unit is None:
             return form
         low, high = self.key.ends
+        said = in_unit(low, form.unit), in_unit(high, form.unit)
         opened = folio.show(low), folio.show(high)
-        said = unopened(opened[0]), unopened(opened[1])
         ends = Ends(numeric(low), numeric(high), *said, self.item.logarithmic, opened)
         return replace(form, ends=ends)
 

@@ -14,7 +14,7 @@ from generator.content.listed_code import listed
 from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
 from generator.pages.views.highlighting import highlighted_lines
-from generator.pages.views.listing import listing
+from generator.pages.views.listing import breakable_code, listing
 
 CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
@@ -45,7 +45,7 @@ def _body(code: str) -> _Body:
     is_one = isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
     start = (docstring.end_lineno or 0) if docstring and is_one else 0
     lines = [line.strip() for line in code.splitlines()[start:]]
-    return _Body(1 + start, highlighted_lines(code)[start:], lines)
+    return _Body(1 + start, tuple(map(breakable_code, highlighted_lines(code)[start:])), lines)
 
 
 def unified(before: _Body, after: _Body, word: str) -> Markup:
@@ -55,8 +55,11 @@ def unified(before: _Body, after: _Body, word: str) -> Markup:
     if sum(map(_num_changed, groups)) > MOST:
         return Markup()
     return Markup("").join(
-        Markup("<small>{} {}</small>\n").format(word, before.first + group[0][1])
-        + Markup("").join(_lines(group, before.coloured, after.coloured))
+        Markup("<small>{} {}</small>\n{}\n").format(
+            word,
+            before.first + group[0][1],
+            Markup("").join(_lines(group, before.coloured, after.coloured)).rstrip(),
+        )
         for group in groups
     )
 

@@ -73,14 +73,14 @@ def notes(
     return [
         (
             1 + lines.index(note.code.strip()),
-            _breakable(highlighted(note.code.strip()).strip()),
+            breakable_code(highlighted(note.code.strip()).strip()),
             folio.line(note.says),
         )
         for note in written
     ]
 
 
-def _breakable(code: Markup) -> Markup:
+def breakable_code(code: Markup) -> Markup:
     """A line of code with places where a narrow page may break it."""
     joined = _JOINT.sub(r"\1<wbr>", str(code))
     return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))

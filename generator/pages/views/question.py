@@ -15,6 +15,7 @@ from generator.content.listed_code import listed
 from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
+from generator.evidence.units import NBSP
 from generator.items.answers import claim_behind, told_once
 from generator.items.cases import answerable
 from generator.items.kinds import digest_of, kind_of
@@ -22,7 +23,7 @@ from generator.items.kinds.kind import Asked, Form, Kind, Rows, whole
 from generator.pages.shown import Shown
 from generator.pages.views.difference import difference
 from generator.pages.views.highlighting import highlighted_lines
-from generator.pages.views.listing import listing
+from generator.pages.views.listing import breakable_code, listing
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
@@ -102,10 +103,16 @@ def _stem(prose: Markup) -> tuple[Markup, Markup]:
 
 
 def _code_lines(item: FaultyLine, folio: Folio) -> tuple[Asked, ...]:
-    """The program line by line; those to choose from have a position."""
+    """The program line by line; those to choose from have a position. No line ends in an indent."""
     places = {line.code.strip(): place for place, line in enumerate(item.lines)}
     lines = highlighted_lines(listed(folio.book.root, item.wrong.path, item.wrong.object).rstrip())
-    return tuple(Asked(one, places.get(plain(one).strip())) for one in lines[:-1])
+    return tuple(
+        Asked(
+            NBSP * (len(one) - len(one.lstrip())) + breakable_code(one.lstrip()),
+            places.get(plain(one).strip()),
+        )
+        for one in lines[:-1]
+    )
 
 
 def in_table(written: Table | None, folio: Folio) -> tuple[tuple[Markup, ...], Rows]:

@@ -38,7 +38,7 @@
       .replace(new RegExp(words.around, "gi"), "")
       .trim()
       .replace(/^[x×]\s*(\d.*)/i, "$1×")
-      .replace(/(\d\s*)M$/, "$1million")
+      .replace(/(\d\s*)M$/, q.unit === "M" ? "$1" : "$1million")
       .replace(/[⁰¹²³⁴-⁹⁻]+/, (power) => `^${power.normalize("NFKC")}`)
       .replace(/[−–]/g, "-")
       .replace(/\s*[×x*·]\s*10(?:\^|\*\*)/, "e");
