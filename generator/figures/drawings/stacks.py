@@ -1,8 +1,7 @@
 """Bars of several parts under a budget line that readers move: what a rank holds at its peak.
 
 The line runs over the bars, with an edge of the ground, which parts it from every look. Words lie
-on it, each on a patch of what is below them, so that it crosses none wherever play.js moves it; and
-where it starts, the words in bars stand beside it.
+on it, each on a patch of what is below them, so that it crosses none wherever play.js moves it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ BESIDE = 14  # from the end of the axis to the words
 LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
 SEEN = 1.5  # what is narrower is there for the keyboard only, and not in the legend
 OVER = 3  # how far the line stands out of the bars
-EDGE = 5  # from the middle of the line to words beside it
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def stacks(
         half = text_width(said) / 2
         drawing.word(min(max(x(budget), half), layout.width - half), head, said, "strong", "middle")
     for row, upper in zip(rows, uppers, strict=True):
-        _names(drawing, row, upper, x, x(budget))
+        _names(drawing, row, upper, x)
         _words(drawing, row, upper, x, layout)
     across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
     drawing.height = bottom + BELOW
@@ -139,10 +137,9 @@ def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
             drawing.box(x.end - gap, y, 2, THICK, "ground")
 
 
-def _names(drawing: Drawing, row: Stack, y: float, x: Scale, line: float) -> None:
-    """The names of parts, or their first letters, where they have room beside the line."""
-    for part, *place in _drawn(row, x):
-        left, width = _beside(line, *place)
+def _names(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
+    """The names of parts, or their first letters, where they have room."""
+    for part, left, width in _drawn(row, x):
         look, letters = LOOKS[part.kind]
         fits = part.name if text_width(part.name) + 6 < width else _initial(part.name)
         long = text_width(fits) + 2
@@ -150,14 +147,6 @@ def _names(drawing: Drawing, row: Stack, y: float, x: Scale, line: float) -> Non
             middle, patch = left + width / 2, "ground" if "hollow" in look else look
             drawing.box(middle - long / 2, y + 1, long, THICK - 2, patch)
             drawing.word(middle, y + THICK / 2, fits, letters, "middle")
-
-
-def _beside(line: float, left: float, width: float) -> tuple[float, float]:
-    """Where the larger side of a part begins, and its width; all of a part away from the line."""
-    before, after = line - EDGE - left, left + width - line - EDGE
-    if min(before, after) < -2 * EDGE:
-        return left, width
-    return (left, before) if before > after else (line + EDGE, after)
 
 
 def _initial(name: str) -> str:
