@@ -61,23 +61,23 @@ def panels(runs: Sequence[Panel], layout: Layout) -> Drawing:
     widest = max(sum(p.size for p in lane.pieces) for run in runs for lane in run.lanes)
     names = _labels(runs, room / widest)
     y = 4.0
+    unnamed: list[str] = []
     for run in runs:
         drawing.word(0, y + 10, run.title, "strong")
         y += 26
-        unnamed: list[str] = []
         for lane in run.lanes:
             y = _lane(drawing, lane, y, left, room / widest, layout, names, unnamed)
-        if unnamed:
-            y = _legend(drawing, unnamed, y, left)
         if run.travels:
             y = _travels(drawing, run, y, layout)
         y += 14
+    if unnamed:
+        y = _legend(drawing, unnamed, y, left)
     drawing.height = y
     return drawing
 
 
 def _legend(drawing: Drawing, unnamed: Sequence[str], y: float, left: float) -> float:
-    """What boxes stand for that have no room for a name, in the order in which they stand."""
+    """What boxes of all panels stand for that have no room for a name, in their order."""
     for part in wrapped(" · ".join(dict.fromkeys(unnamed)), drawing.width - left):
         drawing.word(left, y + 8, part, "soft")
         y += LINE
@@ -119,11 +119,13 @@ def _lane(
         is_short = label != piece.name
         if text_width(label) <= width - (NUMBER_MARGIN if is_short else MARGIN):
             drawing.word(x + width / 2, y + BAR / 2, label, anchor="middle")
+            if is_short and not any(one[0].isdigit() for one in unnamed):
+                unnamed.append(f"{label}: {piece.name}")  # the others follow from the first
         elif not piece.name.lstrip(ascii_letters) and text_width(letter) + 2 <= width:
             drawing.word(x + width / 2, y + BAR / 2, letter, anchor="middle")
             unnamed.append(f"{letter}: {piece.name}")
         else:
-            unnamed.append(f"narrow box of {lane.name}: {piece.name}")
+            unnamed.append(f"box without a name: {piece.name}")
         x += width
     if lane.held and not layout.labels_above:
         drawing.word(x + 8, y + BAR / 2, lane.held, "soft")
