@@ -52,7 +52,6 @@ from generator.pages.views import (
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 VARIANTS = "assets/variants"
-SUMMARY = "summary.md.j2"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 PLANNED = "planned.md.j2"
@@ -212,8 +211,7 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     }
     made = _unnested(environment().get_template(sheet.template).render(context))
     body = marked_once(_kept_together(made))
-    # A summary is made for paper, and ticks off nothing.
-    row = ways.ways(topic, sheet.mode, folio) if topic and sheet.template != SUMMARY else []
+    row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
     says = escape if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio, depth)

@@ -55,7 +55,6 @@ def regions(
     for mark, (look, shape) in zip(marks, MARKS[1:], strict=False):
         drawing.point(x(mark.x), y(mark.y), look, shape, 5, say=mark.say)
     for one in sorted(runs, key=lambda run: run.is_shown):
-        look, radius = (MARKS[0][0], 7) if one.is_shown else ("soft", 4)
-        drawing.point(x(one.x), y(one.y), look, radius=radius, say=one.say)
+        drawing.point(x(one.x), y(one.y), MARKS[0][0], radius=7 if one.is_shown else 4, say=one.say)
     drawing.height = bottom + BELOW
     return drawing
