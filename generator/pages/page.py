@@ -230,7 +230,8 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         under=sheet.under,
         styles=frame.styles(body),
         minutes=minutes,
-        scripts=frame.scripts(body, has_ways=bool(row)),
+        # A summary gives away results, and ticks off nothing.
+        scripts=frame.scripts(body, has_ways=bool(row) and sheet.template != "summary.md.j2"),
         origins=found,
         machines=None if sheet.template in OF_MACHINES[:2] else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,

@@ -146,9 +146,9 @@ def test_a_word_in_a_bar_stands_over_the_line_on_a_patch_of_its_bar(layout):
     patch = r'<rect[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"[^>]*/>'
     words = re.findall(patch + rf'<text[^>]* x="([\d.]+)"[^>]*>{name}<', over)
     assert words
-    for x, wide, middle in (map(float, word) for word in words):
+    for x, wide, at_x in (map(float, word) for word in words):
         assert wide >= text_width(name)
-        assert x < middle < x + wide
+        assert x < at_x < x + wide
 
 
 @pytest.mark.parametrize("is_share", [False, True])
