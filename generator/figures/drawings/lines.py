@@ -64,7 +64,7 @@ def lines(
         for position, (one, look) in enumerate(zip(series, SERIES, strict=False))
     ]
     names = [one.name for one in series]
-    top = legend(drawing, [Key(n, (look,)) for n, look in zip(names, looks, strict=True)]) + 8
+    top = legend(drawing, [Key(n, (look,)) for n, look in zip(names, looks, strict=True)]) + 12
     y = Scale(ticks[0], ticks[-1], top + PLOT, top)
     left = room_for(ticks, says)
     x = Scale(xs[0], max(xs[-1], xs[0] + 1), left, width - RIGHT)

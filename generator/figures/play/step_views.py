@@ -20,7 +20,7 @@ from generator.figures.drawings.lines import Series, lines
 from generator.figures.play.seen import Seen, both, byte_unit, in_lines, moments, said_bytes
 from runners.traces.records import RankRecord
 
-EVERY = 16  # of a line over many steps, each so many-th point can be read off
+EVERY, MOST = 16, 32  # of a line over more steps, each so many-th point can be read off
 
 
 def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
@@ -135,7 +135,7 @@ def _line(one: ShownRun, folio: Folio) -> Series:
     known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
     says = [
         f"{name}, {folio.ui['play']['steps']} {n}: {units.printed(loss, units.LOSS, AS_RULED)}"
-        if n % EVERY == 0 or n == len(known)
+        if len(known) <= MOST or n % EVERY == 0 or n == len(known)
         else ""
         for n, loss in known
     ]
