@@ -212,7 +212,7 @@ def test_the_boxes_of_a_step_lie_where_its_events_do(played, folio):
         )
     assert [moment for moment, _ in moments] == sorted({moment for moment, _ in moments})
     assert moments[0][0] == 0
-    assert moments[-1] == [1, "all gradients are averaged"]
+    assert moments[-1] == [1, "All gradients are averaged."]
 
 
 @pytest.mark.parametrize("run", ["fsdp_2", "fsdp_4", "fsdp_kept_2", "fsdp_kept_4"])

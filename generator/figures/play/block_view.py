@@ -67,8 +67,8 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             frames.append(held)
             sent = words["summed"].format(size=said_bytes(sizes["hidden_state_bytes"]))
             told.append(
-                f"{words[step.direction]}: {words['rows'][step.name]}"
-                + (f". {sent}" if step.is_summed else "")
+                f"{words[step.direction].capitalize()}: {words['rows'][step.name]}."
+                + f" {sent}" * step.is_summed
             )
         places = [round(n / (len(frames) - 1), 4) for n in range(len(frames))]
         rows: dict[float, Rows] = dict(zip(places, frames, strict=True))

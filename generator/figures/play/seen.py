@@ -94,5 +94,5 @@ def moments(
             if one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
         ]
         said = "; ".join(filter(None, [*(now or [words["done"]]), more(time)]))
-        told.append((round(time / end, 4), said))
+        told.append((round(time / end, 4), f"{said[:1].upper()}{said[1:]}."))
     return tuple(told)
