@@ -194,14 +194,6 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
     ]
 
 
-def test_a_trace_that_the_reference_machine_lacks_is_a_problem_though_another_has_it(copy):
-    copy.add_machine("desk", "tiny_memory")
-    copy.trace("tiny_memory").unlink()
-    book = copy.load("reference-frozen")
-    first, *_ = verdicts.problems(book, Evidence(book))
-    assert first == "tiny_memory: the reference machine has no trace of it; run it there"
-
-
 def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
     law = claim("99", "above", "tiny_training.averaged.epochs | each('loss')", quantifier="each")
     law = law.model_copy(update={"id": "losses"})
