@@ -80,7 +80,7 @@ def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, o
     assert "model_bytes × copies" in " ".join(formulas.split())
     page.goto((frozen_site / "evidence.html").as_uri())
     assert not page.locator("[data-claims]").is_visible()
-    assert page.locator("noscript p").inner_text()
+    assert page.locator(".pb-unscripted").is_visible()
 
 
 def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
