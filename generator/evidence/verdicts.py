@@ -179,7 +179,7 @@ def _settle(
         if shown and shown.is_stale and shown.machine.name != book.reference.name:
             return "no_evidence", "the trace is stale: its experiment's code has changed"
         if run is not None and run.status == "skipped":
-            return "does_not_apply", "a run that it needs was skipped here"
+            return "does_not_apply", "a run that it needs was skipped"
     absent = observed.absent or predicted.absent
     if absent:
         why = "a run that it needs has no such value here" if absent.run else absent.reason

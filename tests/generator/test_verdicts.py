@@ -131,7 +131,7 @@ def test_a_skipped_run_makes_a_claim_not_apply(copy):
     )
     outcome = judged(copy.load(), claim(BUDGET, "above", PEAK))
     assert outcome.verdict == "does_not_apply"
-    assert outcome.explanation == "a run that it needs was skipped here"
+    assert outcome.explanation == "a run that it needs was skipped"
 
 
 def test_a_run_that_surprised_gives_no_evidence_and_breaks_its_law(copy):

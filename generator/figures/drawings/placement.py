@@ -120,7 +120,7 @@ def _lane(
         if text_width(label) <= width - (NUMBER_MARGIN if is_short else MARGIN):
             drawing.word(x + width / 2, y + BAR / 2, label, anchor="middle")
             if is_short and not any(one[0].isdigit() for one in unnamed):
-                unnamed.append(f"{label}: {piece.name}")  # the others follow from the first
+                unnamed.append(f"{label}, …: {piece.name}, …")  # the others follow from the first
         elif not piece.name.lstrip(ascii_letters) and text_width(letter) + 2 <= width:
             drawing.word(x + width / 2, y + BAR / 2, letter, anchor="middle")
             unnamed.append(f"{letter}: {piece.name}")
