@@ -39,9 +39,10 @@ def recommended_table(lesson: WhyFile, folio: Folio) -> Markup:
             )
         ]
         setting = words["checkpointing"][run.settings["checkpointing"]]
-        title = Markup('<a class="pb-label" href="../../{}">{}, {}, {} {}{}</a>').format(
+        title = Markup('<a class="pb-label" href="../../{}">{}, {}, {} {}, {:,} {}{}</a>').format(
             folio.place_of(one.run), folio.strategy(run), grid.title,
-            run.settings["num_ranks"], words["devices"], setting,
+            run.settings["num_ranks"], words["devices"],
+            run.settings["sequence"], words["tokens"], setting,
         )  # fmt: skip
         row: Row = [title, folio.cell(needs), *by_law, counted(len(one.others))]
         rows[one.run] = row
