@@ -2,8 +2,7 @@
 
 In: a book, with every machine's traces, and the verdicts on the machine it shows. Out: for each
 other machine its evidence, and its verdict on every claim whose runs it has all measured itself.
-A time is not judged on a machine where
-more ranks shared a core than on the machine shown.
+A time is not judged on a machine where more ranks shared a core than on the machine shown.
 """
 
 from __future__ import annotations
