@@ -16,15 +16,6 @@ WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
 # The theme's switch of its menu has to stand before the header, outside every landmark.
 OF_THE_THEME = ("region", 'id="__drawer"')
-# The index of claims lists most of them.
-LISTED = """() => {
-    const form = document.querySelector('[data-claims]');
-    if (form && !form.asked) {
-        form.querySelector('input').value = 'holds';
-        form.asked = form.querySelector('input').dispatchEvent(new Event('input'));
-    }
-    return !form || document.querySelector('.pb-claims tbody');
-}"""
 RUN = """async () => {
     const found = await axe.run(document, {
         preload: false, resultTypes: ['violations'], rules: {'target-size': {enabled: true}},
@@ -57,7 +48,6 @@ def _page(page: Page, address: str, script: str) -> Iterator[tuple[str, str, str
     for opened in ("closed", "open"):
         if opened == "open":
             page.evaluate(OPENED)
-            page.wait_for_function(LISTED)
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             for scheme in SCHEMES:

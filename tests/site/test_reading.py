@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -78,9 +77,6 @@ def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, o
     assert not page.locator("[data-calculator] form").is_visible()
     formulas = page.locator("[data-calculator] table").first.inner_text()
     assert "model_bytes × copies" in " ".join(formulas.split())
-    page.goto((frozen_site / "evidence.html").as_uri())
-    assert not page.locator("[data-claims]").is_visible()
-    assert page.locator(".pb-unscripted").is_visible()
 
 
 def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
@@ -186,7 +182,7 @@ def test_a_link_to_a_question_of_a_part_that_waits_shows_the_question(
     assert 0 <= box.bounding_box()["y"] < 720
 
 
-# --- fields that narrow statements, and list claims
+# --- a field that narrows statements
 
 
 def test_typed_words_leave_the_statements_that_have_them(frozen_site, open_page):
@@ -199,14 +195,3 @@ def test_typed_words_leave_the_statements_that_have_them(frozen_site, open_page)
     assert page.locator("output").inner_text() == f"1 / {whole}"
     field.fill("")
     assert shown.count() == whole
-
-
-def test_a_typed_verdict_lists_the_claims_that_have_it(frozen_site, open_page):
-    page = open_page(frozen_site / "evidence.html")
-    text = (frozen_site / "assets/all-claims.js").read_text(encoding="utf-8")
-    _, verdicts, claims = json.loads(text[len("proofbook.claims(") : -3])
-    holding = sum(verdicts[on][0][0] == "holds" for _, on, _, _ in claims)
-    page.get_by_label("Claims with a word").fill("holds")
-    rows = page.locator(".pb-claims .pb-holds").locator("xpath=ancestor::tr")
-    wait_until(lambda: rows.count() == holding)
-    assert page.locator("output").first.inner_text() == f"{holding} / {len(claims)}"

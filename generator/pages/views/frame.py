@@ -20,7 +20,6 @@ MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-terms"'),
-    "claims": ("data-claims=",),
     "quiz": ('class="pb-item',),
     "queue": ("data-queue",),
     "recall": ("data-recall=",),
@@ -37,7 +36,6 @@ STYLES = {
     "assets/calculator.css": ("data-calculator",),
     "assets/claims.css": (
         'class="pb-claim-facts',
-        "data-claims=",
         'class="pb-machine',
         'class="pb-retraction',
         'class="pb-advice',
