@@ -25,14 +25,13 @@ from runners.traces import machine
 from runners.traces.compare import compare
 from runners.traces.fields import Key, at, below, in_words, measure_of, steps_of
 from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
-from runners.traces.machine_records import Machine, Topology
+from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
 from runners.traces.published import is_stale as is_stale_plan
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
 from runners.traces.tolerance import Tolerance, tolerance
-from runners.traces.topology import topology
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
 
@@ -79,15 +78,10 @@ class Requested:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))
             # Hypervisors give processors of several generations one name.
-            pairs["cache by level"] = (_caches(self.machine.topology), _caches(topology()))
+            pairs["caches"] = (self.machine.caches, machine.caches())
         for name, (there, here) in pairs.items():
             if there != here:
                 yield f"{name} was {there} there, is {here} here"
-
-
-def _caches(of: Topology | None) -> str:
-    caches = of.caches if of else []
-    return ", ".join(f"{one.level}: {bytes_in_words(one.bytes)}" for one in caches) or "unknown"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

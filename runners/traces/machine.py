@@ -1,10 +1,10 @@
 """What this machine is, under which circumstances it measures, and its folder of traces.
 
-The folder's name carries a local id kept in an untracked file, so a fresh clone always measures for
-itself and the committed reference folder stays as it is. What the id stands for is in
-`identity.py`. Ranks that may use a part of the machine only, fewer cores than are installed or
-fewer devices, measure into a folder below it: `cpu-2c-1a2b3c/1-of-2-cores`. That part is described
-by a `machine.json` of its own, whose `name` holds both folders.
+A machine is its processor, and the cores and accelerators that ranks may use; nothing else that a
+person changes from one command to the next. `.machine.json`, which git ignores, maps each machine
+that this clone has met to an id of six characters, which ends the name of its folder: a fresh clone
+always measures for itself, and the committed reference folder stays as it is. Ranks that may use
+fewer cores or devices, under `taskset` or `CUDA_VISIBLE_DEVICES`, are another machine.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ import os
 import platform
 import re
 import secrets
-from collections.abc import Sequence
-from functools import cache
 from importlib import metadata
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces.files import write_json, write_text
-from runners.traces.identity import Identity, id_among, kept_ids
 from runners.traces.machine_records import Accelerator, Machine
 from runners.traces.records import Circumstances
-from runners.traces.topology import installed_accelerators, libraries, num_installed_cores, topology
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where commands write: in a clone, or in the current folder where the package was installed.
@@ -34,6 +32,7 @@ TRACES = Path(os.environ.get("PROOFBOOK_TRACES", HOME / "content" / "traces"))
 LOCAL_ID = HOME / ".machine.json"
 THIS_MACHINE = TRACES / "this-machine"
 NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def num_cores() -> int:
@@ -69,15 +68,16 @@ def _stated(path: Path, name: str) -> str | None:
     return found.group(1).strip() if found else None
 
 
-@cache
-def identity() -> Identity:
-    """What this machine is made of, whatever of it a process may use."""
-    installed = installed_accelerators() or [one.name for one in accelerators()]
-    num_listed = num_installed_cores() or os.cpu_count() or 1
-    return Identity(cpu_name(), memory_bytes(), max(num_listed, num_cores()), tuple(installed))
+def caches() -> str:
+    """The caches of the first core as the kernel shows them; empty where it does not.
+
+    Processors of several generations may have one name, and other caches.
+    """
+    found = sorted(CACHES.glob("index[0-9]*"))
+    words = [[(one / name).read_text().strip() for name in ("size", "type")] for one in found]
+    return ", ".join(" ".join(one) for one in words)
 
 
-@cache
 def circumstances() -> Circumstances:
     """Under what this process measures."""
     return Circumstances(
@@ -135,65 +135,61 @@ def can_limit_memory() -> str | None:
     return f"{platform.system()} does not let a process limit its own data segment"
 
 
-def _kind(here: Identity) -> str:
-    if here.accelerators:
-        model = here.accelerators[0].lower().replace("nvidia", "").split()
-        return f"{len(here.accelerators)}x-{'-'.join(model)}"
-    return f"cpu-{here.num_cores}c"
+def _kept_ids() -> dict[str, str]:
+    """The id of each machine that this clone has met, by `_known_as`.
+
+    Raises:
+        FixableError: the file cannot be read.
+    """
+    try:
+        return TypeAdapter(dict[str, str]).validate_json(LOCAL_ID.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise FixableError(
+            f"{LOCAL_ID}: does not map machines to ids; correct it, or delete it to measure into "
+            "new folders"
+        ) from None
 
 
-def _part(here: Identity, visible: Sequence[Accelerator]) -> str:
-    """Which part of the machine ranks may use, as the name of a folder; empty where it is whole."""
-    counts = (
-        (num_cores(), here.num_cores, "cores"),
-        (len(visible), len(here.accelerators), "devices"),
-    )
-    return "-and-".join(f"{few}-of-{all_}-{what}" for few, all_, what in counts if few < all_)
+def _known_as() -> str:
+    """What makes a machine another one, in words."""
+    devices = ", ".join(one.name for one in accelerators()) or "no accelerator"
+    return f"{cpu_name()}, {num_cores()} cores, {devices}"
 
 
 def name(*, as_reference: bool = False) -> str:
-    """The name of this machine, which is that of its folder; as `describe`, and without torch."""
-    here = identity()
-    part = _part(here, accelerators())
-    if as_reference:
-        if part:
-            raise FixableError(
-                f"the reference folder is measured with a whole machine, and ranks may use only "
-                f"{part.replace('-', ' ')}; lift the limit (taskset, CUDA_VISIBLE_DEVICES), or "
-                "leave out --as-reference"
-            )
-        return f"reference-{_kind(here)}"
-    whole = f"{_kind(here)}-{id_among(kept_ids(LOCAL_ID), here) or NOT_MEASURED_YET}"
-    return f"{whole}/{part}" if part else whole
-
-
-@cache
-def describe(*, as_reference: bool = False) -> Machine:
-    """This machine, named by its local id or, on demand, as the reference machine.
+    """The name of this machine, which is that of its folder; without torch.
 
     Nothing is written: the id of a machine that has none yet is kept by `keep_id`, and until then
     `new` stands in its place.
 
     Raises:
-        FixableError: the file of local ids cannot be read; or it is described as the reference
-            machine, and ranks may use a part only.
+        FixableError: the file of local ids cannot be read.
     """
-    here = identity()
+    kind = f"cpu-{num_cores()}c"
+    if found := accelerators():
+        model = found[0].name.lower().replace("nvidia", "").split()
+        kind = f"{len(found)}x-{'-'.join(model)}"
+    if as_reference:
+        return f"reference-{kind}"
+    return f"{kind}-{_kept_ids().get(_known_as(), NOT_MEASURED_YET)}"
+
+
+def describe(*, as_reference: bool = False) -> Machine:
+    """This machine, named by its local id or, on demand, as the reference machine; as `name`."""
     return Machine(
         schema_version=1,
         name=name(as_reference=as_reference),
-        fingerprint=here.fingerprints()[0],
         is_reference=as_reference,
-        cpu=here.cpu,
+        cpu=cpu_name(),
         num_cores=num_cores(),
-        num_installed_cores=here.num_cores,
-        memory_bytes=here.memory_bytes,
+        memory_bytes=memory_bytes(),
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
         torch=torch_version(),
         accelerators=accelerators(),
-        topology=topology(),
-        libraries=libraries(),
+        caches=caches(),
     )
 
 
@@ -204,12 +200,9 @@ def keep_id() -> None:
         FixableError: the file of local ids cannot be read.
         OSError: the disk refused; the file is then as it was.
     """
-    here = identity()
-    kept = kept_ids(LOCAL_ID)
-    known = {**kept, here.fingerprints()[0]: id_among(kept, here) or secrets.token_hex(3)}
-    if kept != known:
-        write_json(LOCAL_ID, known)
-        describe.cache_clear()
+    known = _kept_ids()
+    if _known_as() not in known:
+        write_json(LOCAL_ID, {**known, _known_as(): secrets.token_hex(3)})
 
 
 def references() -> list[Path]:

@@ -15,59 +15,20 @@ class Accelerator(Record):
     memory_bytes: int
 
 
-class Cache(Record):
-    """The caches of one level and kind."""
-
-    level: int
-    kind: Literal["data", "instruction", "unified"]
-    bytes: int  # of one of them
-    num_caches: int
-    num_sharing: int  # processors that share one of them
-
-
-class NumaNode(Record):
-    """Processors with memory of their own; other nodes' memory is further away."""
-
-    num_cores: int
-    memory_bytes: int | None
-
-
-class AcceleratorLink(Record):
-    """What lies between two accelerators."""
-
-    first: int
-    second: int
-    kind: str  # as nvidia-smi names it: NV4 is four NVLinks, SYS the whole way
-
-
-class Topology(Record):
-    """How a machine is put together; null or empty where the system does not tell."""
-
-    num_sockets: int | None
-    num_physical_cores: int | None
-    threads_per_core: int | None
-    caches: list[Cache]
-    numa_nodes: list[NumaNode]
-    links: list[AcceleratorLink]
-
-
 class Machine(Record):
     """What a machine is; its folder's name is `name`."""
 
     schema_version: Literal[1]
     name: str
-    fingerprint: str
     is_reference: bool
     cpu: str
     num_cores: int  # that ranks may use
-    num_installed_cores: int | None = None  # whether or not ranks may use them; null: not recorded
     memory_bytes: int
     system: str
     python: str
     torch: str
     accelerators: list[Accelerator]
-    topology: Topology | None = None  # null: described before it was
-    libraries: dict[str, str] = {}  # versions of what torch computes and communicates with
+    caches: str = ""  # of a core, as the kernel shows them; empty: not known
 
 
 class Primitives(Record):

@@ -50,7 +50,6 @@ def test_a_driver_too_old_is_said_in_one_line_and_nothing_is_measured(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(machine, "TRACES", tmp_path)
-    machine.describe.cache_clear()
     assert main(["run", "hangs"]) == 2
     printed = capsys.readouterr()
     (line,) = printed.err.splitlines()

@@ -199,7 +199,6 @@ def ended(nodes: TwoNodes) -> Ended:
 def folder_of(nodes: TwoNodes) -> Path:
     """Where they keep what they measure: this machine has an id by then, as they will find it."""
     machine.keep_id()
-    machine.describe.cache_clear()  # of the time before it had one
     return nodes.traces / f"2-nodes-{machine.describe().name}"
 
 

@@ -15,7 +15,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.units import Unit
 from generator.evidence.value import Origin, Value
-from runners.traces.machine_records import Machine, Topology
+from runners.traces.machine_records import Machine
 
 PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
 PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
@@ -50,28 +50,13 @@ def _facts(machine: Machine, words: Mapping[str, Any]) -> Iterator[tuple[str, st
     """The fields of `machine.json` that people read, each with its name; some may be empty."""
     yield words["cpu"], "cpu"
     yield words["cores"], "num_cores"
-    if machine.num_installed_cores != machine.num_cores:  # ranks may not use all of them
-        yield words["installed_cores"], "num_installed_cores"
     yield words["memory"], "memory_bytes"
+    if machine.caches:
+        yield words["caches"], "caches"
     yield from ((words[name], name) for name in ("system", "python", "torch"))
     for place in range(len(machine.accelerators)):
         yield words["accelerator"], f"accelerators[{place}].name"
         yield words["its_memory"], f"accelerators[{place}].memory_bytes"
-    if machine.topology:
-        yield from _topology(machine.topology, words)
-    for name in machine.libraries:
-        yield words["libraries"].get(name, name), f"libraries.{name}"
-
-
-def _topology(topology: Topology, words: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in ("num_sockets", "num_physical_cores", "threads_per_core"):
-        yield words[name], f"topology.{name}"
-    for place, cache in enumerate(topology.caches):
-        name = words["cache"].format(level=cache.level, kind=cache.kind)
-        yield name, f"topology.caches[{place}].bytes"
-    for place, link in enumerate(topology.links):
-        name = words["link"].format(first=link.first, second=link.second)
-        yield name, f"topology.links[{place}].kind"
 
 
 def primitives(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
