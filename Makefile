@@ -55,7 +55,7 @@ publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=h
 	[ -n "$$SOURCE_DATE_EPOCH" ] || unset SOURCE_DATE_EPOCH; \
 	PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_SITE_URL='$(SITE_URL)' \
 		$(PY) -m mkdocs build --strict --site-dir site/book && \
-	$(PY) -m generator.website.archive site/book site/proofbook.zip
+	$(PY) -m zipfile -c site/proofbook.zip site/book
 
 check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff check
