@@ -21,7 +21,6 @@ MINUTES_PER_ITEM = 0.5
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-terms"'),
     "quiz": ('class="pb-item',),
-    "queue": ("data-queue",),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
     "play": ("data-play=",),

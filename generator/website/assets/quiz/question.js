@@ -250,7 +250,6 @@
 
     keep(answer, isRight, done) {
       const now = Date.now();
-      this.before = JSON.stringify(store.get(this.id)); // Recall can take an answer back
       const sure = this.form.querySelector(".pb-sure input:checked");
       const confidence = sure ? Number(sure.value) : null;
       const record = store.of(this.id, this.digests) || { attempts: [], due: 0, again: false, done: false };
@@ -277,9 +276,8 @@
     // As it was answered before, unless it reads otherwise now or cannot hold such an answer.
     restore() {
       const before = store.of(this.id, this.digests);
-      // Where a link from Recall leads to it, or beside the line that says how much is due, a question
-      // that is due is asked again.
-      const isAsked = location.hash === `#item-${this.id}` || document.querySelector("[data-queue]");
+      // Where a link from Recall leads to it, a question that is due is asked again.
+      const isAsked = location.hash === `#item-${this.id}`;
       const isAgain = before?.done && isAsked && book.isDueNow(this.id, before);
       if (isAgain || (!before && store.get(this.id))) this.status.textContent = words[isAgain ? "due_again" : "changed"];
       const own = before?.done && !isAgain ? before.attempts.filter((one) => !one.variant && !one.unfinished) : [];

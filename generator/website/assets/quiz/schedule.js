@@ -62,7 +62,7 @@
 
   // The new fields of a record. A right answer before its day moves nothing.
   function schedule(memory, { due, again }, { isRight, confidence, isGraded, now }) {
-    if (isRight && memory && book.dueOf({ due }) > now) return { ...memory, due, again: false };
+    if (isRight && memory && due > now) return { ...memory, due, again: false };
     const rating = !isRight ? AGAIN : [HARD, GOOD, EASY][confidence === null ? 1 : confidence];
     const next = answered(memory, rating, memory ? daysBetween(memory.reviewed, now) : 0);
     const isSoon = isGraded && rating < GOOD && !again;
