@@ -193,14 +193,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Give our templates the words and files that are not a page's own."""
-        words = interface_words()
+        """Give our templates the files that are not a page's own."""
         env.globals.update(
-            not_found=words["not_found"],
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture=files.get_file_from_path(publish.PICTURE),
             sources=files.get_file_from_path(publish.SOURCES),
-            sources_link=words["sources_link"],
         )
         return env
 

@@ -76,7 +76,7 @@ def edited(reading: Reading) -> str | None:
 
 def test_the_header_leads_into_every_section_of_the_nav_and_marks_the_readers(built):
     assert words(page(built, "topics/sharding/deep.html")) == [
-        ("Lessons", "experiment.html", "true"),
+        ("Lessons", "../index.html", "true"),
         ("Guides", "../../guides/about.html", ""),
         ("Evidence", "../../evidence.html", ""),
         ("Evidence", "../../evidence.html", ""),
