@@ -51,6 +51,8 @@ from generator.pages.views import (
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
+# What templates call by these names without an import; each may call those before it.
+MACROS = ("programs", "items", "parts", "modes", "folds", "of_book", "at_home")
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
@@ -209,6 +211,8 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         "line": lambda written: links.read(folio.line(written)),
         "linked": links.linked,
     }
+    for name in MACROS:
+        context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
     made = _unnested(environment().get_template(sheet.template).render(context))
     body = marked_once(_kept_together(made))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
