@@ -38,10 +38,8 @@ from generator.pages.table import marked_once
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     claims,
-    difference,
     frame,
     glossary,
-    highlighting,
     listing,
     plans,
     proof,
@@ -277,7 +275,7 @@ def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
         "question": lambda name, kind: question.question(items[name], folio, kind),
         "kept_apart": lambda html: _kept_apart(html, folio),
         "listing": lambda written: listing.listing(written, folio),
-        "difference": lambda wrong, right: difference.difference(wrong, right, folio),
+        "difference": lambda wrong, right: listing.difference(wrong, right, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
         "proofs_of": lambda: proof.proofs_of(
             gathered.claim_groups.get(sheet.experiment or "", ()), gathered.claim_lessons, folio
@@ -312,7 +310,7 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
             filled = handwritten.filled(
                 piece, lambda one: escaped_heading(folio.text.expression(one))
             )
-            yield Markup(highlighting.as_listings(filled))
+            yield Markup(listing.as_listings(filled))
 
 
 def _led(body: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from generator.content.listed_code import listed
-from generator.pages.views.difference import _body, unified
+from generator.pages.views.listing import unified
 from tests.conftest import ROOT
 
 PAIRS = sorted(ROOT.glob("content/topics/*/code/*_wrong.py"))
@@ -16,7 +16,7 @@ HEAD = '"""Wrong.\n\ntorchrun a.py\n"""\n\n'
 
 
 def shown(before, after):
-    return unescape(re.sub(r"<[^>]+>", "", unified(_body(before), _body(after), "line")))
+    return unescape(re.sub(r"<[^>]+>", "", unified(before, after)))
 
 
 def test_only_lines_that_differ_are_shown_with_two_of_context_and_their_number():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from generator.pages.views.highlighting import highlighted_lines
+from generator.pages.views.listing import highlighted_lines
 
 CODE = '"""A program\nwith a < b in its head.\n"""\n\nimport time  # now\n\nprint("a & b")\n'
 

@@ -1,25 +1,42 @@
-"""Code shown from the file that a run executed, line by line, and what that run printed."""
+"""Code shown from the file that a run executed: in colours, with what that run printed.
+
+In: listings, as authors name them. Out: the code as HTML, what it printed, notes on its lines, and
+the lines in which a corrected program differs from a wrong one.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
+from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
+from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-untyped]
 
 from generator.content.exhibit import CodeNote, Listing
 from generator.content.listed_code import file_of, listed
 from generator.content.typesetting import parted
 from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
-from generator.pages.views.highlighting import highlighted
 from runners.traces.records import Failure
 
-KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
+# Keywords, strings, comments, numbers, and the names of what is defined. All else has the colour
+# of the text: an element for each name and bracket made a third of a page.
+_COLOURED = ("k", "s", "c", "m")
+_NAMES = frozenset({"nf", "fm", "nc", "nd", "ne", "ow"})
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_DOCSTRING = re.compile(r'""".*?"""', re.DOTALL)
 # Before a name that follows a dot or a bracket, in the text and in no tag.
 _JOINT = re.compile(r"(?<=[\w)])([.(])(?=[A-Za-z_])(?![^<]*>)")
 _NAME = re.compile(r"\w+(?![^<]*>)")
 WHOLE = 29  # letters of a name that stays whole in a line of code
+KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
+CONTEXT = 2  # lines around those that differ
+MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
 
 
 def listing(written: Listing, folio: Folio) -> Shown:
@@ -41,27 +58,14 @@ def printed(path: str | None, folio: Folio) -> Shown:
     return Shown(
         run=path,
         status=folio.ui["statuses"][run.status if run else "skipped"],
-        message=_failed(run.error, folio) if run and run.error else "",
+        message=raised(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )
 
 
-def _failed(failure: Failure, folio: Folio) -> str:
-    """The recorded message; where all ranks hang together in a program, what that means.
-
-    A program has no phases of its own, so the recorded message cannot say where its ranks are.
-    """
-    if failure.kind == "hang" and failure.rank is None and failure.phase == "program":
-        return str(folio.ui["listing"]["hang_together"])
-    return raised(failure)
-
-
 def raised(failure: Failure) -> str:
-    """The recorded message; one that was cut ends with its last whole word, and says so."""
-    message = failure.message
-    if len(message) != KEPT:
-        return message
-    return f"{message.rpartition(' ')[0] or message} …"
+    """The recorded message; one that was cut says so."""
+    return f"{failure.message} …" if len(failure.message) == KEPT else failure.message
 
 
 def notes(
@@ -80,7 +84,108 @@ def notes(
     ]
 
 
+# --- Python in colours, with an element only where the colour changes
+
+
+def highlighted(code: str) -> Markup:
+    """Code as HTML, for a `<code>` under `.highlight`."""
+    return Markup("\n").join(highlighted_lines(code))
+
+
+@lru_cache(maxsize=1024)
+def highlighted_lines(code: str) -> tuple[Markup, ...]:
+    """The same line by line, for a `<code>` each: no element goes on in the next line."""
+    lines = [Markup("")]
+    for css, text in _runs(code):
+        first, *others = text.split("\n")
+        lines[-1] += _span(css, first)
+        lines += [_span(css, other) for other in others]
+    return tuple(lines)
+
+
+def as_listings(markdown: str) -> str:
+    """Markdown whose fenced code is a listing like those of lessons, in colours if it is Python."""
+
+    def fenced(found: re.Match[str]) -> str:
+        code = highlighted(found[2]) if found[1] == "python" else escape(found[2])
+        box = Markup('<div class="highlight"><pre><code>{}</code></pre></div>').format(code)
+        return Markup('<div class="pb-listing">{}</div>').format(box)
+
+    return _FENCE.sub(fenced, markdown)
+
+
 def breakable_code(code: Markup) -> Markup:
     """A line of code with places where a narrow page may break it."""
     joined = _JOINT.sub(r"\1<wbr>", str(code))
     return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
+
+
+def _runs(code: str) -> Iterator[tuple[str, str]]:
+    """Neighbouring tokens of one colour, with its class."""
+    tokens = ((_css(kind), text) for kind, text in PythonLexer().get_tokens(code))
+    for css, alike in groupby(tokens, key=lambda one: one[0]):
+        yield css, "".join(text for _, text in alike)
+
+
+def _css(kind: _TokenType) -> str:
+    name = STANDARD_TYPES[kind]
+    return name if name.startswith(_COLOURED) or name in _NAMES else ""
+
+
+def _span(css: str, text: str) -> Markup:
+    return Markup('<span class="{}">{}</span>').format(css, text) if css and text else escape(text)
+
+
+# --- a corrected program beside a wrong one
+
+
+class _Body(NamedTuple):
+    """A program below its docstring, which only says which of the two it is."""
+
+    first: int  # the number of its first line
+    coloured: Sequence[Markup]
+    compared: list[str]  # without indents
+
+
+def difference(wrong: Listing, right: Listing, folio: Folio) -> Shown:
+    """Both programs, and what differs between them: empty where that is most of both."""
+    before, after = (listed(folio.book.root, one.path, one.object) for one in (wrong, right))
+    return Shown(
+        wrong=listing(wrong, folio), right=listing(right, folio), lines=unified(before, after)
+    )
+
+
+def unified(wrong: str, right: str) -> Markup:
+    """A unified diff in which a change of nothing but the indent counts as none."""
+    before, after = _body(wrong), _body(right)
+    matcher = difflib.SequenceMatcher(None, before.compared, after.compared, autojunk=False)
+    hunks = [
+        (before.first + group[0][1], list(_lines(group, before.coloured, after.coloured)))
+        for group in matcher.get_grouped_opcodes(CONTEXT)
+    ]
+    if sum(line.startswith("<") for _, lines in hunks for line in lines) > MOST:
+        return Markup()
+    return Markup("").join(
+        Markup("<small>line {}</small>\n{}\n").format(number, Markup("\n").join(lines).rstrip())
+        for number, lines in hunks
+    )
+
+
+def _body(code: str) -> _Body:
+    docstring = _DOCSTRING.match(code)
+    start = 1 + docstring[0].count("\n") if docstring else 0
+    lines = [line.strip() for line in code.splitlines()[start:]]
+    return _Body(1 + start, tuple(map(breakable_code, highlighted_lines(code)[start:])), lines)
+
+
+def _lines(
+    group: Sequence[tuple[str, int, int, int, int]],
+    before: Sequence[Markup],
+    after: Sequence[Markup],
+) -> Iterator[Markup]:
+    """Lines of both programs as the right one has them; else the wrong one's, then its own."""
+    for tag, start, end, first, last in group:
+        if tag != "equal":
+            yield from map(Markup("<del>- {}</del>").format, before[start:end])
+        mark = Markup("  {}" if tag == "equal" else "<ins>+ {}</ins>")
+        yield from map(mark.format, after[first:last])

@@ -21,9 +21,7 @@ from generator.items.cases import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Asked, Form, Kind, Rows, whole
 from generator.pages.shown import Shown
-from generator.pages.views.difference import difference
-from generator.pages.views.highlighting import highlighted_lines
-from generator.pages.views.listing import breakable_code, listing
+from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment

@@ -11,8 +11,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.reproduce_command import command
 from generator.pages.shown import Shown
 from generator.pages.views.claims import STANDINGS, standing, verdict_row
-from generator.pages.views.highlighting import highlighted
-from generator.pages.views.listing import raised
+from generator.pages.views.listing import highlighted, raised
 from generator.pages.views.proof import measured_by
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
