@@ -5,7 +5,7 @@ In: content/guide.yml, the evidence, and the pages of the lessons as printed. Ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from generator.content.documents import Document
@@ -28,17 +28,17 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
 
 
 def headings(
-    document: Document[GuideFile], found: Mapping[str, Mapping[str, str]]
+    document: Document[GuideFile], anchors: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
     """Sections that their lesson does not have.
 
     Args:
         document: content/guide.yml.
-        found: the anchor of each heading, by lesson as `topic/mode`; those that were printed.
+        anchors: the headings of a lesson, `topic/mode`; none where it is not printed.
     """
     for at, edge in document.model.edges:
-        known = found.get(edge.lesson.page)
-        if known is not None and edge.lesson.section not in known:
+        known = anchors(edge.lesson.page)
+        if known and edge.lesson.section not in known:
             message = f"{edge.lesson.page} has no section {edge.lesson.section!r}"
             near = nearest(edge.lesson.section, known)
             yield document.error((*at, "lesson", "section"), f"{message}{near}")

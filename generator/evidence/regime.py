@@ -45,12 +45,6 @@ def is_crowded(run: Run) -> bool:
     return run.nature == "real" and run.timing.oversubscribed
 
 
-def is_replayed(run: Run) -> bool:
-    """Whether a simulated run is arithmetic over measured costs: no rank of it holds tensors."""
-    held = [rank.memory for rank in run.ranks]
-    return run.nature == "simulated" and bool(held) and not any(held)
-
-
 def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> str:
     """The regime of a claim as a Line; empty where no run of it was measured.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
@@ -59,11 +58,10 @@ def _found(page: str) -> Iterator[tuple[re.Match[str], Markup, str]]:
             yield found, words, unique(slug(_plain(words)), taken)
 
 
-@lru_cache(maxsize=64)
-def anchors(page: bytes) -> dict[str, str]:
+def anchors(page: str) -> dict[str, str]:
     """The anchor of each heading of a page in Markdown; a number before a heading is left out."""
     found: dict[str, str] = {}
-    for one in headings(page.decode()):
+    for one in headings(page):
         found.setdefault(_NUMBER.sub("", _plain(one.words)), one.anchor)
     return found
 

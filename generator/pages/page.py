@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -26,26 +28,17 @@ from generator.content.exhibit import Figure, Listing
 from generator.content.topic import Mode
 from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
-from generator.evidence.claim_topics import LessonPlace
+from generator.evidence.claim_topics import LessonPlace, lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
-from generator.pages import headings, search_rank, views
-from generator.pages.table import marked_once
+from generator.pages import headings, views
+from generator.pages.table import label, marked_once
 from generator.pages.term_links import TermLinks
-from generator.pages.views import (
-    claims,
-    frame,
-    glossary,
-    listing,
-    plans,
-    proof,
-    question,
-    ways,
-)
+from generator.pages.views import claims, frame, listing, proof, question, ways
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
@@ -54,14 +47,7 @@ MACROS = ("programs", "items", "parts", "modes", "folds", "of_book", "at_home")
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
-PLANNED = "planned.md.j2"
-_VALUE_AND_MARK = re.compile(
-    r'<a class="pb-value[^>]*>[^<]*(?:<small[^<]*</small>)?</a>(?:[.,;:!?)\]”%]|’s)+'
-)
-_BEFORE_A_VALUE = ("(", "[", "“", '"', "&#34;")
-
-
-_OPTION = re.compile(r"(?<= )-[\w-]+")  # of a command
+_CODE = re.compile(r"`([^`]+)`")
 _LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
@@ -79,12 +65,10 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["heading"] = escaped_heading
-    made.filters["plain"] = plain
-    made.filters["breakable"] = breakable
-    made.filters["moment"] = moment
-    made.filters["coded"] = coded
-    made.filters["kept_at"] = kept_at
+    made.filters |= {
+        "heading": escaped_heading, "plain": plain, "breakable": breakable, "moment": moment,
+        "coded": coded, "kept": kept,
+    }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.globals["views"] = {
         one.name: import_module(f"{views.__name__}.{one.name}")
@@ -94,20 +78,14 @@ def environment() -> Environment:
     return made
 
 
-def kept_at(name: str, mark: str) -> Markup:
-    """A name that breaks behind a mark alone, not at the hyphens of its parts."""
-    parts = (Markup('<span class="pb-keep">{}</span>').format(part) for part in name.split(mark))
-    return Markup("{}<wbr>").format(mark).join(parts)
+def kept(name: str) -> Markup:
+    """A name in which no line ends, at none of its hyphens."""
+    return Markup('<span class="pb-keep">{}</span>').format(name)
 
 
 def coded(reason: str) -> Markup:
-    """Why a run was skipped, with what stands between backticks as code; no option is broken."""
-    parts = [str(escape(part)) for part in reason.split("`")]
-    parts[1::2] = [
-        "<code>" + _OPTION.sub(r'<span class="pb-keep">\g<0></span>', part) + "</code>"
-        for part in parts[1::2]
-    ]
-    return Markup("".join(parts))
+    """Why a run was skipped, with what stands between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(reason))))
 
 
 @dataclass(frozen=True)
@@ -126,7 +104,6 @@ class Sheet:
         listings: the programs that this page shows.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
-        turn: 0 where it tells of no other page, 1 where it tells of lessons.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
         on_reference: whether it shows the reference machine, whichever is at hand.
@@ -143,29 +120,9 @@ class Sheet:
     listings: tuple[Listing, ...] = ()
     machine: str | None = None
     experiment: str | None = None
-    turn: int = 0
     has_toc: bool = False
     under: str | None = None
     on_reference: bool = False
-
-
-@dataclass
-class Gathered:
-    """What pages tell of others: of lessons, and of the pages that were printed before them.
-
-    Attributes:
-        minutes: that each lesson takes, by its path.
-        used_in: the lessons that use each term of the glossary.
-        anchors: of each heading, by lesson that the guide names.
-        claim_groups: claims by the experiment that they rest on, in the order of authors.
-        claim_lessons: the lessons that use each claim.
-    """
-
-    minutes: dict[str, int] = field(default_factory=dict)
-    used_in: dict[str, tuple[glossary.Use, ...]] = field(default_factory=dict)
-    anchors: dict[str, dict[str, str]] = field(default_factory=dict)
-    claim_groups: dict[str, list[str]] = field(default_factory=dict)
-    claim_lessons: dict[str, tuple[LessonPlace, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -191,6 +148,51 @@ class Judged:
     other_outcomes: dict[str, OtherOutcomes]
 
 
+class Gathered:
+    """What pages tell of claims, and of the lessons, which are printed before any that does."""
+
+    def __init__(self, judged: Judged, pages: Mapping[str, Printed]) -> None:
+        """Begin.
+
+        Args:
+            judged: the verdicts.
+            pages: those that are printed, by path; lessons come first.
+        """
+        self._judged, self._pages = judged, pages
+
+    @cached_property
+    def minutes(self) -> dict[str, int]:
+        """That each lesson takes, by its path."""
+        return {path: page.minutes for path, page in self._pages.items()}
+
+    @cached_property
+    def used_in(self) -> dict[str, list[str]]:
+        """The lessons that use each term of the glossary, by its id."""
+        found = defaultdict(list)
+        for path, page in self._pages.items():
+            for term in page.terms:
+                found[term].append(path)
+        return found
+
+    @cached_property
+    def claim_groups(self) -> dict[str, list[str]]:
+        """Claims by the experiment that they rest on, in the order of authors."""
+        groups = defaultdict(list)
+        for name, outcome in self._judged.outcomes.items():
+            groups[outcome.experiment].append(name)
+        return dict(sorted(groups.items()))
+
+    @cached_property
+    def claim_lessons(self) -> dict[str, tuple[LessonPlace, ...]]:
+        """The lessons that use each claim."""
+        return lessons_by_claim(self._judged.evidence.book)
+
+    def anchors(self, lesson: str) -> dict[str, str]:
+        """The anchor of each heading of a lesson, `topic/mode`; none where it is not printed."""
+        page = self._pages.get(f"topics/{lesson}.md")
+        return headings.anchors(page.content.decode()) if page else {}
+
+
 def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth, at_hand = sheet.path.count("/"), judged.evidence
@@ -204,31 +206,24 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     )  # fmt: skip
     topic = sheet.topic
     links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
-    context = _context(sheet, folio, gathered) | {
-        "prose": lambda written: links.linked(folio.prose(written)),
-        "line": lambda written: links.read(folio.line(written)),
-        "linked": links.linked,
-    }
+    context = _context(sheet, folio, links, gathered)
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    made = _unnested(environment().get_template(sheet.template).render(context))
-    body = marked_once(_kept_together(made))
+    body = marked_once(_unnested(_rendered(sheet.template, context)))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
-    says = escape if sheet.experiment or sheet.machine else folio.line
+    says = label if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio, depth)
+    about = textwrap.shorten(plain(says(sheet.about)), DESCRIPTION_LENGTH, placeholder="…")
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else frame.minutes(body, len(folio.items))
-    lead, rest = _led(body) if sheet.text else ("", body)
     content = _rendered(
         "page.md.j2",
         context,
-        lead=Markup(lead),
-        body=Markup(rest),
+        body=Markup(body),
         ways=row,
         has_toc=sheet.has_toc,
         contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
-        places=headings.anchors(body.encode()) if sheet.mode else {},
         under=sheet.under,
         styles=frame.styles(body),
         minutes=minutes,
@@ -240,19 +235,16 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         of_reference=sheet.on_reference,
         notices=frame.notices(folio, found),
         natures=frame.natures(folio, body),
-        boost=search_rank.boost(sheet.template),
-        title=plans.title(sheet.experiment, folio)
-        if sheet.template == PLANNED
-        else says(sheet.heading),
-        description=_shortened(plain(says(sheet.about)) if sheet.about else ""),
+        boost=frame.BOOSTS.get(sheet.template, 1.0),
+        title=says(sheet.heading),
+        description=about,
     )
-    terms = frozenset(links.used)
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    return Printed(content.encode(), minutes, terms, loaded)
+    return Printed(content.encode(), minutes, frozenset(links.used), loaded)
 
 
-def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
+def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -> dict[str, Any]:
     """What templates read and call, beside `views`."""
     topic, depth = sheet.topic, sheet.path.count("/")
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
@@ -264,6 +256,9 @@ def _context(sheet: Sheet, folio: Folio, gathered: Gathered) -> dict[str, Any]:
         "gathered": gathered,
         "experiment": sheet.experiment,
         "measured": folio.book.machines.get(sheet.machine or ""),
+        "prose": lambda written: links.linked(folio.prose(written)),
+        "line": lambda written: links.read(folio.line(written)),
+        "linked": links.linked,
         "pieces": lambda: _pieces(sheet, folio),
         "cell": folio.cell,
         "shown_value": folio.shown,
@@ -296,7 +291,7 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     Only a script can ask them, so the page itself stays that much lighter.
     """
     path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
-    text = json.dumps(_kept_together(_unnested(html.strip())), ensure_ascii=True)
+    text = json.dumps(_unnested(html.strip()), ensure_ascii=True)
     folio.assets[path] = f"proofbook.variants({text});\n".encode()
     return path
 
@@ -313,24 +308,6 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
             yield Markup(listing.as_listings(filled))
 
 
-def _led(body: str) -> tuple[str, str]:
-    """The paragraph that opens a page written by hand, and what follows it."""
-    first, _, rest = body.lstrip().partition("\n\n")
-    return (first, rest) if first[:1].isalpha() else ("", body)
-
-
-def _kept_together(html: str) -> str:
-    """Punctuation stays on the line of the value it follows; browsers may break behind a link."""
-    parts, done = [], 0
-    for found in _VALUE_AND_MARK.finditer(html):
-        start = found.start()
-        opening = next((one for one in _BEFORE_A_VALUE if html.endswith(one, done, start)), "")
-        start -= len(opening)
-        parts += [html[done:start], f'<span class="pb-keep">{html[start : found.end()]}</span>']
-        done = found.end()
-    return "".join([*parts, html[done:]])
-
-
 def _unnested(html: str) -> str:
     """Values that stand in a link of something else are plain text there: links do not nest."""
     stack: list[bool] = []  # whether each open link became a <span>
@@ -342,10 +319,3 @@ def _unnested(html: str) -> str:
         return '<span class="pb-label">' if stack[-1] else found[0]
 
     return _LINK_TAG.sub(tag, html)
-
-
-def _shortened(text: str) -> str:
-    text = re.sub(r"\s+", " ", text).strip()
-    if len(text) <= DESCRIPTION_LENGTH:
-        return text
-    return text[:DESCRIPTION_LENGTH].rsplit(" ", 1)[0] + "…"

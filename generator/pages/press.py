@@ -1,14 +1,15 @@
 """Book → its pages: all of them or, while an author edits, those of the files that changed.
 
-Flow: a book's mistakes are looked for, then its pages are printed in two turns: those that tell of
-no other page, and those that tell of lessons. A press keeps what it printed. Of the next book it
-prints the pages that it is told to; the others stay as they were, and so do their checks.
+Flow: a book's mistakes are looked for, then its pages are printed, lessons before those that tell
+of lessons. A press keeps what it printed. Of the next book it prints the pages that it is told to;
+the others stay as they were, and so do their checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from generator.checks import content_checks, guide_checks
@@ -18,15 +19,12 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.guide import GuideFile
 from generator.content.topic import MODES
 from generator.evidence import verdicts
-from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
 from generator.evidence.other_machines import other_outcomes
 from generator.evidence.which_machine import shows_reference
-from generator.pages import headings
 from generator.pages.page import Gathered, Judged, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
-from generator.pages.views.glossary import Use
 
 TAKEN = "the book has a page of this name already; choose another"
 EVERYTHING = ("",)
@@ -77,22 +75,26 @@ class Press:
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.
         """
-        if self.pages and under != EVERYTHING:
+        kept = self.pages
+        if kept and under != EVERYTHING:
             self.judged = replace(self.judged, evidence=self.judged.evidence.over(book))
-            pages = dict(self.pages)
         else:
-            self.judged, under, pages = judged(book), EVERYTHING, {}
-        planned = {one.path: one for one in _on_machines(sheets(book), self.judged.evidence)}
+            self.judged, under, kept = judged(book), EVERYTHING, {}
         _raise_any(_mistakes(self.judged.evidence, under), self.judged.evidence)
-        self._print(
-            [one for path, one in planned.items() if path.startswith(under) or path not in pages],
-            pages,
-        )
-        pages = {path: pages[path] for path in planned}
-        _raise_any([
-            *_doubles(sheets(book)), *_missing_sections(book, _anchors(book, pages)),
-        ])  # fmt: skip
-        self.sheets, self.pages = planned, pages
+        pages: dict[str, Printed] = {}
+        gathered, errors = Gathered(self.judged, pages), list[ContentError]()
+        planned = list(_on_machines(sheets(book), self.judged.evidence))
+        for sheet in planned:
+            path = sheet.path
+            if path in pages:
+                errors.append(ContentError(sheet.source or path, 0, 0, TAKEN))
+            try:
+                is_kept = path in kept and not path.startswith(under)
+                pages[path] = kept[path] if is_kept else printed(sheet, self.judged, gathered)
+            except ContentErrors as found:
+                errors += found.errors
+        _raise_any([*errors, *_missing_sections(book, gathered)])
+        self.sheets, self.pages = {one.path: one for one in planned}, pages
         return {path: page.content for path, page in pages.items()}
 
     @property
@@ -100,49 +102,21 @@ class Press:
         """The files that single pages load, by path, such as the states of a figure."""
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
 
-    def _print(self, chosen: Iterable[Sheet], pages: dict[str, Printed]) -> None:
-        """Print these pages, turn by turn, and add them to those that are printed.
-
-        Raises:
-            ContentErrors: what a page cannot be printed for, of all pages of a turn.
-        """
-        gathered = _of_claims(self.judged)
-        for turn in range(2):
-            if turn:
-                _gather(self.judged.evidence.book, pages, gathered)
-            _raise_any(
-                error
-                for sheet in chosen
-                if sheet.turn == turn
-                for error in _add(sheet, self.judged, gathered, pages)
-            )
-
-
-def _add(
-    sheet: Sheet, judged: Judged, gathered: Gathered, pages: dict[str, Printed]
-) -> list[ContentError]:
-    """Add a page to those that are printed; the mistakes for which there is none."""
-    try:
-        pages[sheet.path] = printed(sheet, judged, gathered)
-    except ContentErrors as found:
-        return found.errors
-    return []
-
 
 def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet]:
     """The sheets, with the reference machine shown where their text needs it: of a topic, for all.
 
     The page of all claims names the machine beside each of them, and decides nothing.
     """
-    known: dict[str, bool] = {}
+
+    @cache
+    def on_reference(of: str, text: str) -> bool:
+        return shows_reference(_files(of, evidence.book), text, evidence)
+
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
-        if not of or sheet.path == EVIDENCE:
-            yield sheet
-            continue
-        if of not in known:
-            known[of] = shows_reference(_files(of, evidence.book), sheet.text, evidence)
-        yield replace(sheet, on_reference=known[of])
+        is_decided = of is not None and sheet.path != EVIDENCE
+        yield replace(sheet, on_reference=is_decided and on_reference(of, sheet.text))
 
 
 def _files(of: str, book: Book) -> Iterator[Document[Any]]:
@@ -160,20 +134,13 @@ def judged(book: Book) -> Judged:
 
 
 def checked(book: Book) -> Judged:
-    """The evidence of a book without mistakes; pages that the guide names are printed for it.
+    """The evidence of a book without mistakes.
 
     Raises:
         ContentErrors: whatever authors wrote that cannot be printed, all at once.
     """
     found = judged(book)
-    named = {edge.lesson.page for _, edge in book.guide.edges} if book.guide else set()
-    paths = {f"topics/{name}.md" for name in named}
-    errors, pages = content_checks.check(found.evidence), dict[str, Printed]()
-    gathered = _of_claims(found)
-    _raise_any([*errors, *_doubles(sheets(book))], found.evidence)
-    for sheet in (one for one in sheets(book) if one.path in paths):
-        errors += _add(sheet, found, gathered, pages)
-    _raise_any([*errors, *_missing_sections(book, _anchors(book, pages))])
+    _raise_any(content_checks.check(found.evidence), found.evidence)
     return found
 
 
@@ -196,50 +163,8 @@ def _raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None)
         raise ContentErrors([*broken, *found])
 
 
-def _doubles(planned: Iterable[Sheet]) -> Iterator[ContentError]:
-    """Pages for which another one stands already."""
-    taken = set()
-    for sheet in planned:
-        if sheet.path in taken:
-            yield ContentError(sheet.source or sheet.path, 0, 0, TAKEN)
-        taken.add(sheet.path)
-
-
-def _missing_sections(
-    book: Book, anchors: Mapping[str, Mapping[str, str]]
-) -> Iterator[ContentError]:
+def _missing_sections(book: Book, gathered: Gathered) -> Iterator[ContentError]:
     """Sections that the guide names and their lessons lack."""
     for document in book.documents:
         if isinstance(document.model, GuideFile):
-            yield from guide_checks.headings(document, anchors)
-
-
-def _anchors(book: Book, pages: Mapping[str, Printed]) -> dict[str, dict[str, str]]:
-    """The headings of the lessons that the guide names, as far as they are printed."""
-    named = {edge.lesson.page for _, edge in book.guide.edges} if book.guide else set()
-    return {
-        name: headings.anchors(pages[path].content)
-        for name in sorted(named)
-        if (path := f"topics/{name}.md") in pages
-    }
-
-
-def _of_claims(judged: Judged) -> Gathered:
-    """What pages tell of claims: no page needs to be printed for it."""
-    groups: dict[str, list[str]] = {}
-    for name, outcome in judged.outcomes.items():
-        groups.setdefault(outcome.experiment, []).append(name)
-    lessons = lessons_by_claim(judged.evidence.book)
-    return Gathered(claim_groups=dict(sorted(groups.items())), claim_lessons=lessons)
-
-
-def _gather(book: Book, pages: Mapping[str, Printed], gathered: Gathered) -> None:
-    """Read off the pages what later ones tell of them."""
-    terms = {term.id: term for term in book.terms}
-    gathered.used_in.clear()
-    for path, page in pages.items():
-        gathered.minutes[path] = page.minutes
-        for term in page.terms:
-            use = Use.of(path, page.content, terms[term])
-            gathered.used_in[term] = (*gathered.used_in.get(term, ()), use)
-    gathered.anchors = _anchors(book, pages)
+            yield from guide_checks.headings(document, gathered.anchors)

@@ -18,7 +18,9 @@ PLAN = "plan.md"
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
-    """Every page of a book."""
+    """Every page of a book, lessons first: others tell of them."""
+    for topic in book.topics:
+        yield from _lessons(topic)
     for topic in book.topics:
         yield from _of_topic(topic)
     yield from _of_the_book(book)
@@ -33,21 +35,24 @@ def sheets(book: Book) -> Iterator[Sheet]:
         )  # fmt: skip
 
 
-def _of_topic(topic: Topic) -> Iterator[Sheet]:
-    """A topic's lessons, its summary and its index."""
-    folder, file = f"topics/{topic.id}", topic.file
-    written = f"content/{folder}/topic.yml"
+def _lessons(topic: Topic) -> Iterator[Sheet]:
     for mode, lesson in topic.lessons.items():
         yield Sheet(
-            f"{folder}/{mode}.md", f"{mode}.md.j2", lesson.model.title, file.modes[mode],
-            lesson.source.file, topic=topic, mode=mode,
+            f"topics/{topic.id}/{mode}.md", f"{mode}.md.j2", lesson.model.title,
+            topic.file.modes[mode], lesson.source.file, topic=topic, mode=mode,
         )  # fmt: skip
+
+
+def _of_topic(topic: Topic) -> Iterator[Sheet]:
+    """A topic's summary and its index."""
+    folder, file = f"topics/{topic.id}", topic.file
+    written = f"content/{folder}/topic.yml"
     if file.key_laws:
         title = interface_words()["summary"]["title"].format(topic=file.title)
         summary = f"{folder}/summary.md"
         yield Sheet(summary, "summary.md.j2", title, file.summary, written, topic=topic)
     index = f"{folder}/index.md"
-    yield Sheet(index, "topic.md.j2", file.title, file.summary, written, topic=topic, turn=1)
+    yield Sheet(index, "topic.md.j2", file.title, file.summary, written, topic=topic)
 
 
 def _listed(key: str, path: str, template: str, source: str | None = None, **more: Any) -> Sheet:
@@ -58,20 +63,20 @@ def _listed(key: str, path: str, template: str, source: str | None = None, **mor
 
 def _of_the_book(book: Book) -> Iterator[Sheet]:
     """Home, the guide, the lists of topics, terms, claims and statements."""
-    yield Sheet("index.md", "home.md.j2", book.home.title, book.home.about, HOME, turn=1)
-    yield _listed("topics", "topics/index.md", "topics.md.j2", turn=1)
+    yield Sheet("index.md", "home.md.j2", book.home.title, book.home.about, HOME)
+    yield _listed("topics", "topics/index.md", "topics.md.j2")
     if book.terms:
         glossary = "content/glossary.yml"
-        yield _listed("glossary", "glossary.md", "glossary.md.j2", glossary, turn=1)
+        yield _listed("glossary", "glossary.md", "glossary.md.j2", glossary)
     if book.guide:
         yield Sheet(
             "guide.md", "guide.md.j2", book.guide.title, book.guide.about, "content/guide.yml",
-            turn=1, has_toc=True,
+            has_toc=True,
         )  # fmt: skip
         for _, one in book.guide.symptoms:
             yield Sheet(
                 guide.page_of(one), "symptom.md.j2", one.title, one.tell, "content/guide.yml",
-                turn=1, under="guide.md",
+                under="guide.md",
             )  # fmt: skip
     yield _listed("evidence", EVIDENCE, "evidence.md.j2", "content/claims", has_toc=True)
     yield _listed("retracted", "retracted.md", "retracted.md.j2", "content/statements.yml")

@@ -3,7 +3,7 @@
 Flow: the HTML of a page in, the part of it that the search may show out; then the entries that
 Material made of it in, with the synonyms of `content/glossary.yml` out. Material's own search does
 the rest in the browser, over http and from disk alike. How pages rank among each other stands in
-`generator/pages/search_rank.py`, how fields weigh and which words are ignored in `mkdocs.yml`.
+`generator/pages/views/frame.py`, how fields weigh and which words are ignored in `mkdocs.yml`.
 
 Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
 and shows only title and text; so synonyms are fields of the index beside those two.

@@ -1,4 +1,4 @@
-"""What stands below a page: what must be known of its runs, and where its numbers come from."""
+"""What stands around a page: scripts and styles, what must be known of its runs, its sources."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 
 from generator.content.book import Book, TraceOnPage
-from generator.evidence import verdicts
 from generator.evidence.folio import Folio
-from generator.evidence.provenance import REFERENCE
-from generator.evidence.regime import CROWDED, is_replayed
 from generator.evidence.reproduce_command import command
 from generator.pages.shown import Shown
 
@@ -49,6 +46,31 @@ STYLES = {
     "assets/sliders.css": ("pb-slider",),
     "assets/stages.css": ("pb-stage", "pb-inner"),
     "assets/summary.css": ("pb-summary",),
+}
+# What the scores of a page are multiplied by in the search, where that of a lesson is 1. Among the
+# entries of pages of one rank, `fields` in `mkdocs.yml` decides.
+BOOSTS = {
+    "deep.md.j2": 1.05,
+    "cost.md.j2": 0.8,
+    "try.md.j2": 0.6,
+    "challenge.md.j2": 0.6,
+    "glossary.md.j2": 0.4,
+    "guide.md.j2": 0.4,
+    "symptom.md.j2": 0.15,
+    "home.md.j2": 0.3,
+    "topics.md.j2": 0.3,
+    "topic.md.j2": 0.2,
+    "recall.md.j2": 0.1,
+    "summary.md.j2": 0.1,
+    "plan.md.j2": 0.3,
+    "planned.md.j2": 0.05,
+    "published.md.j2": 0.05,
+    "steps.md.j2": 0.05,
+    "retracted.md.j2": 0.002,  # from here on, below whatever a lesson says of a word
+    "evidence.md.j2": 0.0005,
+    "runs.md.j2": 0.0005,
+    "machines.md.j2": 0.0005,
+    "machine.md.j2": 0.0005,
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
@@ -90,13 +112,13 @@ def machines(found: Sequence[Shown], book: Book) -> list[tuple[str, bool]]:
 
 def origins(folio: Folio, depth: int) -> list[Shown]:
     """The experiments behind a page, with the runs it used on each machine."""
-    found: dict[tuple[str, str], tuple[TraceOnPage, Book, set[str]]] = {}
+    found: dict[tuple[str, str], Shown] = {}
     for book, paths in _used(folio):
         for experiment, name in (path.split(".") for path in sorted(paths)):
             if shown := book.holder(f"{experiment}.{name}"):
-                key = (experiment, shown.machine.name)
-                found.setdefault(key, (shown, book, set()))[2].add(name)
-    return [_origin(shown, sorted(names), book, depth) for shown, book, names in found.values()]
+                key = experiment, shown.machine.name
+                found.setdefault(key, _origin(shown, book, depth)).runs.append(name)
+    return list(found.values())
 
 
 def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
@@ -106,7 +128,7 @@ def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
         yield folio.evidence.reference.book, folio.lent
 
 
-def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) -> Shown:
+def _origin(shown: TraceOnPage, book: Book, depth: int) -> Shown:
     experiment = shown.trace.experiment
     return Shown(
         experiment=experiment,
@@ -114,7 +136,7 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
         is_reference=shown.machine.name == book.reference.name,
         recorded_at=shown.trace.recorded_at,
         torch=shown.trace.circumstances.torch,
-        runs=tuple(names),
+        runs=[],
         raw=f"{'../' * depth}{shown.raw}",
         again=command([experiment], shown.measured_on, book.reference.name),
         is_stale=shown.is_stale,
@@ -122,74 +144,24 @@ def _origin(shown: TraceOnPage, names: Sequence[str], book: Book, depth: int) ->
     )
 
 
-def _notice(lead: str, text: str | Markup, css: str = "") -> Shown:
-    """Something a reader must know of what stands above."""
-    return Shown(css=css, lead=lead, text=text)
-
-
-def _codes(*names: str) -> Markup:
-    return Markup(", ").join(Markup("<code>{}</code>").format(one) for one in names)
-
-
-def notices(folio: Folio, found: Sequence[Shown]) -> list[Shown]:
-    """Stale traces, surprises and broken laws among what a page names, for its end."""
-    rows: list[Shown] = []
-    stale: dict[str, list[str]] = {}
-    for origin in found:
-        if origin.is_stale:
-            stale.setdefault(origin.machine, []).append(origin.experiment)
-    for machine, experiments in sorted(stale.items()):
-        named = {"experiment": _codes(*dict.fromkeys(experiments)), "machine": _codes(machine)}
-        rows.append(_notice("", Markup(folio.ui["notice"]["stale"]).format(**named)))
-    rows += _new_runs(folio, found)
-    return [*rows, *_surprises(folio), *_broken_laws(folio)]
-
-
-def _new_runs(folio: Folio, found: Sequence[Shown]) -> Iterator[Shown]:
-    """The runs that the reference machine has not measured, with the machine that has."""
-    words = folio.ui["notice"]
-    for origin in found:
-        if origin.is_new:
-            names = _codes(*(f"{origin.experiment}.{run}" for run in origin.runs))
-            named = {"runs": names, "machine": _codes(origin.machine)}
-            text = Markup(words["measured_by"]).format(**named)
-            yield _notice(words["not_on_reference"], text)
+def notices(folio: Folio, found: Sequence[Shown]) -> Iterator[tuple[str, Markup]]:
+    """What must be known of the runs of a page, each with its class."""
+    words, statuses = folio.ui["notice"], folio.ui["statuses"]
+    for one in found:
+        named = {"experiment": one.experiment, "machine": one.machine, "runs": ", ".join(one.runs)}
+        if one.is_stale:
+            yield "", Markup(words["stale"]).format(**named)
+        if one.is_new:
+            yield "", Markup(words["not_on_reference"]).format(**named)
+    for path in sorted(folio.runs):  # also where the reference machine is shown
+        run = folio.at_hand.book.run(path)
+        if run is not None and run.is_surprise:
+            expected, ended = statuses[run.expected_status], statuses[run.status]
+            said = Markup(words["surprise"]).format(run=path, expected=expected, ended=ended)
+            yield "pb-surprise", said
 
 
 def natures(folio: Folio, body: str) -> list[tuple[str, str]]:
     """The words behind numbers of a page, also of numbers that wait, and what each means."""
-    runs = [run for book, paths in _used(folio) for run in map(book.run, paths) if run]
-    used = {(run.nature, is_replayed(run)) for run in runs if run.nature != "real"}
-    found = sorted(used) + ([(CROWDED, False)] if folio.text.sources.has_crowded else [])
-    found += [(REFERENCE, False)] if folio.text.marks_reference else []
-    words = folio.ui["notice"]
-    return [
-        (word, words["replayed" if replayed else word])
-        for word, replayed in found
-        if re.search(rf'class="pb-nature">[^<]*\b{word}\b', body)
-    ]
-
-
-def _surprises(folio: Folio) -> Iterator[Shown]:
-    """The runs that did not end as declared here, also where the reference machine is shown."""
-    words, statuses = folio.ui["notice"], folio.ui["statuses"]
-    for path in sorted(folio.runs):
-        run = folio.at_hand.book.run(path)
-        if run is not None and run.is_surprise:
-            said = Markup("<code>{}</code>, {} {}, {} {}").format(
-                path,
-                words["expected"],
-                statuses[run.expected_status],
-                words["ended"],
-                statuses[run.status],
-            )
-            yield _notice(words["surprise"], said, "pb-surprise")
-
-
-def _broken_laws(folio: Folio) -> Iterator[Shown]:
-    for name, outcome in folio.outcomes.items():
-        if outcome.is_broken_law and set(outcome.runs) & folio.runs:
-            text = folio.line(folio.book.claims[name].says)
-            verdict = verdicts.WORDS[outcome.verdict].capitalize()
-            said = Markup("{} {}.").format(text, verdict)
-            yield _notice(folio.ui["notice"]["law"], said, "pb-surprise")
+    said = " ".join(re.findall(r'class="pb-nature">([^<]*)', body))
+    return [(word, means) for word, means in folio.ui["natures"].items() if word in said]

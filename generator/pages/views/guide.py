@@ -9,18 +9,18 @@ from markupsafe import Markup
 from generator.content.guide import LessonSection, Symptom
 from generator.evidence.folio import Folio
 
-Anchors = Mapping[str, Mapping[str, str]]  # of each heading, by lesson as `topic/mode`
 
-
-def lesson_behind(lesson: LessonSection, anchors: Anchors, folio: Folio) -> tuple[str, Markup]:
+def lesson_behind(
+    lesson: LessonSection, anchors: Mapping[str, str], folio: Folio
+) -> tuple[str, Markup]:
     """Where a question is explained, as an address and in words.
 
     Args:
         lesson: as the author named it.
-        anchors: of the headings of the lessons.
+        anchors: of the headings of the lesson.
         folio: the page.
     """
-    anchor = anchors.get(lesson.page, {}).get(lesson.section, "")
+    anchor = anchors.get(lesson.section, "")
     topic, _, mode = lesson.page.partition("/")
     (title,) = (one.file.title for one in folio.book.topics if one.id == topic)
     words = Markup("{}: {}").format(folio.line(title), folio.ui["modes"][mode])
