@@ -2,29 +2,33 @@
 
 In: the committed plans of the book, what planner/plan.yml says, and the recommendation that the
 command `plan` makes of the same answers. Out: a row for each model; and for each choice of devices,
-memory, tokens and optimizer the recommendation, bars, and a table of what fits.
+memory, tokens and optimizer the recommendation, bars, and a table of what fits. Also the table of
+the layouts that a lesson recommends.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from generator.checks.layout_checks import recommended
+from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device, PlanFile
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.folio import Folio, breakable
 from generator.evidence.play_states import Control
+from generator.evidence.units import Unit
 from generator.evidence.value import Value, computed, numeric
 from generator.figures.play.frame import packed
 from generator.figures.play.plan_view import MOST as AXIS
-from generator.figures.play.plan_view import Bar, bars, fullest
+from generator.figures.play.plan_view import Bar, bars
 from generator.pages.shown import Shown
-from generator.pages.table import Column, Row, counted, label, table
+from generator.pages.table import Cell, Column, Row, counted, label, table
 from runners.planning.answer import Answer
 from runners.planning.committed import answers_of
 from runners.planning.law_of_time import Bounds, Cluster
@@ -110,15 +114,16 @@ class Plans:
         node = Cluster(1, self.plan.per_node, *(numeric(self.known(one)) for one in rates))
         return node.of(setting.devices)
 
-    def words_of(self, setting: Setting) -> dict[str, str]:
-        """A setting as readers see it, by control."""
-        path = next(name for name, one in self.settings.items() if one == setting)
+    def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
+        """A choice as readers see it, by control; without a device, where none is given."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
-        return {
+        said = {
             "mesh": _mesh(self.cluster(setting, self.plan.devices[0])),
-            "sequence": str(self.known(f"{self.name}.{path}.settings.sequence")),
+            "memory": memory,
+            "sequence": f"{setting.sequence:,}",
             "optimizer": plain(self.folio.line(optimizer)),
         }
+        return {control: one for control, one in said.items() if one}
 
     def known(self, expression: str) -> Value:
         """A value that every book with plans has."""
@@ -126,9 +131,10 @@ class Plans:
         assert value is not None, expression
         return value
 
-    def run_of(self, answer: Answer) -> str:
-        """The name of an answer's run."""
-        return next(name for name, one in self.answers.items() if one is answer)
+    def path(self, answer: Answer) -> str:
+        """The run of an answer."""
+        name = next(name for name, one in self.answers.items() if one is answer)
+        return f"{self.name}.{name}"
 
     def label(self, answer: Answer) -> str:
         """A layout in words: what each axis does, over how many ranks where there are several."""
@@ -143,29 +149,71 @@ class Plans:
 
     def needs(self, answer: Answer) -> Markup:
         """What the rank with the highest demand needs of its device."""
-        name = self.run_of(answer)
-        at = self.runs[name].ranks.index(fullest(self.runs[name]))
-        return self.folio.cell(f"{self.name}.{name}.ranks[{at}].measures.needed_bytes")
+        return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
-    def seconds(self, layout: Layout, bound: str, asked: Asked) -> Markup:
-        """A bound of a layout's step, and what the law of time makes it of."""
-        name, ranks = self.run_of(layout.answer), layout.answer.ranks
-        computing = max(range(len(ranks)), key=lambda at: ranks[at].flops)
-        sending = max(range(len(ranks)), key=lambda at: ranks[at].sent_bytes)
-        path = f"{self.name}.{name}"
-        read = [
-            f"{path}.ranks[{computing}].measures.flops",
-            *(
-                f"{path}.ranks[{sending}].collectives['{one.operation}'].bytes"
-                for one in self.runs[name].ranks[sending].collectives
-            ),
-            asked.device.compute,
-            asked.device.link,
-            *([asked.device.between] if asked.cluster.nodes > 1 else []),
+    def numbers(self, layout: Layout, asked: Asked) -> dict[str, Cell]:
+        """What one compares of a layout, by the names of `ui.yml`."""
+        path, device = self.path(layout.answer), asked.device
+        law = f"law_of_time({path}, {_mesh(asked.cluster)})"
+        rates = (device.compute, device.link, device.between)
+        return {
+            "layout": label(self.label(layout.answer)),
+            "needs": self.needs(layout.answer),
+            **{
+                bound: _by_law(getattr(layout.bounds, bound), units.SECONDS, f"{law}.{bound}",
+                               path, rates, self.folio)
+                for bound in ("at_least", "at_most")
+            },
+            "decided_by": self.words["parts"][decided_by(layout.bounds)],
+        }  # fmt: skip
+
+
+def _largest(path: str, measure: str) -> str:
+    return f"{path}.ranks | each('measures.{measure}') | largest"
+
+
+def _by_law(
+    number: float, unit: Unit, says: str, path: str, rates: Iterable[str], folio: Folio
+) -> Markup:
+    """What the law of time makes of a simulated layout, with what it was made from."""
+    read = [_largest(path, "flops"), _largest(path, "sent_bytes"), *rates]
+    inputs = tuple(filter(None, map(folio.value, read)))
+    return folio.show(computed(number, unit, says, inputs))
+
+
+def _mesh(cluster: Cluster) -> str:
+    return f"{cluster.nodes} × {cluster.per_node}"
+
+
+def recommended_table(lesson: WhyFile, folio: Folio) -> Markup:
+    """The layouts that a lesson recommends, at the size of real models; empty where none."""
+    words, rows = folio.ui["layouts"], dict[str, Row]()
+    for one in recommended(folio.evidence, lesson):
+        run, grid = folio.run(one.run), folio.book.traces[one.run.partition(".")[0]].grid
+        assert run is not None
+        assert grid is not None
+        law, links = one.layout.bounds, one.cluster
+        by_law = (
+            ("within", law.within * links.within, units.BYTES),
+            ("between", law.between * links.between, units.BYTES),
+            ("at_least", law.at_least, units.SECONDS),
+            ("at_most", law.at_most, units.SECONDS),
+        )
+        setting = words["checkpointing"][run.settings["checkpointing"]]
+        title = Markup('<a class="pb-label" href="../../{}">{}, {}, {} {}, {:,} {}{}</a>').format(
+            folio.place_of(one.run), folio.strategy(run), grid.title,
+            run.settings["num_ranks"], words["devices"],
+            run.settings["sequence"], words["tokens"], setting,
+        )  # fmt: skip
+        rows[one.run] = [
+            title,
+            folio.cell(_largest(one.run, "needed_bytes")),
+            *(_by_law(num, unit, words[key], one.run, (), folio) for key, num, unit in by_law),
+            counted(len(one.others)),
         ]
-        of = f"law_of_time({path}, {_mesh(asked.cluster)}).{bound}"
-        inputs = tuple(map(self.known, read))
-        return self.folio.show(computed(getattr(layout.bounds, bound), units.SECONDS, of, inputs))
+    names = ("needs", "within", "between", "at_least", "at_most", "compared")
+    columns = [Column(words["layout"], False), *(Column(words[name]) for name in names)]
+    return table(columns, rows.values()) if rows else Markup("")
 
 
 def models(folio: Folio) -> Markup:
@@ -183,22 +231,15 @@ def models(folio: Folio) -> Markup:
 def _model(plans: Plans) -> Row:
     first, folio = plans.asked[0], plans.folio
     made = first.choice
-    options = _options(plans, first) | {"memory": first.device.name}
-    options["sequence"] += f" {folio.ui['steps']['tokens']}"
-    best = plans.label(made.best.answer) if made else plans.words["nothing_fits"]
+    options = plans.options(first.setting, first.device.name)
+    options["sequence"] += " tokens"
     page = folio.book.traces[plans.name].page
     return [
         Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
         folio.cell(f"{plans.name}.{next(iter(plans.runs))}.settings.num_parameters"),
         label(" · ".join(options.values())),
-        label(best),
+        label(plans.label(made.best.answer) if made else plans.words["nothing_fits"]),
     ]
-
-
-def title(name: str | None, folio: Folio) -> Markup:
-    """The title of a model's page, in which its name may hold a number."""
-    plans = Plans(name or "", folio)
-    return Markup(escape(plans.plan.model_title)).replace("{model}", label(plans.grid.title))
 
 
 def planned(name: str, folio: Folio) -> Shown:
@@ -210,22 +251,31 @@ def planned(name: str, folio: Folio) -> Shown:
     """
     folio.text.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
-    options = [_options(plans, one) for one in plans.asked]
     by_size = sorted(plans.asked, key=lambda one: (one.setting[:2], numeric(one.memory)))
-    ordered = [_options(plans, one) for one in by_size]
-    found = {key: list(dict.fromkeys(one[key] for one in ordered)) for key in options[0]}
+    options = {
+        id(one): plans.options(one.setting, f"{one.device.name} {one.memory}") for one in by_size
+    }
+    found = {
+        key: list(dict.fromkeys(one[key] for one in options.values()))
+        for key in next(iter(options.values()))
+    }
     found["optimizer"].sort()  # Adam first
     varied = {key: known for key, known in found.items() if len(known) > 1}
-    places = [tuple(known.index(one[key]) for key, known in varied.items()) for one in options]
+    places = [
+        tuple(known.index(options[id(one)][key]) for key, known in varied.items())
+        for one in plans.asked
+    ]
     drawn = [_answer(plans, one) for one in plans.asked]
-    path = f"{name}.{next(iter(plans.runs))}.settings"
-    words = folio.ui["plan"]["controls"]
-    fixed = [(words[key], folio.cell(f"{path}.{key}")) for key in ("num_parameters", "microbatch")]
+    words, path = folio.ui["plan"]["controls"], f"{name}.{next(iter(plans.runs))}.settings"
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
-    fixed.append((words["precision"], folio.line(precision)))
-    fixed += [(words[key], label(said)) for key, said in options[0].items() if key not in varied]
+    fixed = {
+        "num_parameters": folio.cell(f"{path}.num_parameters"),
+        "microbatch": folio.cell(f"{path}.microbatch"),
+        "precision": folio.line(precision),
+        **{key: label(known[0]) for key, known in found.items() if key not in varied},
+    }
     return Shown(
-        fixed=fixed,
+        fixed=[(words[key], said) for key, said in fixed.items()],
         controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
         has_gaps=len(places) < math.prod(map(len, varied.values())),
         first=Shown(at=places[0]),
@@ -233,12 +283,6 @@ def planned(name: str, folio: Folio) -> Shown:
         script=packed(ID, places, drawn, folio),
         named=list(_named(plans)),
     )
-
-
-def _options(plans: Plans, asked: Asked) -> dict[str, str]:
-    """What a choice is of each control, as readers see it."""
-    mesh, *others = plans.words_of(asked.setting).items()
-    return dict([mesh, ("memory", f"{asked.device.name} {asked.memory}"), *others])
 
 
 def _named(plans: Plans) -> Iterator[Shown]:
@@ -252,7 +296,7 @@ def _named(plans: Plans) -> Iterator[Shown]:
         yield Shown(
             run=name,
             path=breakable(f"{plans.name}.{name}"),
-            says=" · ".join([said, *plans.words_of(plans.settings[name]).values()]),
+            says=" · ".join([said, *plans.options(plans.settings[name]).values()]),
             needs=plans.needs(answer),
         )
 
@@ -264,10 +308,20 @@ def _answer(plans: Plans, asked: Asked) -> Markup:
     """The recommendation first, then bars, then the table."""
     made = asked.choice
     best = _of_each_strategy(made.fitting)[:MOST] if made else []
-    said = _recommended(plans, asked, made) if made else _refused(plans, asked)
-    listed = _compared(plans, asked, best) if best else ""
-    return Markup("{}\n{}\n{}\n{}").format(
-        said, _drawn(plans, asked, best), listed, _counts(plans, asked, made)
+    advice = _recommended(plans, asked, made) if made else _refused(plans, asked)
+    said = Markup("").join(
+        Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(head, text) for head, text in advice
+    )
+    show, device = plans.folio.cell, asked.device
+    regime = Markup(plans.words["regime"]).format(
+        compute=show(f"({device.compute}) / 1000000000000"),
+        link=show(f"({device.link}) / 1000000000"),
+        between=show(f"({device.between}) / 1000000000"),
+        n=counted(len(asked.answers)),
+        m=counted(len(made.fitting) if made else 0),
+    )
+    return Markup('<dl class="pb-advice">{}</dl>\n{}\n{}\n<p class="pb-aside">{}</p>').format(
+        said, _drawn(plans, asked, best), _compared(plans, asked, best) if best else "", regime
     )
 
 
@@ -279,36 +333,18 @@ def _of_each_strategy(found: Sequence[Layout]) -> list[Layout]:
     return list(best.values())
 
 
-def _recommended(plans: Plans, asked: Asked, made: Choice) -> Markup:
+def _recommended(plans: Plans, asked: Asked, made: Choice) -> Iterator[tuple[str, Markup]]:
     """The layout, its reason, the runner-up, and what would turn the choice."""
-    words = plans.words
-
-    def numbers(layout: Layout) -> dict[str, object]:
-        return {
-            "layout": label(plans.label(layout.answer)),
-            "needs": plans.needs(layout.answer),
-            "memory": plans.folio.show(asked.memory),
-            "at_least": plans.seconds(layout, "at_least", asked),
-            "at_most": plans.seconds(layout, "at_most", asked),
-            "part": words["parts"][decided_by(layout.bounds)],
-        }
-
-    reason = words["reason"]
-    if made.runner_up and made.best.is_tight(numeric(asked.memory)):
-        reason += words["tight"]
-    lines = [(words["recommended"], reason, numbers(made.best))]
+    words, memory = plans.words, plans.folio.show(asked.memory)
+    is_tight = made.runner_up and made.best.is_tight(numeric(asked.memory))
+    reason = Markup(words["reason"] + (words["tight"] if is_tight else ""))
+    yield words["recommended"], reason.format(**plans.numbers(made.best, asked), memory=memory)
     if made.runner_up is not None:
-        why = words["later"][longer_by(made.runner_up, made.best)]
-        lines.append((words["runner_up"], why, numbers(made.runner_up)))
+        why = Markup(words["later"][longer_by(made.runner_up, made.best)])
+        yield words["runner_up"], why.format(**plans.numbers(made.runner_up, asked))
     if made.turns:
         turns = "; ".join(_turned(plans, one) for one in made.turns)
-        lines.append((words["turns"], "{turns}.", {"turns": label(turns)}))
-    return Markup('<dl class="pb-advice">{}</dl>').format(
-        Markup("").join(
-            Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(head, Markup(text).format(**values))
-            for head, text, values in lines
-        )
-    )
+        yield words["turns"], label(turns) + "."
 
 
 def decided_by(bounds: Bounds) -> str:
@@ -325,12 +361,10 @@ def _turned(plans: Plans, one: Turn) -> str:
     return str(what.format(size=size, layout=layout))
 
 
-def _refused(plans: Plans, asked: Asked) -> Markup:
+def _refused(plans: Plans, asked: Asked) -> Iterator[tuple[str, Markup]]:
     """That nothing fits, and the least that would."""
     least = plans.needs(min(asked.answers, key=needs))
-    return Markup('<dl class="pb-advice"><div><dt>{}</dt><dd>{}</dd></div></dl>').format(
-        plans.words["nothing_fits"], Markup(plans.words["least"]).format(needs=least)
-    )
+    yield plans.words["nothing_fits"], Markup(plans.words["least"]).format(needs=least)
 
 
 def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
@@ -344,10 +378,14 @@ def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
             others.setdefault(name, one)
     shown = [*(one.answer for one in best), *others.values()]
     found = bars(
-        [Bar(plans.label(a), plans.runs[plans.run_of(a)], verdict(a, memory)) for a in shown],
+        [
+            Bar(plans.label(one), plans.runs[plans.path(one).partition(".")[2]],
+                verdict(one, memory))
+            for one in shown
+        ],
         memory,
         plans.folio,
-    )
+    )  # fmt: skip
     title, caption = plans.words["bars"], plans.folio.line(plans.plan.caption)
     if needs(max(shown, key=needs)) > memory * AXIS:
         caption += " " + plans.words["cut"]
@@ -363,50 +401,5 @@ def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
         Column(words["layout"], False), Column(words["needs"]), Column(words["at_least"]),
         Column(words["at_most"]), Column(words["decided_by"], False),
     ]  # fmt: skip
-    rows = (
-        (
-            label(plans.label(one.answer)),
-            plans.needs(one.answer),
-            plans.seconds(one, "at_least", asked),
-            plans.seconds(one, "at_most", asked),
-            words["parts"][decided_by(one.bounds)],
-        )
-        for one in best
-    )
+    rows = (list(plans.numbers(one, asked).values()) for one in best)
     return table(columns, rows, is_found=False)
-
-
-def _counts(plans: Plans, asked: Asked, made: Choice | None) -> Markup:
-    """How many layouts competed, and the command that searches more of them."""
-    grid, setting = plans.grid, asked.setting
-    command = (
-        f".venv/bin/python -m runners plan {grid.preset} --devices {_mesh(asked.cluster, 'x')}"
-        f" --memory {numeric(asked.memory) / GIB:.4g} --sequence {setting.sequence}"
-        f" --microbatch {grid.microbatch} --optimizer {setting.optimizer}"
-    )
-    if asked.device is not plans.plan.devices[0]:  # whose rates are the command's own
-        command += (
-            f" --flops {asked.cluster.flops:.4g}"
-            f" --links {asked.cluster.within / 1e9:g},{asked.cluster.between / 1e9:g}"
-        )
-    return Markup('<p class="pb-aside">{} {} <code>{}</code></p>').format(
-        _rates(plans, asked),
-        Markup(plans.words["counts"]).format(
-            n=counted(len(asked.answers)), m=counted(len(made.fitting) if made else 0)
-        ),
-        command,
-    )
-
-
-def _rates(plans: Plans, asked: Asked) -> Markup:
-    """At which rates the bounds are computed."""
-    device, show = asked.device, plans.folio.cell
-    return Markup(plans.words["rates"]).format(
-        compute=show(f"({device.compute}) / 1000000000000"),
-        link=show(f"({device.link}) / 1000000000"),
-        between=show(f"({device.between}) / 1000000000"),
-    )
-
-
-def _mesh(cluster: Cluster, sign: str = " × ") -> str:
-    return f"{cluster.nodes}{sign}{cluster.per_node}"
