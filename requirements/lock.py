@@ -5,7 +5,8 @@ Writes one file a purpose beside this one: `pages.txt` (the book from committed 
 `run.txt` (adds what experiments need) and `test.txt` (adds what tests and checks need). Each takes
 in the one before it.
 
-Exits 2 with one line where a package refuses the oldest Python that the project takes.
+A package that refuses the oldest Python that the project takes has to be bounded in
+`pyproject.toml`: a test finds it.
 
 What torch brings along differs by machine (CUDA or none), so its accelerator packages are left for
 pip to choose, and its version is written without the local part, `+cpu` or `+cu128`.
@@ -14,12 +15,10 @@ pip to choose, and its version is written without the local part, `+cpu` or `+cu
 from __future__ import annotations
 
 import importlib.metadata
-import sys
 import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).resolve().parent
@@ -46,19 +45,6 @@ def closure(names: list[str]) -> dict[str, str]:
     return found
 
 
-def refuse_newer(pins: dict[str, str], oldest: str) -> None:
-    """Refuse packages that the Python `oldest`, such as "3.11.0", cannot install."""
-    for name, version in pins.items():
-        asked = importlib.metadata.metadata(name).get("Requires-Python")
-        if asked and oldest not in SpecifierSet(asked):
-            print(
-                f"proofbook: {name} {version} needs Python {asked}, the project takes {oldest}; "
-                "bound it in pyproject.toml, install it anew, and repeat make locks",
-                file=sys.stderr,
-            )
-            sys.exit(2)
-
-
 def write(name: str, builds_on: str | None, pins: dict[str, str]) -> None:
     """One requirements file; `builds_on` is the file that it takes in."""
     lines = ["# Written by `make locks`; the reasons stand in CONTRIBUTING.md."]
@@ -76,7 +62,6 @@ def main() -> None:
     pages = closure(project["dependencies"] + BUILDS_THE_PACKAGE)
     run = closure(extras["run"])
     test = closure(extras["test"])
-    refuse_newer(pages | run | test, project["requires-python"].removeprefix(">=") + ".0")
     write("pages", None, pages)
     write("run", "pages", {k: v for k, v in run.items() if k not in pages})
     write("test", "run", {k: v for k, v in test.items() if k not in pages | run})
