@@ -2,7 +2,8 @@
 
 Takes `pages`, `run` or `test`: which file beside this one; and a folder, where it is not `.venv`.
 The Makefile calls it when that file is newer than its stamp, so a second call costs nothing. Shows
-large downloads, and what pip said last where it fails. Exits 2 with one line where this Python cannot do it.
+large downloads, and what pip said last where it fails. Exits 2 with one line where this Python
+cannot do it.
 
 Runs under whatever Python the machine has, so its syntax is that of Python 3.7: it must be able to
 say that a Python is too old.

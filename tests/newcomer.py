@@ -10,7 +10,7 @@ import json
 import shutil
 from pathlib import Path
 
-from runners.plans.experiment import Experiment, find, names, whole_is_full
+from runners.plans.experiment import Experiment, find, names
 from runners.traces.records import NEEDS_FULL
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
@@ -34,7 +34,7 @@ def content_of(folder: Path) -> Path:
     own.mkdir()
     reference = content / "traces" / REFERENCE
     measured = [one for one in names() if (reference / f"{one}.json").exists()]
-    for name in ("machine", *(one for one in measured if not whole_is_full(one))):
+    for name in ("machine", *(one for one in measured if not find(one).is_full)):
         text = (reference / f"{name}.json").read_text()
         document = json.loads(text.replace(REFERENCE, MACHINE))
         if name != "machine":

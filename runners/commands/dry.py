@@ -2,34 +2,43 @@
 
 In: what is pending. Out: a line an experiment and one for all. How long a run takes, and how much
 memory its ranks take together, is read off its last trace here, however stale; else off the
-reference machine's. What neither knows is counted as unknown.
+reference machine's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from runners.measuring.pending import Pending
 from runners.traces.files import TraceError, read
 from runners.traces.records import Run
 
 
-class Estimate(NamedTuple):
+@dataclass(frozen=True)
+class Estimate:
     """What some runs would take.
 
     Attributes:
         num_runs: that would run.
-        seconds: of those that are known.
-        num_unknown: runs of which nobody knows how long they take.
+        num_known: of which somebody knows how long they take.
+        seconds: of these, one after another.
         peak_bytes: the most that the ranks of one run hold together; 0 where none is known.
     """
 
     num_runs: int
+    num_known: int
     seconds: float
-    num_unknown: int
     peak_bytes: int
+
+    def line(self, name: str, reason: str = "") -> str:
+        """One line for a person."""
+        least = "" if self.num_known == self.num_runs else "at least "
+        length = f"{least}{self.seconds:.1f} s"
+        peak = f"{self.peak_bytes / 2**20:.0f}" if self.peak_bytes else "?"
+        line = f"{name:<20} {self.num_runs:>3} runs {length:>17} {peak:>8} MiB  {reason}"
+        return line.rstrip()
 
 
 def estimated(waiting: Pending, where: Path, traces: Path) -> Estimate:
@@ -40,44 +49,30 @@ def estimated(waiting: Pending, where: Path, traces: Path) -> Estimate:
         where: this machine's folder.
         traces: the folder of all machines' folders.
     """
-    known = _last_runs([where, *sorted(traces.glob("reference-*"))], waiting.experiment.name)
-    last = [known[run] for run in waiting.measured if run in known]
-    real = [run for run in last if run.nature != "simulated"]  # fake tensors take no memory
-    return Estimate(
-        len(waiting.measured),
-        sum(run.timing.wall_seconds for run in last),
-        len(waiting.measured) - len(last),
-        max(map(_peak_bytes, real), default=0),
-    )
-
-
-def _last_runs(folders: Iterable[Path], name: str) -> dict[str, Run]:
-    """Each run that ran, from the first folder that has it."""
-    found: dict[str, Run] = {}
-    for folder in folders:
+    known: dict[str, Run] = {}
+    for folder in (where, *sorted(traces.glob("reference-*"))):
         try:
-            runs = read(folder / f"{name}.json").runs
+            runs = read(folder / f"{waiting.experiment.name}.json").runs
         except TraceError:
             continue
-        found = {**{n: run for n, run in runs.items() if run.status != "skipped"}, **found}
-    return found
+        known = {**{name: run for name, run in runs.items() if run.status != "skipped"}, **known}
+    last = [known[name] for name in waiting.measured if name in known]
+    seconds = sum(run.timing.wall_seconds for run in last)
+    peak = max(map(_peak_bytes, last), default=0)
+    return Estimate(len(waiting.measured), len(last), seconds, peak)
 
 
 def _peak_bytes(run: Run) -> int:
-    """What the ranks of a run held together, each at its own peak."""
-    known = [rank.memory for rank in run.ranks if rank.memory is not None]
+    """What the ranks of a run held together, each at its own peak; fake tensors take no memory."""
+    known = [rank.memory for rank in run.ranks if rank.memory and run.nature != "simulated"]
     return sum(memory.peak_bytes or memory.kernel_peak_bytes or 0 for memory in known)
 
 
-def together(estimates: Iterable[Estimate]) -> Estimate:
+def together(found: Sequence[Estimate]) -> Estimate:
     """One after another: seconds add up, memory is the most of any."""
-    num_runs, seconds, num_unknown, peaks = zip(*estimates, strict=True)
-    return Estimate(sum(num_runs), sum(seconds), sum(num_unknown), max(peaks))
-
-
-def said(name: str, reason: str, estimate: Estimate) -> str:
-    """One line for a person."""
-    unknown = f" + {estimate.num_unknown} of unknown length" if estimate.num_unknown else ""
-    peak = f"{estimate.peak_bytes / 2**20:8.0f}" if estimate.peak_bytes else "       ?"
-    length = f"{estimate.seconds:7.1f} s{unknown}"
-    return f"{name:<20} {estimate.num_runs:>3} runs {length} {peak} MiB  {reason}".rstrip()
+    return Estimate(
+        sum(one.num_runs for one in found),
+        sum(one.num_known for one in found),
+        sum(one.seconds for one in found),
+        max(one.peak_bytes for one in found),
+    )

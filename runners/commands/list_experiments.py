@@ -45,6 +45,5 @@ def _state(experiment: Experiment, where: Path) -> str:
     if waiting is None and trace is not None:
         heavier = len(trace.left_out)
         return f"measured on this machine{f' but for {heavier} heavier runs' if heavier else ''}"
-    is_heavy = all(plan.full for plan in experiment.runs.values())
     reason = waiting.reason if waiting else "missing"
-    return f"{reason}{'; only with --full' if is_heavy else ''}"
+    return f"{reason}{'; only with --full' if experiment.is_full else ''}"

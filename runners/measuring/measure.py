@@ -20,7 +20,7 @@ from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
-from runners.measuring.quiet import NotQuietError, Readings
+from runners.measuring.quiet import Readings
 from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.system.errors import FixableError
 from runners.system.links import cannot_link
@@ -28,8 +28,7 @@ from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import sweep_torn, write
 from runners.traces.machine_records import Machine
-from runners.traces.quiet_record import Quiet, least_quiet
-from runners.traces.records import Code, Run, Trace
+from runners.traces.records import Code, Quiet, Run, Trace
 from runners.traces.schema import now
 from runners.traces.values import list_values
 
@@ -171,13 +170,13 @@ def measure(
         waiting: what is pending.
         launcher: starts the ranks.
         progress: shows how far it is.
-        as_reference: write the committed folder; with readings, only what was quiet.
-        readings: of how quiet the machine is, which have begun; None: that is not recorded.
+        as_reference: write the committed folder.
+        readings: of how quiet the machine is, which have begun; the trace records them unless it
+            keeps runs of another time.
         here: what measures, where that is not this machine by itself.
 
     Raises:
         UnfinishedError: some runs could not be measured, or the disk is full.
-        NotQuietError: for the reference, and the machine was not quiet; nothing of it is kept.
         UnknownExperimentError, LaunchError, OSError.
     """
     name = waiting.experiment.name
@@ -189,21 +188,16 @@ def measure(
     part = part_of(name, where)
     progress.begin(experiment)
 
-    def keep(runs: dict[str, Run], quiet: Quiet | None = None) -> None:
+    def keep(runs: dict[str, Run]) -> None:
         so_far = {**waiting.kept, **runs}
-        write(part, trace_of(experiment, code, described.name, so_far, since, quiet))
+        write(part, trace_of(experiment, code, described.name, so_far, since))
 
     try:
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
-        session = readings.end() if readings else None
-        quiet = least_quiet([waiting.quiet, session] if waiting.kept else [session])
+        quiet = readings.end() if readings else None
         if causes:
-            if runs:
-                keep(runs, quiet)
             raise UnfinishedError(causes)
-        if as_reference and quiet is not None and not quiet.is_quiet:
-            part.unlink(missing_ok=True)
-            raise NotQuietError(f"{name}: not quiet: {'; '.join(quiet.disturbances)}")
+        quiet = None if waiting.kept else quiet
         trace = trace_of(experiment, code, described.name, runs, since, quiet)
         write(where / "machine.json", described)
         write(where / f"{name}.json", trace)

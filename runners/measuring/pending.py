@@ -12,14 +12,13 @@ it is written whole after each run and deleted with the last.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runners.plans.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import name_of, torch_version
-from runners.traces.quiet_record import Quiet
 from runners.traces.records import NEEDS_FULL, Run, Trace
 from runners.traces.values import edited
 
@@ -41,7 +40,6 @@ class Pending:
         left_out: the runs that will be skipped, with why.
         kept: what was measured already by this code and this torch, each with its circumstances.
         since: when the first of the kept runs was measured; None where none is.
-        quiet: how quiet the machine was around the kept runs; None where that is not recorded.
     """
 
     experiment: Experiment
@@ -50,14 +48,6 @@ class Pending:
     left_out: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, Run] = field(default_factory=dict)
     since: str | None = None
-    quiet: Quiet | None = None
-
-    def with_quiet_runs_only(self) -> Pending:
-        """The same without the kept runs, unless they were measured on a quiet machine."""
-        if not self.kept or (self.quiet is not None and self.quiet.is_quiet):
-            return self
-        wanted = tuple(name for name in self.experiment.runs if name not in self.left_out)
-        return replace(self, measured=wanted, kept={}, since=None, quiet=None)
 
 
 def pending(
@@ -112,7 +102,6 @@ def pending(
         left_out,
         kept,
         source.recorded_at if source and kept else None,
-        source.quiet if source and kept else None,
     )
 
 
@@ -166,16 +155,3 @@ def measured_in(source: Trace | None) -> dict[str, Run]:
         for name, run in (source.runs.items() if source else ())
         if source and name not in outdated and not run.is_left_out
     }
-
-
-def lacking(names: list[str], where: Path) -> list[str]:
-    """What a folder lacks to be a whole set: traces that are missing or stale, and full runs."""
-    lines = []
-    for name in names:
-        trace, problem = existing(where / f"{name}.json")
-        outdated = staleness(trace) if trace else problem or "not measured"
-        if outdated or trace is None:
-            lines.append(f"{name}: {outdated}")
-        else:
-            lines += [f"{name}.{run}: measured only with --full" for run in trace.left_out]
-    return lines

@@ -1,10 +1,10 @@
 """How quiet the machine is: the load of other processes, and a canary.
 
-In: nothing. Out: a `Reading`, which takes half a second; of two readings, a `Quiet` for the trace.
-While a reading is taken nothing of ours runs, so that all load is of other processes. The canary is
-a matrix product on one core, whose best time should not change. Load shows that others compete for
-the cores; the canary also shows a processor that became slower or hotter, and a virtual machine
-that gets less of its host. On a quiet virtual machine of two cores, the best times of successive
+In: nothing. Out: `Readings`, of which two give a `Quiet` for the trace. While one is taken, in half
+a second, nothing of ours runs, so that all load is of other processes. The canary is a matrix
+product on one core, whose best time should not change. Load shows that others compete for the
+cores; the canary also shows a processor that became slower or hotter, and a virtual machine that
+gets less of its host. On a quiet virtual machine of two cores, the best times of successive
 readings differed by at most 0.7 %.
 """
 
@@ -13,40 +13,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from runners.traces.quiet_record import Canary, Quiet
+from runners.traces.records import Canary, Quiet
 
 STAT = Path("/proc/stat")
 LOAD_SECONDS = 0.25
 CANARY_SECONDS = 0.22
 MATRIX_WIDTH = 384
-
-
-class NotQuietError(RuntimeError):
-    """An experiment was disturbed while it was measured for the reference set."""
-
-
-class Reading(NamedTuple):
-    """The machine at one moment: the load of others, and the best time of the canary."""
-
-    load_share: float | None
-    compute_seconds: float
-
-    def until(self, after: Reading) -> Quiet:
-        """What a trace records of this reading and a later one."""
-        times = Canary(before_seconds=self.compute_seconds, after_seconds=after.compute_seconds)
-        return Quiet(
-            load_before_share=self.load_share,
-            load_after_share=after.load_share,
-            canaries={"compute": times},
-        )
+Reading = tuple[float | None, float]  # the load of others, 0 to 1, and seconds of the canary
 
 
 def reading() -> Reading:
     """Read the machine. The load comes last, when what ran before has really ended."""
-    best, share = round(compute(), 9), load()
-    return Reading(None if share is None else round(share, 4), best)
+    best, share = round(canary(), 9), load()
+    return None if share is None else round(share, 4), best
 
 
 class Readings:
@@ -62,8 +42,10 @@ class Readings:
 
     def end(self) -> Quiet:
         """Take the reading after an experiment; what its trace records."""
-        before, self._last = self._last, self._take()
-        return before.until(self._last)
+        (before, first), self._last = self._last, self._take()
+        after, last = self._last
+        canaries = {"compute": Canary(before_seconds=first, after_seconds=last)}
+        return Quiet(load_before_share=before, load_after_share=after, canaries=canaries)
 
 
 def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:
@@ -87,7 +69,7 @@ def _ticks(stat: Path) -> tuple[int, int]:
     return sum(ticks), ticks[3] + ticks[4]  # idle, and waiting for a disk
 
 
-def compute() -> float:
+def canary() -> float:
     """The best time of a matrix product, in seconds; on one core, as ranks compute."""
     import torch
     from torch.utils.benchmark import Timer

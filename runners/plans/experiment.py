@@ -166,6 +166,11 @@ class Experiment:
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether only `run --full` measures it: each of its runs is heavy."""
+        return all(plan.full for plan in self.runs.values())
+
     @cached_property
     def strategies(self) -> Mapping[str, Strategy]:
         """Its strategies by name; the file, which needs torch, is loaded whole for them."""
@@ -229,15 +234,6 @@ def check_name(name: str) -> Path:
             f"no experiment {name!r}{nearest(name, known)}; there are: {', '.join(known)}"
         )
     return path
-
-
-def whole_is_full(name: str) -> bool:
-    """Whether only `run --full` measures an experiment: each of its runs is heavy.
-
-    Raises:
-        UnknownExperimentError: there is none of that name.
-    """
-    return all(plan.full for plan in find(name).runs.values())
 
 
 def command_for(name: str) -> str | None:

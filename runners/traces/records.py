@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from runners.traces.measured import Collective, Memory, Timing
-from runners.traces.quiet_record import Quiet
 from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status
 
+MOST_LOAD_SHARE = 0.05  # of the cores that others may use around a quiet experiment
+MOST_CANARY_SHARE = 0.05  # by which the times of a canary may differ there
 NEEDS_FULL = "a heavier run, left out here; `python -m runners run {} --full` measures it"
 
 
@@ -44,6 +45,33 @@ class Circumstances(Record):
     affinity: str | None
     visible_devices: str | None  # CUDA_VISIBLE_DEVICES; null: not set
     huge_pages: str | None  # transparent huge pages: always, madvise or never; null: not known
+
+
+class Canary(Record):
+    """The time of one small, fixed piece of work before and after an experiment."""
+
+    before_seconds: float = Field(gt=0)
+    after_seconds: float = Field(gt=0)
+
+
+class Quiet(Record):
+    """What else the machine did around an experiment (`runners/measuring/quiet.py`)."""
+
+    # Of the cores, used by other processes; null: the platform does not tell.
+    load_before_share: float | None
+    load_after_share: float | None
+    canaries: dict[str, Canary]  # by name
+
+    @property
+    def disturbances(self) -> list[str]:
+        """Why the experiment was not quiet, in words; empty where it was quiet."""
+        load = max(self.load_before_share or 0, self.load_after_share or 0)
+        busy = f"other processes used {load:.0%} of the cores"
+        times = [sorted(vars(one).values()) for one in self.canaries.values()]
+        apart = max((longer / shorter for shorter, longer in times), default=1.0) - 1
+        slower = f"the canary differed by {apart:.1%}"
+        found = ((busy, load > MOST_LOAD_SHARE), (slower, apart > MOST_CANARY_SHARE))
+        return [words for words, is_so in found if is_so]
 
 
 class Failure(Record):

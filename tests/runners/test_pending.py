@@ -12,7 +12,7 @@ from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring import measure
 from runners.measuring import pending as dues
-from runners.measuring.pending import lacking, part_of, pending
+from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
 from runners.traces import files as traces
 from runners.traces import machine
@@ -101,23 +101,11 @@ def test_what_was_interrupted_counts_for_the_same_code_and_torch_only(
     assert is_thrown_away()
 
 
-def test_a_reference_set_says_what_it_lacks(run, folder, monkeypatch):
-    names = ["heavier", "heaviest"]
-    assert lacking(names, folder) == ["heavier: not measured", "heaviest: not measured"]
-    run("heavier")
-    run("heaviest", full=True)
-    assert lacking(names, folder) == ["heavier.heavy: measured only with --full"]
-    run("heavier", full=True)
-    assert lacking(names, folder) == []
-    monkeypatch.setattr(dues, "source_digest", lambda _: "edited")
-    assert lacking(names, folder) == ["heavier: stale", "heaviest: stale"]
-
-
 @pytest.mark.usefixtures("folder")
 def test_the_command_tells_what_it_left_to_full():
     ran = running.run(RunRequest(names=("heavier", "heaviest")))
     assert (ran.num_measured, ran.num_fresh, ran.exit_code) == (2, 0, 0)
-    assert (ran.heavier, ran.num_heavier_runs) == ([], 1)
+    assert ran.num_left == 1
     again = running.run(RunRequest(names=("heavier", "heaviest")))
     assert (again.num_measured, again.num_fresh) == (0, 2)
 

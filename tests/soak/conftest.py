@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from runners.plans.experiment import names, whole_is_full
+from runners.plans.experiment import find, names
 
 NUM_KILLS = 200
 # Of each twenty kills: ranks and what they started, forkservers, whole commands.
@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes a kill runs once for each; each experiment has as many as any other."""
     if "kill" in metafunc.fixturenames:
         chance = random.Random(SEED)
-        order = [name for name in names() if not whole_is_full(name)]
+        order = [name for name in names() if not find(name).is_full]
         chance.shuffle(order)
         count = metafunc.config.getoption("--kills")
         victims = chance.choices(list(SHARES), list(SHARES.values()), k=count)

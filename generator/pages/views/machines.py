@@ -31,7 +31,7 @@ def quiet(measured: Measured) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"quiet": [], "disturbed": [], "unknown": []}
     for name, trace in measured.traces.items():
         around = trace.quiet
-        state = "unknown" if around is None else "quiet" if around.is_quiet else "disturbed"
+        state = "unknown" if around is None else "disturbed" if around.disturbances else "quiet"
         found[state].append(name)
     return found
 
