@@ -66,17 +66,9 @@ ITEMS = (
 BY_ID = {one.id: one for one in ITEMS}
 
 
-def numbers_are_read(page: Page) -> None:
-    """Wait for the script that reads numbers, which comes when a form is gone to."""
-    page.wait_for_function("() => window.proofbook.numbers")
-
-
 def field_of(box: Locator) -> Locator:
-    """The number field of an item, once numbers are read."""
-    field = box.locator(".pb-number-field")
-    field.focus()
-    numbers_are_read(box.page)
-    return field
+    """The number field of an item."""
+    return box.locator(".pb-number-field")
 
 
 class Asking:

@@ -140,7 +140,7 @@
       ask(queue, 0);
     };
     if (!variants) begin();
-    else if (!isComing) book.load(variants, begin);
+    else if (!isComing) document.head.append(Object.assign(made("script"), { src: variants, onload: begin, onerror: begin }));
     isComing = true;
   }
 

@@ -71,7 +71,7 @@
     order: (q) => all(q.form, ".pb-pieces > li").map(place),
     put: (q, answer) => {
       q.isMoved = true;
-      q.form.querySelector(".pb-pieces").append(...answer.map((at) => q.option(at) || ""));
+      q.form.querySelector(".pb-pieces").append(...answer.map((at) => q.option(at)));
     },
     judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-said"),
     stands: (q, answer, option, key, position) => {
@@ -103,52 +103,90 @@
     return { isRight: false, about: [about], hint: say("misplaced", { piece }) };
   }
 
+  // ——— Numbers that are typed ———
+
+  // What one of each unit is, of those that may stand for one another; after them, words for counts.
+  const UNITS = [
+    { b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 },
+    { s: 1, ms: 1e-3, us: 1e-6, ns: 1e-9 },
+    { "": 1, k: 1e3, thousand: 1e3, m: 1e6, million: 1e6, b: 1e9, billion: 1e9 },
+  ];
+  const SPELLINGS = [[/bytes?/, "b"], [/sec(onds?)?/, "s"], [/[µμ]/, "u"], [/per ?cent/, "%"], [/times|x/, "×"]];
+  const unified = (unit) =>
+    SPELLINGS.reduce((text, [from, to]) => text.replace(from, to), unit.trim().toLowerCase());
+
+  // How many base units one of a typed unit is; NaN where the question asks for another quantity.
+  function scaleOf(typed, { unit, scale }) {
+    const [given, asked] = [typed, unit].map(unified);
+    if (!given || given === asked) return scale;
+    const sizes = UNITS.find((one) => asked in one) || {};
+    return (scale * sizes[given]) / sizes[asked];
+  }
+
+  // The numbers that a text may mean, in base units: a point or a comma may part decimals, and the
+  // other one thousands, which come by three, as spaces do.
+  function numbers(text, q) {
+    const found = /^([+-]?\d[\d.,\s]*(?:e[+-]?\d+)?)(.*)$/i.exec(text.trim().replace(/[−–]/g, "-"));
+    if (!found) return [];
+    const digits = found[1].trim().replace(/\s(?=\d{3}(\D|$))/g, "");
+    const read = (thousands, decimals) => {
+      const parts = digits.split(thousands);
+      const isGrouped = /^[+-]?[1-9]\d{0,2}$/.test(parts[0]) && parts.slice(1).every((part) => /^\d{3}(\D|$)/.test(part));
+      return parts.length > 1 && !isGrouped ? NaN : Number(parts.join("").replace(decimals, "."));
+    };
+    return [read(",", "."), read(".", ",")].map((number) => number * scaleOf(found[2], q)).filter(Number.isFinite);
+  }
+
+  // The slider of a prediction sets the number in the field.
+  function slides(q, { dataset, firstElementChild: range }) {
+    const [low, high] = [Number(dataset.low), Number(dataset.high)];
+    const isByRatio = dataset.logarithmic !== undefined;
+    // Where only one whole number is right, each can be set.
+    const isWhole = !Number(q.key[0].dataset.within) && [low, high].every((one) => Number.isInteger(one / q.scale));
+    range.max = isWhole && !isByRatio ? (high - low) / q.scale : 100;
+    range.value = range.max / 2;
+    range.hidden = false;
+    const slide = () => {
+      range.dataset.set = ""; // until then it shows no answer
+      const share = range.value / range.max;
+      const at = (isByRatio ? low * (high / low) ** share : low * (1 - share) + high * share) / q.scale;
+      q.field.value = isWhole ? Math.round(at) : printed(at, 2);
+      range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+    };
+    range.addEventListener("input", slide);
+    range.addEventListener("click", slide); // where it stands already
+  }
+
   const typed = {
     start: (q) => {
-      const unit = q.form.querySelector(".pb-unit");
       const ends = q.form.querySelector("[data-low]");
       q.field = q.form.querySelector(".pb-number-field");
       q.scale = Number(q.field.dataset.scale);
-      q.unit = unit ? unit.textContent : "";
-      q.asks = q.form.textContent.toLowerCase();
-      if (ends) ends.firstElementChild.hidden = false;
-      q.wake = (then) =>
-        book.load("typing", () => {
-          if (book.typing && !q.isAwake) book.typing(q, ends);
-          q.isAwake = Boolean(book.typing);
-          if (then) then();
-        });
-      ["pointerdown", "focusin", "input"].forEach((name) => q.form.addEventListener(name, () => q.isAwake || q.wake()));
+      q.unit = q.form.querySelector(".pb-unit")?.textContent || "";
+      if (ends) slides(q, ends);
     },
     // In base units, the reading that the key knows before others; a shape as it was typed.
     read: (q) => {
       const text = q.field.value.trim().slice(0, 100);
       const shape = q.key[0].dataset.words;
       if (shape) return /\d/.test(text) && (/\d\D+\d/.test(text) || !/\d\D+\d/.test(shape)) ? text : null;
-      const meant = book.numbers(text, q);
+      const meant = numbers(text, q);
       return [...meant.filter((number) => q.key.some((one) => isWithin(one, number))), ...meant, null][0];
-    },
-    // Whether MB was typed and MiB would be right; readers may mean either.
-    isUnclear: (q) => {
-      const { key, field, unit, scale } = q;
-      const isRight = (how) => book.numbers(field.value, how).some((one) => isWithin(key[0], one));
-      return !key[0].dataset.words && !isRight(q) && isRight({ unit, scale, isLoose: true });
     },
     put: (q, answer) => {
       q.field.value = typeof answer === "number" ? printed(answer / q.scale, 12) : answer;
-      q.wake();
     },
     judge: (q, answer) => {
       const found = q.key.find((one) => isWithin(one, answer));
       const isNumber = !found && typeof answer === "number";
       const way = answer < q.key[0].dataset.number ? words.too_low : words.too_high;
-      const share = q.isShare ? say("as_share", { n: printed(answer * 100, 6) }) : "";
-      return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : share };
+      return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : "" };
     },
   };
 
   // A prediction is not graded: it says how far off it was.
-  const predicted = Object.assign({}, typed, {
+  const predicted = {
+    ...typed,
     judge: (q, answer) => {
       const { isRight, about } = typed.judge(q, answer);
       const key = Number(q.key[0].dataset.number);
@@ -156,23 +194,15 @@
       const isFar = ratio >= 2;
       const by = isFar ? printed(ratio, 2) : printed(Math.abs(answer / key - 1) * 100, 2);
       const way = words[answer < key ? "too_low" : "too_high"];
-      const shown = q.key[0].querySelector(".pb-said").textContent;
-      // As it was typed, with the unit that was meant.
-      const text = q.isShare ? printed(answer / q.scale, 6) : q.field.value.trim().replace(/^-/, "−");
-      const yours = (/\d$/.test(text) ? `${text} ${q.unit}` : text).trim().replace(/\s+%/, "%");
-      const said = say("you_said", { yours, shown });
-      // Right to the last digit that is shown.
-      const [, digits] = /\.(\d+)/.exec(shown) || [, ""];
-      const isExact = isRight && (answer / q.scale).toFixed(digits.length) === (key / q.scale).toFixed(digits.length);
-      const off = Number.isFinite(ratio) && !isExact;
-      return {
-        isRight,
-        about,
-        lead: words[isExact ? "exact" : isRight || Math.abs(ratio - 1) < 0.05 ? "close" : ratio < 10 ? "not_close" : "far"],
-        hint: said + (off ? " " + say(isFar ? "by_factor" : "by_share", { way, by }) : ""),
-      };
+      const isExact = isRight && printed(answer, 3) === printed(key, 3);
+      const off = Number.isFinite(ratio) && !isExact ? say(isFar ? "by_factor" : "by_share", { way, by }) : "";
+      const yours = `${printed(answer / q.scale, 6)} ${q.unit}`.trim();
+      const said = say("you_said", { yours, shown: q.key[0].querySelector(".pb-said").textContent });
+      const isClose = isRight || Math.abs(ratio - 1) < 0.05;
+      const lead = isExact ? "exact" : isClose ? "close" : ratio < 10 ? "not_close" : "far";
+      return { isRight, about, lead: words[lead], hint: `${said} ${off}` };
     },
-  });
+  };
 
   const KINDS = {
     choice: chosen,
@@ -185,5 +215,5 @@
     predict: predicted,
   };
 
-  Object.assign(book, { place, chosen, ordered, KINDS, printed, spelled });
+  Object.assign(book, { place, chosen, ordered, KINDS });
 })();

@@ -5,29 +5,13 @@
   "use strict";
 
   const book = window.proofbook;
-  const { words, store, say, made, all, place, chosen, ordered, spelled, KINDS, memoryOf, schedule } = book;
+  const { words, store, say, made, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
   const { A_SITTING } = book;
   const NUM_KEPT = 20; // attempts of one item
 
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
   const plain = (element) => element.textContent.trim();
-
-  // A script that is loaded when a reader first needs it, beside this one or from a path of its own.
-  const FOLDER = document.currentScript.src.replace(/[^/]*$/, "");
-
-  const scripts = {}; // on their way
-
-  function load(name, act) {
-    if (book[name]) return act();
-    const src = /\.js$/.test(name) ? name : `${FOLDER}${name}.js`;
-    const forget = () => delete scripts[name];
-    const script = (scripts[name] ||= Object.assign(made("script"), { src, onload: forget, onerror: forget }));
-    ["load", "error"].forEach((event) => script.addEventListener(event, act));
-    if (!script.isConnected) document.head.append(script);
-  }
-
-  book.load = load;
 
   // ——— One question ———
 
@@ -78,8 +62,7 @@
       actions.append(this.check);
       this.showHint = this.hints.length ? button("show_hint", () => this.hint()) : made("button");
       this.giveUp = button("give_up", () => this.end(null));
-      // Whoever clicks twice on what stood here before means that.
-      this.retry = button("retry", ({ detail }) => detail < 2 && this.renew().form.querySelector("input, select, button").focus());
+      this.retry = button("retry", () => this.renew().form.querySelector("input, select, button").focus());
       [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
       if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
       this.status.before(actions);
@@ -106,34 +89,21 @@
 
     commit() {
       const { field, unit, how } = this;
-      if (field && !book.numbers) return this.commitOnceRead(field.value);
       const answer = how.read(this);
-      if (answer === null || (field && how.isUnclear(this))) {
+      if (answer === null) {
         const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
-        this.status.textContent = answer !== null ? words.which_unit : field && field.value ? unread : words.pick;
+        this.status.textContent = field?.value ? unread : words.pick;
         return;
       }
       const { before, nth } = this.tried();
-      const isSame = (one) => String(one) === String(answer) || Math.abs(one / answer - 1) < 1e-9;
-      const isSpelled = (one) => field && typeof one === "string" && spelled(one)[0] === spelled(answer)[0];
-      if (before && (isSame(before.answer) || isSpelled(before.answer))) {
+      if (before && String(before.answer) === String(answer)) {
         this.status.textContent = words.same_again;
         return;
       }
       if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
-      this.steadily(() => this.warn(answer));
-    }
-
-    // What was typed is judged once what reads it is there, unless the reader has gone on by then.
-    commitOnceRead(text) {
-      if (this.isWaiting) return;
-      this.isWaiting = true;
-      this.wake(() => {
-        this.isWaiting = false;
-        if (!book.numbers) this.status.textContent = words.not_loaded;
-        else if (!this.isDone && this.field.value === text && this.form.offsetParent) this.commit();
-      });
+      this.warn(answer);
+      this.status.scrollIntoView({ block: "nearest" });
     }
 
     // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
@@ -141,15 +111,6 @@
       const one = store.of(this.id, this.digests)?.attempts.slice(-1)[0];
       const isOpen = one?.unfinished && (one.variant || 0) === this.variant && Date.now() - one.at < A_SITTING;
       return isOpen ? { before: one, nth: 2 } : { nth: 1 };
-    }
-
-    // Explanations above the buttons leave these where they are, and the verdict comes in sight.
-    steadily(act) {
-      const top = () => this.status.previousElementSibling.getBoundingClientRect().top;
-      const before = top();
-      act();
-      window.scrollBy({ top: top() - before, behavior: "instant" });
-      this.status.querySelector("strong").scrollIntoView({ block: "nearest", behavior: "instant" });
     }
 
     // A wrong answer that is not the last.
@@ -162,7 +123,8 @@
     // The last word on this question: right, out of attempts, or given up.
     end(answer) {
       this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
-      this.steadily(() => this.finish(answer));
+      this.finish(answer);
+      this.status.scrollIntoView({ block: "nearest" });
       this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
     }
 
@@ -273,7 +235,7 @@
       book.mark();
     }
 
-    // As it was answered before, unless it reads otherwise now or cannot hold such an answer.
+    // As it was answered before, unless it reads otherwise now.
     restore() {
       const before = store.of(this.id, this.digests);
       // Where a link from Recall leads to it, a question that is due is asked again.
@@ -284,17 +246,10 @@
       const first = this.numAttempts > 1 && this.tried().before;
       const last = first || own.pop();
       if (last) {
-        const { answer } = last;
-        try {
-          if (answer !== null) this.how.put(this, answer);
-          const isHeld = answer === null || this.field || String(this.how.read(this)) === String(answer);
-          if (!isHeld) throw new Error(); // an answer of another kind of question
-          if (first) this.warn(answer);
-          else this.finish(answer);
-          this.status.prepend(words.restored, " ");
-        } catch (error) {
-          this.renew();
-        }
+        if (last.answer !== null) this.how.put(this, last.answer);
+        if (first) this.warn(last.answer);
+        else this.finish(last.answer);
+        this.status.prepend(words.restored, " ");
       }
       return this;
     }
