@@ -2,27 +2,27 @@
 (function () {
   "use strict";
 
-  var signs = {
+  const SIGNS = {
     "+": (a, b) => a + b,
     "-": (a, b) => a - b,
     "*": (a, b) => a * b,
     "/": (a, b) => (b ? a / b : NaN), // a dash, in min too
     min: Math.min,
-    max: Math.max
+    max: Math.max,
   };
-  var bytes = ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [Math.pow(1024, power), name]);
-  var scales = {
-    bytes: bytes,
-    bytes_per_second: bytes.map((one) => [one[0], one[1] + "/s"]),
+  const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [1024 ** power, name]);
+  const SCALES = {
+    bytes: BYTES,
+    bytes_per_second: BYTES.map(([size, name]) => [size, `${name}/s`]),
     seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]],
-    share: [[0.01, "%"]]
+    share: [[0.01, "%"]],
   };
 
   // Postfix, as generator/evidence/formula.py writes it.
   function worked(postfix, inputs) {
-    var stack = [];
+    const stack = [];
     postfix.split(" ").forEach((token) => {
-      if (signs[token]) stack.push(signs[token](...stack.splice(-2)));
+      if (SIGNS[token]) stack.push(SIGNS[token](...stack.splice(-2)));
       else if (token === "~") stack.push(-stack.pop());
       else stack.push(token in inputs ? inputs[token] : Number(token));
     });
@@ -30,96 +30,95 @@
   }
 
   function written(number, isCounted) {
-    var size = Math.abs(number);
+    const size = Math.abs(number);
     if (size > 1e15 || (size && size < 1e-4)) return number.toPrecision(3);
-    return number.toLocaleString("en", size < 100 && !(isCounted && number % 1 === 0)
-      ? { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }
-      : { maximumFractionDigits: 0 });
+    const isShort = size < 100 && !(isCounted && Number.isInteger(number));
+    const digits = isShort ? { minimumSignificantDigits: 3, maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 };
+    return number.toLocaleString("en", digits);
   }
 
   function shown(number, quantity) {
     if (!isFinite(number)) return "–";
-    var scale = (scales[quantity] || [[1, ""]]).reduce((kept, next) =>
-      Math.abs(number) < next[0] ? kept : next);
-    return (written(number / scale[0], /^B|^$/.test(scale[1]))
-      + (scale[1] === "%" ? "" : "\u00a0") + scale[1]).trim();
+    const sizes = SCALES[quantity] || [[1, ""]];
+    const [size, unit] = sizes.findLast(([one]) => one <= Math.abs(number)) || sizes[0];
+    return `${written(number / size, /^B|^$/.test(unit))}${unit === "%" ? "" : "\u00a0"}${unit}`.trim();
   }
 
-  // Whether two numbers differ by more than the rounding of what fields allow.
-  var isApart = (number, other, by = 1e-5) => Math.abs(number - other) > by * Math.abs(other);
+  // Whether one number is larger than another by more than the rounding of a field.
+  const isOver = (number, other) => number - other > 1e-5 * Math.abs(other);
 
-  document.querySelectorAll("[data-calculator] form").forEach((form) => {
-    var fields = form.querySelectorAll("[type=number]");
-    var said = JSON.parse(form.dataset.said);
-    var below = form.querySelector("[data-beyond]");
+  // What is wrong with the number of a field; `most` is what the other fields allow.
+  function faultOf({ min, dataset }, number, most) {
+    if (number < 0 || (number === 0 && min > 0)) return min > 0 ? "zero" : "negative";
+    if ("isWhole" in dataset && Math.abs(number - Math.round(number)) > 1e-9 * number) return "whole";
+    return isOver(number, most) ? "most" : "";
+  }
 
-    // What stays is not read out again.
-    var say = (status, text) => status.textContent !== text && (status.textContent = text);
+  // What stays is not read out again.
+  function say(status, text) {
+    if (status.textContent !== text) status.textContent = text;
+  }
 
-    // What is wrong with a number; `most` is what the other fields allow.
-    function wrong(field, number, most) {
-      if (number < 0 || (number === 0 && field.min > 0)) return field.min > 0 ? "zero" : "negative";
-      if ("isWhole" in field.dataset && isApart(number, Math.round(number), 1e-9)) return "whole";
-      return number > most && isApart(number, most) ? "most" : "";
-    }
+  function operate(form) {
+    const fields = form.querySelectorAll("[type=number]");
+    const said = JSON.parse(form.dataset.said);
 
     function calculate() {
-      var typed = {};
-      var inputs = {};
-      var beyond = []; // fields with values that no run had
-      fields.forEach((field) => {
-        typed[field.name] = field.value === field.defaultValue ? +field.dataset.start
-          : field.value ? field.value * field.dataset.size : NaN;
+      const inputs = {};
+      const beyond = []; // fields with values that no run had
+      fields.forEach(({ name, value, defaultValue, dataset: { start, size } }) => {
+        inputs[name] = value === defaultValue ? Number(start) : value ? value * size : NaN;
       });
       fields.forEach((field) => {
-        var { most, covered, size } = field.dataset;
-        var number = typed[field.name];
-        // What was refused before allows anything.
-        var limit = most ? worked(most, { ...typed, ...inputs }) : Infinity;
-        var fault = wrong(field, number, limit);
-        if (!fault && (covered || "").split(" ").some((end, at) =>
-          isApart(number, end) && (at ? number > end : number < end))) beyond.push(field.name);
-        var status = field.closest(".pb-field").querySelector("[role=status]");
-        inputs[field.name] = fault ? NaN : number;
+        const { most, covered, size } = field.dataset;
+        const number = inputs[field.name];
+        const limit = most ? worked(most, inputs) : Infinity;
+        const fault = faultOf(field, number, limit);
+        const [low, high] = (covered || `${-Infinity} ${Infinity}`).split(" ").map(Number);
+        if (!fault && (isOver(low, number) || isOver(number, high))) beyond.push(field.name);
+        if (fault) inputs[field.name] = NaN; // and allows the next ones anything
         field.setAttribute("aria-invalid", Boolean(fault));
-        say(status, (said[fault] || "").replace("{most}", () =>
-          `${+(limit / size).toPrecision(6)} ${(field.nextElementSibling || {}).textContent || ""}`.trim()));
+        const told = (said[fault] || "").replace("{most}", Number((limit / size).toPrecision(6)));
+        say(field.closest(".pb-field").querySelector("[role=status]"), told);
       });
-      say(below, beyond.length ? said.beyond.replace("{names}", beyond.join(", ")) : "");
+      say(form.querySelector("[data-beyond]"), beyond.length ? said.beyond.replace("{names}", beyond.join(", ")) : "");
       form.querySelectorAll("output").forEach((output) => {
         output.dataset.number = worked(output.dataset.formula, inputs);
-        output.value = shown(+output.dataset.number, output.dataset.quantity);
+        output.value = shown(Number(output.dataset.number), output.dataset.quantity);
       });
     }
 
-    fields.forEach((field) => {
-      var slider = field.closest(".pb-field").querySelector("[type=range]");
-      var step = field.dataset.step;
-      var isPowers = /powers/.test(step);
-      var along = isPowers ? Math.log : Number;
-      var low = along(field.min);
-      var room = along(field.max) - low;
-
-      function told() {
+    // The slider of a field; where its ends are far apart, it moves by powers.
+    function slides(field) {
+      const slider = field.closest(".pb-field").querySelector("[type=range]");
+      const { step } = field.dataset;
+      const isPowers = /powers/.test(step);
+      const along = isPowers ? Math.log : Number;
+      const low = along(field.min);
+      const room = along(field.max) - low;
+      const told = () => {
         slider.ariaValueText = field.value;
         calculate();
-      }
-      function follow() {
-        slider.value = 1000 * (along(field.value) - low) / room;
+      };
+      const follow = () => {
+        slider.value = (1000 * (along(field.value) - low)) / room;
         told();
-      }
+      };
       slider.addEventListener("input", () => {
-        var at = low + room * slider.value / 1000;
-        var number = +(isPowers ? Math.exp(at) : at).toPrecision(3);
-        var ofOne = /whole/.test(step) ? 1 : "isWhole" in field.dataset && field.dataset.size;
-        field.value = ofOne ? Math.round(number * ofOne) / ofOne : number;
+        const at = low + (room * slider.value) / 1000;
+        const number = Number((isPowers ? Math.exp(at) : at).toPrecision(3));
+        field.value = /whole/.test(step) ? Math.round(number) : number;
         told();
       });
       field.addEventListener("input", follow);
       window.addEventListener("pageshow", follow); // a browser that comes back brings its numbers
       follow();
-    });
+    }
+
+    fields.forEach(slides);
     form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
-  });
+  }
+
+  document.querySelectorAll("[data-calculator] form").forEach(operate);
 })();

@@ -9,15 +9,11 @@
   const figures = {};
   const MOMENT = 900; // milliseconds, of a play
 
-  const unpacked = (packed) => {
+  // What a figure's own script calls.
+  book.play = async (name, packed) => {
     const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-    return new Response(stream).json();
-  };
-
-  // What a figure's own script calls.
-  book.play = (name, packed) => {
-    unpacked(packed).then((states) => figures[name].forEach((figure) => figure.filled(states)));
+    figures[name].filled(await new Response(stream).json());
   };
 
   // A play of the drawings: it opens at its end, and moves only where readers ask for it.
@@ -25,8 +21,7 @@
     constructor(root, bar) {
       this.root = root;
       [this.words, this.button, this.range] = bar.children;
-      this.isStill = matchMedia("(prefers-reduced-motion: reduce)");
-      this.isStill.addEventListener("change", () => this.pause());
+      this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
       this.button.addEventListener("click", () => this.run());
       this.range.addEventListener("input", () => this.halt(this.range.value / 1000));
       bar.addEventListener("keydown", (event) => this.pressed(event));
@@ -57,12 +52,12 @@
     pause() {
       cancelAnimationFrame(this.frame);
       this.frame = 0;
-      this.button.textContent = this.isStill.matches ? words.next : words.play;
+      this.button.textContent = this.isStill ? words.next : words.play;
     }
 
     run() {
       if (this.frame) return this.pause();
-      if (this.isStill.matches) return this.at < 1 ? this.step(1) : this.halt(0);
+      if (this.isStill) return this.at < 1 ? this.step(1) : this.halt(0);
       this.button.textContent = words.pause;
       let before = performance.now();
       if (this.at >= 1) this.seek(0);
@@ -96,181 +91,134 @@
     }
   }
 
-  function Figure(root) {
-    this.root = root;
-    this.states = null;
-    this.at = 0;
-    this.rows = all(root, "[data-state]");
-    this.groups = all(root, "fieldset");
-    this.budget = root.querySelector(".pb-budget-set input");
-    const player = root.querySelector(".pb-player");
-    if (player) this.player = new Player(root, player);
-    this.status = root.querySelector("[role=status]");
-    this.button = root.querySelector("[data-all]");
-    this.form = root.querySelector("form");
-    this.form.addEventListener("submit", (event) => event.preventDefault());
-    this.form.addEventListener("change", (event) => {
-      this.last = this.groups.indexOf(event.target.closest("fieldset"));
-      if (event.target !== this.budget) this.chosen();
-    });
-    if (this.button)
-      this.button.addEventListener("click", () => {
-        this.button.setAttribute("aria-pressed", String(!this.isWhole()));
-        this.list();
-      });
-    if (this.budget) this.budget.addEventListener("input", () => this.limit());
-    this.stack();
-    this.list();
-    this.limit();
-  }
-
-  // A phone stacks the cells of a row, each with its head.
-  Figure.prototype.stack = function () {
-    if (!this.root.querySelector(".pb-states")) return; // a plan, whose states come with tables
-    const heads = all(this.root, "thead th").map((cell) => cell.textContent);
-    this.root.querySelector("table").classList.add("pb-stack", "pb-rows");
-    this.rows.forEach((row) =>
-      Array.from(row.children).forEach((cell, n) => {
-        if (cell.textContent && cell.matches("td, .pb-choice")) cell.dataset.label = heads[n];
-      })
-    );
-  };
-
-  Figure.prototype.isWhole = function () {
-    return this.button?.getAttribute("aria-pressed") === "true";
-  };
-
-  Figure.prototype.filled = function (states) {
-    this.states = states;
-    this.mark();
-    if (this.isAwaited) this.chosen();
-  };
-
-  Figure.prototype.asked = function () {
-    return this.groups.map((group) => Number(group.querySelector("input:checked").value));
-  };
-
-  // The state of the options, or the nearest: it keeps what was chosen last, then the most others.
-  Figure.prototype.chosen = function () {
-    this.isAwaited = !this.states;
-    if (!this.states) return load(this.root);
-    const asked = this.asked();
-    const score = ([at]) =>
-      at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
-    const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
-    const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
-    this.at = this.states.indexOf(best);
-    this.groups.forEach((group, n) => {
-      all(group, "input")[best[0][n]].checked = true;
-    });
-    const shown = this.root.querySelector(".pb-states-drawn");
-    shown.innerHTML = best[1];
-    all(shown, "svg").forEach(book.chart);
-    this.player?.seek(this.player.at);
-    this.mark();
-    this.list();
-    this.limit();
-    // All hear the state; those who see it read only which other settings it has changed.
-    const heard = Object.assign(document.createElement("span"), { className: "pb-hidden", textContent: this.said() });
-    const changed = others.map(setting).join("; ");
-    this.status.replaceChildren(changed ? `${words.no_such_state} ${changed}. ` : "", heard);
-    this.status.classList.toggle("pb-hidden", !changed);
-  };
-
-  // Options that have no run beside the others that are chosen.
-  Figure.prototype.mark = function () {
-    const now = this.asked();
-    this.groups.forEach((group, n) =>
-      all(group, "input").forEach((input, option) => {
-        const hasRun = this.states.some(([at]) => at.every((one, m) => one === (m === n ? option : now[m])));
-        input.parentNode.classList.toggle("pb-no-run", !hasRun);
-        input.title = hasRun ? "" : words.no_run;
-      })
-    );
-  };
-
   // A setting in words, as "Optimizer: SGD".
   const setting = (group) => all(group, "legend, :checked + span").map((one) => one.textContent).join(": ");
 
-  // The state in words: its options, and what it recommends or the first number of each of its rows.
-  Figure.prototype.said = function () {
-    const names = this.groups.map(setting);
-    const advice = all(this.root, ".pb-advice > :first-child > *").map((one) => one.textContent);
-    if (advice.length) return names.concat(advice.join(": ")).join("; ");
-    const facts = this.rows.filter((row) => !row.matches(".pb-other")).map((row) =>
-      all(row, "th:not(.pb-choice)").concat(row.querySelector(".pb-number")).map((one) => one.textContent).join(" ")
-    );
-    const head = this.root.querySelector("thead .pb-number").textContent;
-    return names.concat(`${head}: ${facts.join(", ")}`).join("; ");
-  };
-
-  // The rows of this state; its options stand above, so their columns come with all rows only.
-  Figure.prototype.list = function () {
-    this.root.classList.toggle("pb-one-state", !this.isWhole());
-    this.rows.forEach((row) => {
-      row.classList.toggle("pb-other", row.dataset.state !== String(this.at));
-    });
-    all(this.root, "table").forEach(book.stop); // whose links are others now
-  };
-
-  // Move the line to the budget, and say beside each bar whether it fits.
-  Figure.prototype.limit = function () {
-    if (!this.budget) return;
-    const budget = Number(this.budget.value);
-    let fitting = 0;
-    let marginal = 0;
-    let bars = 0;
-    all(this.root, "[data-scale]").forEach((line) => {
-      const [start, end, top] = line.dataset.scale.split(" ").map(Number);
-      const x = start + Math.min(budget / top, 1) * (end - start);
-      line.setAttribute("transform", `translate(${x})`);
-      const needs = all(line.parentNode, "[data-need]");
-      bars = needs.length;
-      fitting = marginal = 0;
-      needs.forEach((need) => {
-        const fits = Number(need.dataset.need) <= budget;
-        const over = Number(need.dataset.least) > budget;
-        need.dataset.words = need.dataset.words || need.textContent;
-        need.textContent = need.dataset.words + " · " + (fits ? words.fits : over ? words.over : words.marginal);
-        need.classList.toggle("pb-fails", over);
-        fitting += fits;
-        marginal += !fits && !over;
+  class Figure {
+    constructor(root) {
+      this.root = root;
+      this.at = 0;
+      this.rows = all(root, "[data-state]");
+      this.groups = all(root, "fieldset");
+      this.budget = root.querySelector(".pb-budget-set input");
+      this.status = root.querySelector("[role=status]");
+      const player = root.querySelector(".pb-player");
+      if (player) this.player = new Player(root, player);
+      const form = root.querySelector("form");
+      form.addEventListener("submit", (event) => event.preventDefault());
+      form.addEventListener("change", ({ target }) => {
+        this.last = this.groups.indexOf(target.closest("fieldset"));
+        if (target !== this.budget) this.chosen();
       });
-    });
-    const unit = this.budget.dataset.unit;
-    const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }; // as pages print
-    const counts = { budget: budget.toLocaleString("en", digits), unit, n: fitting, m: bars, k: marginal };
-    const pattern = words.num_fit + (marginal ? words.num_marginal : "");
-    const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => counts[name]);
-    this.budget.setAttribute("aria-valuetext", said);
-    this.form.querySelector("output").textContent = said;
-    const nearest = Number(this.budget.defaultValue);
-    all(this.root, "[data-line]").forEach((one) => {
-      one.hidden = budget !== nearest;
-    });
-  };
+      this.button = root.querySelector("[data-all]");
+      this.button?.addEventListener("click", () => {
+        this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
+        this.list();
+      });
+      this.budget?.addEventListener("input", () => this.limit());
+      this.list();
+      this.limit();
+    }
 
-  // A browser that comes back to the page has chosen before this script could hear it.
-  Figure.prototype.resume = function () {
-    this.limit();
-    if (this.groups.some((group) => !group.querySelector("input:checked").defaultChecked)) this.chosen();
-  };
+    filled(states) {
+      this.states = states;
+      this.mark();
+      if (this.isAwaited) this.chosen();
+    }
 
-  // A link to a run whose state is not shown: all states are listed then.
-  Figure.prototype.arrive = function () {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (!target || !target.closest(".pb-other") || !this.root.contains(target)) return;
-    this.button.setAttribute("aria-pressed", "true");
-    this.list();
-    target.scrollIntoView();
-  };
+    asked() {
+      return this.groups.map((group) => Number(group.querySelector("input:checked").value));
+    }
+
+    // The state of the options, or the nearest: it keeps what was chosen last, then the most others.
+    chosen() {
+      this.isAwaited = !this.states;
+      if (!this.states) return load(this.root);
+      const asked = this.asked();
+      const score = ([at]) => at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
+      const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
+      const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
+      this.at = this.states.indexOf(best);
+      this.groups.forEach((group, n) => (all(group, "input")[best[0][n]].checked = true));
+      const shown = this.root.querySelector(".pb-states-drawn");
+      shown.innerHTML = best[1];
+      all(shown, "svg").forEach(book.chart);
+      this.player?.seek(this.player.at);
+      this.mark();
+      this.list();
+      this.limit();
+      this.say(others.map(setting).join("; "));
+    }
+
+    // Options that have no run beside the others that are chosen.
+    mark() {
+      const now = this.asked();
+      this.groups.forEach((group, n) =>
+        all(group, "input").forEach((input, option) => {
+          const hasRun = this.states.some(([at]) => at.every((one, m) => one === (m === n ? option : now[m])));
+          input.parentNode.classList.toggle("pb-no-run", !hasRun);
+          input.title = hasRun ? "" : words.no_run;
+        })
+      );
+    }
+
+    // All hear the state: its options, and what it recommends or draws. Those who see it read only
+    // which other settings it has changed.
+    say(changed) {
+      const advice = all(this.root, ".pb-advice > :first-child > *").map((one) => one.textContent).join(": ");
+      const drawn = advice || this.root.querySelector("desc").textContent;
+      const heard = document.createElement("span");
+      heard.className = "pb-hidden";
+      heard.textContent = [...this.groups.map(setting), drawn].join("; ");
+      this.status.replaceChildren(changed ? `${words.no_such_state} ${changed}. ` : "", heard);
+      this.status.classList.toggle("pb-hidden", !changed);
+    }
+
+    // The rows of this state; its options stand above, so their columns come with all rows only.
+    list() {
+      this.root.classList.toggle("pb-one-state", this.button?.getAttribute("aria-pressed") !== "true");
+      this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(this.at)));
+      all(this.root, "table").forEach(book.stop); // whose links are others now
+    }
+
+    // Move the line to the budget, and say beside each bar whether it fits.
+    limit() {
+      if (!this.budget) return;
+      const budget = Number(this.budget.value);
+      const { unit } = this.budget.dataset;
+      const counts = { fits: 0, marginal: 0, over: 0 };
+      all(this.root, "[data-scale]").forEach((line) => {
+        const [start, end, top] = line.dataset.scale.split(" ").map(Number);
+        line.setAttribute("transform", `translate(${start + Math.min(budget / top, 1) * (end - start)})`);
+        Object.keys(counts).forEach((end) => (counts[end] = 0)); // drawings count alike
+        all(line.parentNode, "[data-need]").forEach((need) => {
+          const end = need.dataset.need <= budget ? "fits" : need.dataset.least > budget ? "over" : "marginal";
+          need.dataset.words ||= need.textContent;
+          need.textContent = `${need.dataset.words} · ${words[end]}`;
+          need.classList.toggle("pb-fails", end === "over");
+          counts[end] += 1;
+        });
+      });
+      const { fits: n, marginal: k, over } = counts;
+      const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }; // as pages print
+      const slots = { budget: budget.toLocaleString("en", digits), unit, n, m: n + k + over, k };
+      const pattern = words.num_fit + (k ? words.num_marginal : "");
+      const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => slots[name]);
+      this.budget.setAttribute("aria-valuetext", said);
+      this.root.querySelector("output").textContent = said;
+    }
+
+    // A browser that comes back to the page has chosen before this script could hear it.
+    resume() {
+      this.limit();
+      if (this.groups.some((group) => !group.querySelector("input:checked").defaultChecked)) this.chosen();
+    }
+  }
 
   function load(root) {
     if (root.isLoading) return;
     root.isLoading = true;
-    const script = document.createElement("script");
-    script.src = root.dataset.play;
-    document.head.append(script);
+    document.head.append(Object.assign(document.createElement("script"), { src: root.dataset.play }));
   }
 
   const near = new IntersectionObserver(
@@ -278,12 +226,8 @@
     { rootMargin: "600px" }
   );
   all(document, "[data-play]").forEach((root) => {
-    const name = root.dataset.name;
-    const figure = new Figure(root);
-    figures[name] = (figures[name] || []).concat(figure);
-    window.addEventListener("hashchange", () => figure.arrive());
+    const figure = (figures[root.dataset.name] = new Figure(root));
     window.addEventListener("pageshow", () => figure.resume());
-    figure.arrive();
     near.observe(root);
   });
 })();
