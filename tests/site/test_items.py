@@ -13,7 +13,6 @@ from tests.site.asking import (
     RIGHT,
     WRONG,
     Asking,
-    field_of,
     kept,
 )
 from tests.site.html_reading import read
