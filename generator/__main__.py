@@ -1,6 +1,6 @@
 """The generator's commands.
 
-    python -m generator check     every mistake, what does not hold; of one topic: check TOPIC
+    python -m generator check     every mistake, and what does not hold
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, and the functions of expressions
@@ -23,7 +23,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from generator.content import keys, scaffold
@@ -37,7 +36,6 @@ from generator.content.quiz import QuizFile
 from generator.content.topic import MODES, HomeFile, TopicFile
 from generator.content.words import Written
 from generator.evidence import function_list, verdicts
-from generator.evidence.claim_topics import lessons_by_claim
 from generator.evidence.evaluation import Evidence
 
 SCHEMAS: dict[str, type[Written]] = {
@@ -90,7 +88,6 @@ def _parser() -> argparse.ArgumentParser:
     for verb in (check, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
-    check.add_argument("topic", metavar="TOPIC", nargs="?", help="whose claims alone to judge")
     new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
@@ -104,28 +101,16 @@ def _check(options: argparse.Namespace) -> int:
     from generator.pages import press
 
     book = load(options.content, options.machine)
-    topics = [one.id for one in book.topics]
-    if options.topic not in (None, *topics):
-        but = " but an experiment" if options.topic in book.traces else ""
-        print(f"no topic {options.topic!r}{but}; topics: {', '.join(topics)}", file=sys.stderr)
-        return 2
     found = press.checked(book)
     told = found.outcomes
-    if options.topic:
-        of = lessons_by_claim(book)
-        told = {name: one for name, one in told.items() if options.topic in dict(of.get(name, ()))}
-        used = {run.partition(".")[0] for one in told.values() for run in one.runs}
-        claims = {name: book.claims[name] for name in told}
-        traces = {name: shown for name, shown in book.traces.items() if name in used}
-        book = replace(book, claims=claims, traces=traces)
     unheld = {name: one for name, one in told.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
     code = _report(book, found.evidence)
-    asked = [len(one.items) for one in book.topics if options.topic in (None, one.id)]
     print(
-        f"{'problems, see above' if code else 'sound'}: {sum(asked)} "
+        f"{'problems, see above' if code else 'sound'}: "
+        f"{sum(len(one.items) for one in book.topics)} "
         f"questions checked, {len(told) - len(unheld)} of {len(told)} claims hold; "
         f"numbers of {book.machine.name}"
     )

@@ -1,7 +1,7 @@
 """`python -m generator new`: the first files of an experiment or a lesson, green at once.
 
 An experiment is written from the template that is one (`runners/experiments/_template.py`), with a
-law on its runs. A lesson is a topic with the pages Learn, Trace and Recall, bound to what a run has
+law on its runs. A lesson is a topic with the pages Trace and Recall, bound to what a run has
 recorded: its stages, epochs and prediction, where there are any. Its texts say what to write
 instead.
 """
@@ -12,33 +12,86 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
+from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
-from runners.traces.records import Run
 
 TEMPLATE = Path("runners/experiments/_template.py")
-_SCHEMA = "# yaml-language-server: $schema="
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_PROGRAM = '''\
-"""The smallest program that shows what this topic is about.
-
-torchrun --nproc-per-node 1 {file}
-"""
-
-parts = [1, 2]
-total = sum(parts)
-print(total)
-'''
-_CLAIMS = """\
-regime: {{dtype: float32, optimizer: SGD, fixed: the batch}}
+_FILES = {  # each of them as Jinja writes it
+    "claims": """\
+regime: {dtype: float32, optimizer: SGD, fixed: the batch}
 claims:
-  - id: {hyphened}-model-bytes
-    for: [{name}.narrow, {name}.wide]
+  - id: {{ name | replace("_", "-") }}-model-bytes
+    for: [{{ name }}.narrow, {{ name }}.wide]
     says: The layer holds the tensor bytes that its width says.
     predicted: run.settings.model_bytes
     observed: run.ranks[0].memory.largest.parameters_bytes
-"""
+""",
+    "topic": """\
+title: {{ title }}
+summary: What this topic is about, in a sentence or two.
+order: {{ order }}
+modes:
+  trace: Which question does this page answer?
+  recall: What should a reader still know in a month?
+""",
+    "quiz": """\
+items:
+{% for which in ("first", "second", "third") %}
+  - id: {{ name }}-{{ which }}
+    stem: What do you want to know whether the reader knows?
+    options:
+      - text: What the claim says
+        why: Because a run showed it.
+        right_if: {claim: {{ claim }} }
+      - text: What people believe instead
+        why: Say what the run showed instead.
+        misconception: {{ belief }}
+        decides: {{ claim }}
+{% endfor %}
+""",
+    "trace": """\
+title: {{ title }}, followed
+introduction: Who does what, and why a reader should care.
+commit: {{ name }}-first
+{% if run.stages %}
+data_flow:
+  run: {{ path }}
+  introduction: The way of the rows.
+  stages:
+{% for one in run.stages %}
+    - {stage: {{ one.name | tojson }}, title: A name, note: What happens here.}
+{% endfor %}
+{% endif %}
+{% if run.epochs %}
+training: {introduction: "Epoch by epoch, as measured.", figure: shown}
+{% endif %}
+{% if run.prediction %}
+prediction:
+  run: {{ path }}
+  introduction: One real batch through the model.
+  steps:
+{% for one in run.prediction %}
+    - {step: {{ one.name | tojson }}, title: A name, note: What happens here.}
+{% endfor %}
+{% endif %}
+quiz: [{{ name }}-second, {{ name }}-third]
+key_insight: The one sentence to remember.
+figures:
+  - id: shown
+    kind: {{ "epochs" if run.epochs else "placement" }}
+    title: {{ "Loss by epoch" if run.epochs else "Which rank holds what" }}
+    caption: What the figure shows.
+    runs: [{{ path }}]
+""",
+    "recall": """\
+title: {{ title }}, again
+introduction: "The questions of this topic, each when it is due."
+afterword: What to read again where an answer did not come.
+""",
+}
+_YAML = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+_SCHEMA = "# yaml-language-server: $schema={up}.cache/schemas/{file}.json\n"  # for editors
 
 
 class CannotScaffoldError(ValueError):
@@ -51,19 +104,12 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
     Raises:
         CannotScaffoldError: the name is taken or malformed.
     """
-    if not name.isidentifier() or not name.islower() or name.startswith("_"):
-        raise CannotScaffoldError(
-            f"{name!r}: small letters, digits and underscores, as in tiny_mlp"
-        )
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
+    program = (root / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)
+    law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
     path, claims = root / TEMPLATE.with_stem(name), content / "claims" / f"{name}.yml"
-    for taken in (path, claims):
-        if taken.exists():
-            raise CannotScaffoldError(f"{taken} exists already")
-    text = (root / TEMPLATE).read_text(encoding="utf-8")
-    path.write_text(text.replace("widths", name), encoding="utf-8")
-    law = _CLAIMS.format(name=name, hyphened=name.replace("_", "-"))
-    claims.write_text(f"{_SCHEMA}../../.cache/schemas/claims.json\n{law}", encoding="utf-8")
-    return [path, claims]
+    return _written({path: program, claims: law})
 
 
 def new_lesson(
@@ -84,133 +130,44 @@ def new_lesson(
     Raises:
         CannotScaffoldError: the name is taken or malformed, or nothing was measured to lean on.
     """
-    folder = content / "topics" / name
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
-    if folder.exists():
-        raise CannotScaffoldError(f"{folder} exists already")
-    run = _run_to_lean_on(book, experiment)
-    recorded = book.run(run)
-    claim = next(iter([*(one for one in laws if run in laws[one]), *laws]), None)
-    if recorded is None or claim is None or not book.misconceptions:
+    path = _run_to_lean_on(book, experiment)
+    claim = next(iter([*(one for one in laws if path in laws[one]), *laws]), None)
+    if not path or claim is None or not book.misconceptions:
         raise CannotScaffoldError(
             f"a lesson leans on a measured run, a claim and a misconception; "
             f"measure one: python -m runners run {experiment or 'ddp'}"
         )
-    program = folder / "code" / f"{name.replace('-', '_')}_smallest.py"
-    program.parent.mkdir(parents=True)
-    program.write_text(_PROGRAM.format(file=program.name), encoding="utf-8")
-    written = _topic(book, name, claim) | _lessons(name, claim, run, recorded)
-    for file, text in written.items():
-        said = yaml.safe_dump(text, sort_keys=False, allow_unicode=True, width=100)
-        schema = f"{_SCHEMA}../../../.cache/schemas/{file}.json\n"
-        (folder / f"{file}.yml").write_text(schema + said, encoding="utf-8")
-    return [*(folder / f"{file}.yml" for file in written), program]
-
-
-def _topic(book: Book, name: str, claim: str) -> dict[str, object]:
-    """The topic's own file, and its questions, which the claim decides."""
-    items = [
-        {
-            "id": f"{name}-{which}",
-            "stem": "What do you want to know whether the reader knows?",
-            "options": [
-                {
-                    "text": "What the claim says",
-                    "why": "Because a run showed it.",
-                    "right_if": {"claim": claim},
-                },
-                {
-                    "text": "What people believe instead",
-                    "why": "Say what the run showed instead.",
-                    "misconception": next(iter(book.misconceptions)),
-                    "decides": claim,
-                },
-            ],
-        }
-        for which in ("first", "second", "third", "last")
-    ]
-    modes = {
-        "learn": "What would a reader guess, and what is so?",
-        "trace": "Which question does this page answer?",
-        "recall": "What should a reader still know in a month?",
-    }
-    topic = {
+    bound = {
+        "name": name,
         "title": name.replace("-", " ").capitalize(),
-        "summary": "What this topic is about, in a sentence or two.",
         "order": 1 + max((topic.file.order for topic in book.topics), default=0),
-        "modes": modes,
+        "belief": next(iter(book.misconceptions)),
+        "claim": claim,
+        "path": path,
+        "run": book.run(path),
     }
-    return {"topic": topic, "quiz": {"items": items}}
+    folder = content / "topics" / name
+    return _written({
+        folder / f"{file}.yml": _SCHEMA.format(up="../../../", file=file) + _filled(file, **bound)
+        for file in ("topic", "quiz", "trace", "recall")
+    })  # fmt: skip
 
 
-def _lessons(name: str, claim: str, run: str, recorded: Run) -> dict[str, object]:
-    """Learn, Trace and Recall."""
-    kind, shows = (
-        ("epochs", "Loss by epoch") if recorded.epochs else ("placement", "Which rank holds what")
-    )
-    figure = {
-        "id": "shown", "kind": kind, "title": shows, "caption": "What the figure shows.",
-        "runs": [run],
-    }  # fmt: skip
-    title = name.replace("-", " ").capitalize()
-    first, *others = (f"{name}-{which}" for which in ("first", "second", "third", "last"))
-    learn = {
-        "title": f"{title}, in a few minutes",
-        "introduction": "What a reader will know in a few minutes, and why it pays off.",
-        "guess": first,
-        "seen": {
-            "title": "What the runs showed",
-            "text": "The guess, answered by a run.",
-            "claims": [claim],
-        },
-        "idea": "The one idea, in a few sentences.",
-        "figure": "shown",
-        "program": {
-            "path": f"content/topics/{name}/code/{name.replace('-', '_')}_smallest.py",
-            "title": "The smallest program that shows it",
-        },
-        "walkthrough": [
-            {"code": "total = sum(parts)", "says": "What this line does."},
-            {"code": "print(total)", "says": "What this one does."},
-        ],
-        "output_says": "What to see in the output.",
-        "checks": others,
-        "takeaway": "The one sentence to take along.",
-        "figures": [figure],
-    }
-    trace = {
-        "title": f"{title}, followed",
-        "introduction": "Who does what, and why a reader should care.",
-        "commit": first,
-        **_sections(run, recorded),
-        "quiz": others,
-        "key_insight": "The one sentence to remember.",
-        "figures": [figure],
-    }
-    recall = {
-        "title": f"{title}, again",
-        "introduction": "The questions of this topic, each when it is due.",
-        "afterword": "What to read again where an answer did not come.",
-    }
-    return {"learn": learn, "trace": trace, "recall": recall}
+def _filled(file: str, **values: object) -> str:
+    return _YAML.from_string(_FILES[file]).render(values)
 
 
-def _sections(run: str, recorded: Run) -> dict[str, object]:
-    """A section for each thing that the run recorded."""
-    found: dict[str, object] = {}
-    said = {"title": "A name", "note": "What happens here."}
-    if recorded.stages:
-        rows = [{"stage": one.name, **said} for one in recorded.stages]
-        found["data_flow"] = {"run": run, "introduction": "The way of the rows.", "stages": rows}
-    if recorded.epochs:
-        intro = "Epoch by epoch, as measured."
-        found["training"] = {"introduction": intro, "figure": "shown"}
-    if recorded.prediction:
-        rows = [{"step": one.name, **said} for one in recorded.prediction]
-        intro = "One real batch through the model."
-        found["prediction"] = {"run": run, "introduction": intro, "steps": rows}
-    return found
+def _written(files: Mapping[Path, str]) -> list[Path]:
+    """Write files where there are none yet."""
+    for path in files:
+        if path.exists():
+            raise CannotScaffoldError(f"{path} exists already")
+    for path, text in files.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(files)
 
 
 def _run_to_lean_on(book: Book, experiment: str | None) -> str:
