@@ -150,11 +150,13 @@ class _Loader(Files):
     """Reads what authors wrote, and keeps every document and every mistake."""
 
     documents: list[Document[Any]] = field(default_factory=list)
-    beliefs: dict[str, str] = field(default_factory=dict)  # the claim that refutes each
+    beliefs: frozenset[tuple[str, str]] = frozenset()  # each with the claim that refutes it
 
     def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
         """One file of YAML."""
-        document = self.trying(lambda one: read(self.name(one), self.text_of(one), model), path)
+        document = self.trying(
+            lambda one: read(self.name(one), self.text_of(one), model, self.beliefs), path
+        )
         if document:
             self.documents.append(document)
         return document
@@ -200,7 +202,7 @@ class _Loader(Files):
         file = self.read(folder / "topic.yml", TopicFile)
         own: dict[str, Item] = {}
         for path in sorted(found_in(folder, "quiz*.yml"), key=lambda one: one.stem):
-            quiz = self.quiz(path)
+            quiz = self.read(path, QuizFile)
             self.parts(quiz, "items", items, "item")
             own |= {item.id: item for item in quiz.model.items} if quiz else {}
         lessons = self.lessons(folder, file)
@@ -213,15 +215,8 @@ class _Loader(Files):
         """What readers believe, before the items whose options need to know what refutes it."""
         written = self.if_there("misconceptions.yml", MisconceptionFile)
         found: dict[str, Misconception] = self.parts(written, "misconceptions", {}, "misconception")
-        self.beliefs = {name: one.refuted_by for name, one in found.items()}
+        self.beliefs = frozenset((name, one.refuted_by) for name, one in found.items())
         return found
-
-    def quiz(self, path: Path) -> Document[QuizFile] | None:
-        """A file of items, whose options know what refutes their misconceptions."""
-        if written := self.read(path, QuizFile):
-            written = replace(written, model=written.model.refuted(self.beliefs))
-            self.documents[-1] = written
-        return written
 
     def lessons(
         self, folder: Path, file: Document[TopicFile] | None

@@ -93,15 +93,24 @@ class Document(Generic[WrittenT]):
 
 
 @lru_cache(maxsize=4096)
-def read(file: str, text: str, model: type[ModelT]) -> Document[ModelT]:
+def read(
+    file: str, text: str, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
+) -> Document[ModelT]:
     """Parse and validate one file's text; the same text is read once.
+
+    Args:
+        file: as messages name it.
+        text: what it holds.
+        model: of the file.
+        beliefs: misconceptions, each with the claim that refutes it.
 
     Raises:
         ContentErrors: everything wrong with its YAML, or with its fields.
     """
     source = parse(file, text)
     try:
-        return Document(written_out(model.model_validate(source.document), {}), source)
+        found = model.model_validate(source.document, context=dict(beliefs))
+        return Document(written_out(found, {}), source)
     except ValidationError as error:
         raise ContentErrors(_located(source, model, error.errors())) from None
 

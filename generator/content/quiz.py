@@ -9,10 +9,9 @@ without one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Executed
@@ -69,21 +68,16 @@ class Option(Written):
     refuted_by: ClaimId | None = None
     decides: Annotated[list[ClaimId], SEVERAL] = []
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether it names a claim that decides whether it is right."""
-        return bool(self.right_if or self.refuted_by or self.decides)
-
-    @model_validator(mode="after")
-    def _decided(self) -> Self:
-        if not (self.is_decided or self.misconception):
-            raise ValueError("name the claim that decides it: right_if:, refuted_by: or decides:")
-        return self
-
-    def refuted(self, beliefs: Mapping[str, str]) -> Option:
-        """The same, refuted by what refutes its misconception where it names no claim itself."""
-        claim = None if self.is_decided else beliefs.get(self.misconception or "")
-        return self.model_copy(update={"refuted_by": claim}) if claim else self
+    @model_validator(mode="before")
+    @classmethod
+    def _decided(cls, written: object, known: ValidationInfo) -> object:
+        """What refutes its misconception, by `context`, refutes an option that names no claim."""
+        if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
+            if "misconception" not in written:
+                raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
+            claim = (known.context or {}).get(str(written["misconception"]))
+            return {**written, "refuted_by": claim}
+        return written
 
 
 class TableRow(Written):
@@ -131,12 +125,6 @@ class _WithOptions(_Item):
     """A question with options to choose from."""
 
     options: Annotated[list[Option], Field(min_length=2)]
-
-    def refuted(self, beliefs: Mapping[str, str]) -> Self:
-        """The same in every case, with the claims that refute the misconceptions of its options."""
-        found = self.model_copy(update={"options": [one.refuted(beliefs) for one in self.options]})
-        found._others = tuple(one.refuted(beliefs) for one in self._others)
-        return found
 
 
 class Choice(_WithOptions):
@@ -306,14 +294,3 @@ class QuizFile(Written):
         list[Annotated[Item, Field(discriminator="kind")]],
         BeforeValidator(_with_kind, json_schema_input_type=list[Item]),
     ]
-
-    def refuted(self, beliefs: Mapping[str, str]) -> QuizFile:
-        """The same, where options that name no claim name that which refutes their misconception.
-
-        Args:
-            beliefs: the claim that refutes each misconception.
-        """
-        items = [
-            one.refuted(beliefs) if isinstance(one, Choice | Several) else one for one in self.items
-        ]
-        return self.model_copy(update={"items": items})
