@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from generator.content.cost import CalculatorInput, CalculatorOutput, CostFile
+from generator.content.cost import CalculatorOutput, CostFile
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.yaml_source import Path
-from generator.evidence import units
 from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
 from generator.evidence.evaluation import Evidence
-from generator.evidence.value import ExpressionError, Value
+from generator.evidence.value import ExpressionError
 
 Found = tuple[Path, str]
 
@@ -28,8 +27,6 @@ def mistakes(evidence: Evidence, document: Document[CostFile]) -> Iterator[Conte
     inputs = [one.name for one in calculator.inputs]
     for position, one in enumerate(calculator.inputs):
         at: Path = ("calculator", "inputs", position)
-        for path, message in _ill_fitting(evidence, one):
-            yield document.error((*at, *path), message)
         if one.at_most is not None:
             yield from _unknown(document, (*at, "at_most"), one.at_most, {*inputs} - {one.name})
     for position, output in enumerate(calculator.outputs):
@@ -59,19 +56,6 @@ def _unknown(
         if name not in known:
             message = f"no input is named {name!r}{nearest(name, known)}"
             yield document.error(path, message, offset=formula.find(name))
-
-
-def _ill_fitting(evidence: Evidence, one: CalculatorInput) -> Iterator[Found]:
-    """Where an input starts and ends, if not in its quantity; what fails is told elsewhere."""
-    wanted = units.BY_NAME[one.quantity]
-    for field in ("low", "start", "high"):
-        written = getattr(one, field)
-        found = evidence.evaluate(written).result if isinstance(written, str) else None
-        if isinstance(found, Value):
-            is_alike = found.unit.is_number if wanted.is_number else found.unit == wanted
-            if not is_alike:
-                quantity = one.quantity.replace("_", " ")
-                yield (field,), f"{written} is {found.unit}, not {quantity}"
 
 
 def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Found]:

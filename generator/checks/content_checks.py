@@ -11,7 +11,6 @@ from typing import Any
 from generator.checks import (
     calculator_checks,
     claim_checks,
-    guide_checks,
     layout_checks,
     lesson_checks,
     statement_checks,
@@ -28,7 +27,7 @@ from generator.content.handwritten import HandWritten
 from generator.content.lesson import LessonFile
 from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
-from generator.content.topic import HomeFile, TopicFile
+from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed, asked_of_claims
@@ -72,7 +71,7 @@ def of_texts(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     """Every mistake in the texts of a file, and in what they refer to."""
     for one in document.fields:
         yield from _text(evidence, document, one)
-        yield from _reference(evidence.book, document, one)
+        yield from _reference(evidence, document, one)
     yield from document.text_faults()
 
 
@@ -127,13 +126,15 @@ def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iter
         yield document.error(one.path, f"{' '.join(one.text.split())}: {problem}")
 
 
-def _reference(book: Book, document: Document[Any], one: Field) -> Iterator[ContentError]:
-    """An id or a run that a text field names and that does not exist."""
-    problem = None
+def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+    """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
+    book, problem = evidence.book, None
     if one.mark == "run":
         problem = missing_run(book.traces, one.text)
     elif one.mark == "claim" and one.text not in book.claims:
         problem = book.laws.lacks(one.text)
+    elif one.mark == "claim" and (isinstance(document.model, GuideFile) or "decisions" in one.path):
+        problem = evidence_checks.unheld(evidence, one.text)
     elif one.mark in _KNOWN and one.text not in (ids := _KNOWN[one.mark](book, document)):
         problem = f"no {one.mark} {one.text!r}{nearest(one.text, ids)}"
     if problem:
@@ -150,15 +151,6 @@ def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentEr
             yield from check(evidence, document)
 
 
-def _home(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """The statements that come first say what is at stake."""
-    known = evidence.book.retractions
-    for position, name in enumerate(document.model.statements):
-        if name in known and known[name].stakes is None:
-            message = f"{name!r} does not say who reads it and what it costs; add stakes:"
-            yield document.error(("statements", position), message)
-
-
 def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """The topics that one requires come before it, so that none leads in a circle."""
     orders = {one.id: one.file.order for one in evidence.book.topics}
@@ -169,8 +161,6 @@ def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    for path, message in lesson_checks.short_names(evidence, document):
-        yield document.error(path, message)
     for position, item in enumerate(document.model.items):
         wrong = list(evidence_checks.mistakes(item, evidence))
         for path, message in wrong:
@@ -226,14 +216,29 @@ def _at(model: object, path: tuple[str | int, ...]) -> object:
     return model
 
 
+def missing_sections(
+    guide: Document[GuideFile], anchors: Callable[[str], Collection[str]]
+) -> Iterator[ContentError]:
+    """Sections that the guide names and their lesson does not have.
+
+    Args:
+        guide: content/guide.yml.
+        anchors: the headings of a lesson, `topic/mode`; none where it is not printed.
+    """
+    for at, edge in guide.model.edges:
+        page, section = edge.lesson.page, edge.lesson.section
+        known = anchors(page)
+        if known and section not in known:
+            message = f"{page} has no section {section!r}{nearest(section, known)}"
+            yield guide.error((*at, "lesson", "section"), message)
+
+
 _Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (RetractionFile, statement_checks.mistakes),
-    (HomeFile, _home),
     (TopicFile, _topic),
-    (GuideFile, guide_checks.mistakes),
     (GuideFile, layout_checks.mistakes),
     (LessonFile, layout_checks.mistakes),
     (LessonFile, _lesson),

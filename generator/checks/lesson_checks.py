@@ -5,47 +5,31 @@ In: a lesson's document and the evidence. Out: what is wrong, each at a path of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from generator.content.book import Topic
 from generator.content.cost import CostFile, CostRow
 from generator.content.documents import Document
 from generator.content.errors import nearest
 from generator.content.exhibit import Figure
-from generator.content.lesson import (
-    DeepFile,
-    LearnFile,
-    TraceFile,
-    Trial,
-    TryFile,
-    WhyFile,
-)
+from generator.content.lesson import LearnFile, TraceFile, Trial, TryFile
 from generator.content.listed_code import listed, misplaced
-from generator.content.names import RUN
-from generator.content.quiz import FaultyLine
-from generator.content.shelf import missing_run
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
 from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import RESERVED
-from generator.items import evidence_checks
 
 Found = tuple[Path, str]
-MAY_BE_BOUND = frozenset({"run", "other", "rank"})  # by `for:`; `rank(rank)` names the one bound
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
     """Everything in one lesson that does not fit what it names."""
     model = document.model
-    (topic,) = (one for one in evidence.book.topics if document in one.lessons.values())
-    yield from short_names(evidence, document)
     for position, figure in enumerate(model.figures):
         for path, message in _drawn(evidence, figure):
             yield ("figures", position, *path), message
     for kind, check in _BY_MODE.items():
         if isinstance(model, kind):
-            yield from check(evidence, model, topic)
+            yield from check(evidence, model)
 
 
 def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
@@ -54,37 +38,9 @@ def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
         for field, message in growth.faults(evidence, figure.growth):
             yield ("growth", field), message
     yield from play_states.faults(figure, evidence)
-    for position, name in enumerate(figure.runs if figure.kind == "placement" else ()):
-        run = evidence.book.run(name)
-        if run and run.status == "completed" and not all(one.memory for one in run.ranks):
-            message = f"{name} records no memory, so the figure would show empty ranks"
-            yield ("runs", position), f"{message}; name a run that is metered"
 
 
-def short_names(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
-    """Names of `with:` and `for:` that stand for something already, or for no run."""
-    for one in document.fields:
-        is_case = one.mark == "case"
-        if not is_case and (len(one.path) < 2 or one.path[-2] != "with"):
-            continue
-        is_path = is_case and RUN.fullmatch(one.text)
-        problem = missing_run(evidence.book.traces, one.text) if is_path else None
-        if one.name in evidence.book.traces:
-            problem = f"{one.name!r} is an experiment; choose another name"
-        elif one.name in RESERVED - (MAY_BE_BOUND if is_case else frozenset()):
-            problem = f"{one.name!r} means something in every expression; choose another name"
-        if problem:
-            yield one.path, problem
-
-
-def _kind(topic: Topic, name: str, kinds: Sequence[str], path: Path) -> Iterator[Found]:
-    """An item that stands where only some kinds can."""
-    item = topic.items.get(name)
-    if item and item.kind not in kinds:
-        yield path, f"item {name!r} is of kind {item.kind}; here it must be {' or '.join(kinds)}"
-
-
-def _trace(evidence: Evidence, model: TraceFile, _: Topic) -> Iterator[Found]:
+def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
     """The stages or steps of a table that its run did not record."""
     tables = (
         ("data_flow", model.data_flow, "stages", "stage"),
@@ -102,8 +58,7 @@ def _trace(evidence: Evidence, model: TraceFile, _: Topic) -> Iterator[Found]:
                 yield (part, rows, position, key), f"{table and table.run} {message}"
 
 
-def _learn(evidence: Evidence, model: LearnFile, topic: Topic) -> Iterator[Found]:
-    yield from _kind(topic, model.guess, ("choice", "predict"), ("guess",))
+def _learn(evidence: Evidence, model: LearnFile) -> Iterator[Found]:
     try:
         code = listed(evidence.book.root, model.program.path, model.program.object)
     except ValueError:
@@ -114,32 +69,9 @@ def _learn(evidence: Evidence, model: LearnFile, topic: Topic) -> Iterator[Found
             yield ("walkthrough", position, "code"), problem
 
 
-def _why(evidence: Evidence, model: WhyFile, _: Topic) -> Iterator[Found]:
-    for position, decision in enumerate(model.decisions):
-        problem = evidence_checks.unheld(evidence, decision.claim) if decision.claim else None
-        if problem:
-            yield ("decisions", position, "claim"), problem
-
-
-def _deep(_: Evidence, model: DeepFile, topic: Topic) -> Iterator[Found]:
-    """A pitfall whose question is of another kind, or about other programs than its own."""
-    for position, one in enumerate(model.pitfalls):
-        if one.question:
-            path = ("pitfalls", position, "question")
-            yield from _kind(topic, one.question, ("faulty_line",), path)
-            item = topic.items.get(one.question)
-            if not isinstance(item, FaultyLine):
-                continue
-            asked = [item.wrong.path, item.right.path]
-            if asked != [one.wrong.path, one.right.path]:
-                said = f"item {one.question!r} asks about {' and '.join(asked)}"
-                yield path, f"{said}; the pitfall has other programs, which no page would show"
-
-
-def _try(evidence: Evidence, model: TryFile, topic: Topic) -> Iterator[Found]:
+def _try(evidence: Evidence, model: TryFile) -> Iterator[Found]:
     for position, trial in enumerate(model.trials):
         at: Path = ("trials", position)
-        yield from _kind(topic, trial.item, ("predict", "number"), (*at, "item"))
         if not trial.value.strip().lstrip("(").startswith((f"{trial.run}.", f"{trial.run}[")):
             yield (*at, "value"), f"the value is read off the trial's run: it starts {trial.run}."
         yield from _suggestions(evidence, trial, at)
@@ -155,7 +87,7 @@ def _suggestions(evidence: Evidence, trial: Trial, at: Path) -> Iterator[Found]:
             yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
 
 
-def _cost(evidence: Evidence, model: CostFile, _: Topic) -> Iterator[Found]:
+def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
     for number, table in enumerate(model.tables):
         for position, row in enumerate(table.rows):
             yield from _by_law(evidence, row, ("tables", number, "rows", position))
@@ -173,10 +105,8 @@ def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
         yield (*at, "law"), f"{row.law} prints no formula; give the claim formula:"
 
 
-_BY_MODE: dict[type[Any], Callable[[Evidence, Any, Topic], Iterator[Found]]] = {
+_BY_MODE: dict[type[Any], Callable[[Evidence, Any], Iterator[Found]]] = {
     LearnFile: _learn,
-    WhyFile: _why,
-    DeepFile: _deep,
     TraceFile: _trace,
     TryFile: _try,
     CostFile: _cost,

@@ -2,8 +2,7 @@
 
 In: the statements and the outcomes of their claims. Out: what each claim shows of its sentence, and
 located errors, where an author's verdict says otherwise or where a short program behind it cannot
-stand. Only the reference machine decides; pages of another one mention that its runs differ. A
-program is a file of `content/retracted/`, and a run of the experiment `repeats` executed it.
+stand. Only the reference machine decides; pages of another one mention that its runs differ.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from generator.content import listed_code
 from generator.content.book import Book
 from generator.content.claim import Retraction, SentenceVerdict
 from generator.content.documents import Document
-from generator.content.errors import ContentError, nearest
+from generator.content.errors import ContentError
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import UNDECIDED, Outcome
 
-EXPERIMENT = "repeats"
 Shown = Literal["refuted", "confirmed", "untested"]
 BORNE_OUT_BY: dict[SentenceVerdict, tuple[Shown, ...]] = {
     "false": ("refuted",),
@@ -48,35 +46,20 @@ def _is_broken_law(outcome: Outcome) -> bool:
     return outcome.claim.kind == "law" and outcome.verdict == "does_not_hold"
 
 
-def path_of(name: str) -> str:
-    """The file of a program, from the project's root."""
-    return f"content/retracted/{name}.py"
-
-
-def problem(book: Book, name: str) -> str | None:
-    """Why a sentence cannot stand with this program, or None."""
-    if listed_code.text(book.root, path_of(name)) is None:
-        folder = book.root / "content" / "retracted"
-        known = sorted(path.stem for path in folder.glob("*.py"))
-        return f"no file {path_of(name)}{nearest(name, known)}"
-    run = book.run(f"{EXPERIMENT}.{name}")
-    if run is None:
-        return (
-            f"no run {EXPERIMENT}.{name} executed it; "
-            f"run `python -m runners run {EXPERIMENT} --full`"
-        )
-    if run.settings.get("program") != path_of(name):
-        return f"{EXPERIMENT}.{name} executed {run.settings.get('program')}, not this file"
-    return None
+def path_of(book: Book, run: str) -> str:
+    """The file that a run executed, from the project's root; empty where it executed none."""
+    found = book.run(run)
+    return str(found.settings.get("program", "")) if found else ""
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Verdicts that their claims do not bear out, and programs that cannot stand."""
     book = evidence.book
     for position, one in enumerate(document.model.statements):
-        found = problem(book, one.program) if one.program else None
-        if found:
-            yield document.error(("statements", position, "program"), found)
+        file = path_of(book, one.program) if one.program and book.run(one.program) else None
+        problem = None if file is None else listed_code.problem(book.root, file, None)
+        if problem:
+            yield document.error(("statements", position, "program"), problem)
         if one.claim not in book.claims or not book.is_reference:
             continue
         outcome = evidence.outcome(one.claim)

@@ -11,7 +11,6 @@ from generator.content.words import (
     Expression,
     Id,
     Line,
-    Name,
     Prose,
     RunPath,
     SourceId,
@@ -243,8 +242,7 @@ class Retraction(Written):
         correction: what is true instead, or why.
         stakes: who reads the sentence and what it costs them to act on it; wanted of the ten that
             the home page names.
-        program: a file of `content/retracted/`, short enough to be read at a glance, which a run
-            of the experiment `repeats` executes.
+        program: the run of a program of `content/retracted/` that is read at a glance.
         uses: the model of that program, or what stands in for one; said once for each program.
     """
 
@@ -258,7 +256,7 @@ class Retraction(Written):
     confirmed_if: Verdict | None = None
     correction: Prose
     stakes: Line | None = None
-    program: Name | None = None
+    program: RunPath | None = None
     uses: Line | None = None
 
 

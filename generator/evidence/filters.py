@@ -295,7 +295,6 @@ OF_CLAIMS = {  # functions of a claim's id in quotes
 }
 SIDES = ("predicted", "observed")
 _OF_CLAIM = re.compile(rf"\b({'|'.join(OF_CLAIMS)})\(\s*['\"]([^'\"]+)['\"]\s*\)")
-RESERVED = frozenset({"run", "other", "machine", "cited", *FUNCTIONS, *OF_CLAIMS})
 
 
 def asked_of_claims(text: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from generator.checks import content_checks, guide_checks
+from generator.checks import content_checks
 from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
@@ -167,4 +167,4 @@ def _missing_sections(book: Book, gathered: Gathered) -> Iterator[ContentError]:
     """Sections that the guide names and their lessons lack."""
     for document in book.documents:
         if isinstance(document.model, GuideFile):
-            yield from guide_checks.headings(document, gathered.anchors)
+            yield from content_checks.missing_sections(document, gathered.anchors)

@@ -105,7 +105,7 @@ def a_program_repeats_two_statements(copy):
     (copy.content / "retracted").mkdir()
     (copy.content / "retracted" / "shown.py").write_text(program)
     text = (copy.content / "statements.yml").read_text()
-    named = "    program: shown\n    uses: one layer\n    claim: "
+    named = "    program: repeats.shown\n    uses: one layer\n    claim: "
     (copy.content / "statements.yml").write_text(text.replace("    claim: ", named))
 
 

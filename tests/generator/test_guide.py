@@ -30,15 +30,3 @@ def test_a_section_that_its_lesson_does_not_have_is_refused_when_pages_are_print
         "content/guide.yml:19:52: averaging/why has no section 'What came next'; "
         "did you mean 'What came before'?"
     ]
-
-
-def test_an_observation_that_is_stated_as_a_fact_is_refused(copy):
-    copy.edit(FILE, "claims: [halves-complete]", "claims: [halves-complete, averaging-is-slower]")
-    (error,) = [one for one in copy.errors() if "as a fact" in one]
-    assert error.startswith(f"content/{FILE}:12:")
-    assert "holds('averaging-is-slower')" in error
-    said = "Its parts completed"
-    copy.edit(FILE, f"{said}.", f"{said}{{{{ holds('averaging-is-slower') }}}}.")
-    assert not [one for one in copy.errors() if "as a fact" in one]
-    copy.edit(FILE, "holds('averaging-is-slower')", 'holds("averaging-is-slower")')
-    assert not [one for one in copy.errors() if "as a fact" in one]

@@ -69,25 +69,25 @@ def _standings(one: Retraction, folio: Folio) -> tuple[Shown, ...]:
     )
 
 
-def _program(one: Retraction, name: str, folio: Folio) -> Shown:
-    path = statement_checks.path_of(name)
-    sharing = [other for other in folio.book.retractions.values() if other.program == name]
+def _program(one: Retraction, path: str, folio: Folio) -> Shown:
+    file = statement_checks.path_of(folio.book, path)
+    sharing = [other for other in folio.book.retractions.values() if other.program == path]
     first, *_ = sharing
     uses = next(other.uses for other in sharing if other.uses)  # the checks have looked
-    run = folio.run(f"{statement_checks.EXPERIMENT}.{name}")
-    assert run is not None, name  # `statement_checks.problem` has looked
-    shown = folio.book.traces[statement_checks.EXPERIMENT]
-    code = listed_code.listed(folio.book.root, path, None)
+    run, shown = folio.run(path), folio.book.holder(path)
+    assert run is not None, path  # the checks have looked
+    assert shown is not None
+    code = listed_code.listed(folio.book.root, file, None)
     said = [*run.printed, *([raised(run.error)] if run.error else [])]
-    saved = f"{name}.py"
+    saved = file.rpartition("/")[2]
     start = f"torchrun --nproc-per-node {run.world_size}"
     return Shown(
-        file=listed_code.file_of(path),
+        file=listed_code.file_of(file),
         name=saved,
         here=f"{start} {saved}",
-        command=f"{start} {path}",
+        command=f"{start} {file}",
         code=highlighted(code),
-        run=f"{statement_checks.EXPERIMENT}.{name}",
+        run=path,
         status=folio.ui["statuses"][run.status],
         printed="\n".join(said),
         machine=shown.machine.name,
