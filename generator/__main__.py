@@ -31,9 +31,10 @@ from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile,
 from generator.content.errors import ContentErrors
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
+from generator.content.lesson import MODES
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
-from generator.content.topic import MODES, HomeFile, TopicFile
+from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
 from generator.evidence import function_list, verdicts
 from generator.evidence.evaluation import Evidence

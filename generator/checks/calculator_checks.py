@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from generator.content.cost import CalculatorOutput, CostFile
+from generator.content.calculator import CalculatorOutput
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
+from generator.content.lesson import CostFile
 from generator.content.yaml_source import Path
 from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
 from generator.evidence.evaluation import Evidence

@@ -18,13 +18,12 @@ from generator.checks import (
 from generator.content import listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, RetractionFile
-from generator.content.cost import CostFile
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
-from generator.content.lesson import LessonFile
+from generator.content.lesson import CostFile, LessonFile
 from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
 from generator.content.topic import TopicFile

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from generator.content.cost import CostFile, CostRow
 from generator.content.documents import Document
 from generator.content.errors import nearest
 from generator.content.exhibit import Figure
-from generator.content.lesson import LearnFile, TraceFile, Trial, TryFile
-from generator.content.listed_code import listed, misplaced
+from generator.content.lesson import CostFile, CostRow, TraceFile, Trial, TryFile
 from generator.content.yaml_source import Path
 from generator.evidence import growth, law_formula, law_sides, play_states
 from generator.evidence.evaluation import Evidence
@@ -42,31 +40,15 @@ def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
 
 def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
     """The stages or steps of a table that its run did not record."""
-    tables = (
-        ("data_flow", model.data_flow, "stages", "stage"),
-        ("prediction", model.prediction, "steps", "step"),
-    )
-    for part, table, rows, key in tables:
+    for part, table in (("data_flow", model.data_flow), ("prediction", model.prediction)):
         run = evidence.book.run(table.run) if table else None
-        if run is None or run.status == "skipped" or run.is_surprise:
+        if table is None or run is None or run.status == "skipped" or run.is_surprise:
             continue
-        recorded = [one.name for one in (run.stages if key == "stage" else run.prediction)]
-        for position, row in enumerate(getattr(table, rows)):
-            name = getattr(row, key)
-            if name not in recorded:
-                message = f"recorded no {key} {name!r}{nearest(name, recorded)}"
-                yield (part, rows, position, key), f"{table and table.run} {message}"
-
-
-def _learn(evidence: Evidence, model: LearnFile) -> Iterator[Found]:
-    try:
-        code = listed(evidence.book.root, model.program.path, model.program.object)
-    except ValueError:
-        return  # said at the listing
-    for position, note in enumerate(model.walkthrough):
-        problem = misplaced(code, note.code)
-        if problem:
-            yield ("walkthrough", position, "code"), problem
+        recorded = [one.name for one in (run.stages if part == "data_flow" else run.prediction)]
+        for position, row in enumerate(table.rows):
+            if row.name not in recorded:
+                message = f"{table.run} recorded no {row.name!r}{nearest(row.name, recorded)}"
+                yield (part, "rows", position, "name"), message
 
 
 def _try(evidence: Evidence, model: TryFile) -> Iterator[Found]:
@@ -106,7 +88,6 @@ def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
 
 
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any], Iterator[Found]]] = {
-    LearnFile: _learn,
     TraceFile: _trace,
     TryFile: _try,
     CostFile: _cost,

@@ -30,11 +30,11 @@ from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile, Technique
 from generator.content.handwritten import HandWritten
 from generator.content.laws import Laws
-from generator.content.lesson import LessonFile, RecallFile
+from generator.content.lesson import MODES, LessonFile, Mode, RecallFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
-from generator.content.topic import MODES, HomeFile, Mode, TopicFile
+from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run, Trace

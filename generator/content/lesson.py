@@ -1,7 +1,7 @@
 """The lessons as an author writes them: what every lesson has, and a model for each mode.
 
-Each is rendered by a template of the mode's name. They stand in the order in which readers meet
-them; Cost is in `cost.py`, and a topic's own file in `topic.py`.
+Each is rendered by a template of the mode's name. The calculator of Cost is in `calculator.py`, and
+a topic's own file in `topic.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from generator.content.exhibit import CodeNote, ExplainedProgram, Figure, Listing
+from generator.content.calculator import Calculator
+from generator.content.exhibit import ExplainedProgram, Figure, Listing
 from generator.content.quiz import Table
 from generator.content.words import (
     ClaimId,
@@ -35,22 +36,40 @@ class LessonFile(Naming):
     figures: list[Figure] = []
 
 
-class Section(Naming):
+class Backed(Naming):
+    """A text with what backs it."""
+
+    text: Prose
+    figure: FigureId | None = None
+    claims: list[ClaimId] = []
+    sources: list[SourceId] = []
+
+
+class LessonTable(Table):
+    """A table of values in a lesson.
+
+    Attributes:
+        first_column: what the titles of its rows are.
+    """
+
+    first_column: Line | None = None
+    afterword: Prose | None = None
+
+
+class Section(Backed):
     """A titled stretch of prose with what backs it; `commit` asks before it tells.
 
     Attributes:
         opening: before the question, what the section is about.
+        table: values, after the text and the figure.
         program: after the text, a mechanism in full, with its output beside it.
     """
 
     title: Line
     opening: Line | None = None
     commit: ItemId | None = None
-    text: Prose
-    figure: FigureId | None = None
+    table: LessonTable | None = None
     program: ExplainedProgram | None = None
-    claims: list[ClaimId] = []
-    sources: list[SourceId] = []
 
 
 class LearnFile(LessonFile):
@@ -67,9 +86,7 @@ class LearnFile(LessonFile):
     seen: Section
     idea: Prose
     figure: FigureId
-    program: Listing
-    walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
-    output_says: Prose
+    program: ExplainedProgram
     checks: Annotated[list[ItemId], Field(min_length=3, max_length=3)]
     takeaway: Prose
 
@@ -112,11 +129,52 @@ class WhyFile(LessonFile):
     takeaway: Prose
 
 
+class CostRow(Written):
+    """A law beside what its run measured; run, prediction and measurement follow from the law.
+
+    Attributes:
+        what: what costs so much.
+        law: the claim's id, `mg-large-peak@large_batch.split_four`.
+    """
+
+    what: Line
+    law: ClaimId
+
+
+class CostTable(Backed):
+    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows.
+
+    Attributes:
+        waits: it answers the page's first question, and is closed until a reader has answered.
+    """
+
+    title: Line
+    rows: Annotated[list[CostRow], Field(min_length=2)]
+    afterword: Prose | None = None
+    waits: bool = False
+
+    @property
+    def backed_by(self) -> list[str]:
+        """The laws of the rows, then the other claims, each once."""
+        laws = [row.law for row in self.rows]
+        return list(dict.fromkeys([*laws, *self.claims]))
+
+
+class CostFile(LessonFile):
+    """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
+
+    commit: ItemId
+    tables: Annotated[list[CostTable], Field(min_length=2)]
+    calculator: Calculator
+    checks: list[ItemId] = []
+    takeaway: Prose
+
+
 Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
 
 
-class BuildStep(Naming):
-    """One step of a build-up.
+class BuildStep(Backed):
+    """One step of a build-up; its text explains the concept.
 
     Attributes:
         concept: what this step adds, in a sentence or two; the question follows.
@@ -128,12 +186,8 @@ class BuildStep(Naming):
     title: Line
     commit: ItemId | None = None
     concept: Prose
-    explanation: Prose
     result: Prose
     insight: Prose | None = None
-    figure: FigureId | None = None
-    claims: list[ClaimId] = []
-    sources: list[SourceId] = []
 
 
 class Myth(Written):
@@ -167,13 +221,6 @@ class Pitfall(Written):
     root_cause: Prose
 
 
-class Connection(Written):
-    """Another field that the idea connects to."""
-
-    title: Line
-    text: Prose
-
-
 class Overview(Written):
     """What the subject is, why it matters, and what to read before and after it."""
 
@@ -192,57 +239,55 @@ class MentalModel(Written):
     figure: FigureId | None = None
 
 
-class UnderTheHood(Written):
-    """What happens inside one step."""
-
-    text: Prose
-    figure: FigureId | None = None
-    sources: list[SourceId] = []
-    claims: list[ClaimId] = []
-
-
 class DeepFile(LessonFile):
     """content/topics/<topic>/deep.yml.
 
     Attributes:
+        under_the_hood: what happens inside one step.
         expert_zone: what only a few readers need; a section each.
         production_patterns: how large trainings use the technique; a section each.
+        connections: other fields that the idea connects to; a section each.
     """
 
     overview: Overview
     mental_model: MentalModel
     build_up: Annotated[list[BuildStep], Field(min_length=3)]
-    under_the_hood: UnderTheHood
+    under_the_hood: Backed
     why_designed_this_way: Section | None = None
     myths: Annotated[list[Myth], Field(min_length=1)]
     expert_zone: list[Section]
     when_not_to_use: Section | None = None
     production_patterns: list[Section] = []
-    connections: list[Connection] = []
+    connections: list[Section] = []
     pitfalls: list[Pitfall]
     takeaways: list[Line]
 
 
-class FlowStage(Written):
-    """One row of a data-flow table; shapes, operation and values come from the trace's stage.
+class RecordedRow(Written):
+    """One row; shapes, operation and values come from the trace.
 
     Attributes:
-        stage: its name in the trace, as `rank.stage("load", …)` gave it.
+        name: in the trace, as `rank.stage("load", …)` gave it.
         whole_step: a training step as it is; what ranks communicated travels here.
     """
 
-    stage: str
+    name: str
     title: Line
     note: Line
     whole_step: bool = False
 
 
-class DataFlow(Written):
-    """The way of the rows, stage by stage, as a run recorded it."""
+class Recorded(Written):
+    """What a run recorded, row by row.
 
+    Attributes:
+        title: of the section, where it shows something else than its place in the lesson says.
+    """
+
+    title: Line | None = None
     run: RunPath
     introduction: Prose
-    stages: Annotated[list[FlowStage], Field(min_length=1)]
+    rows: Annotated[list[RecordedRow], Field(min_length=1)]
 
 
 class Training(Written):
@@ -253,27 +298,6 @@ class Training(Written):
     afterword: Prose | None = None
 
 
-class PredictionRow(Written):
-    """One step of a real batch, by the name that the run gave it."""
-
-    step: str
-    title: Line
-    note: Line
-
-
-class Prediction(Written):
-    """One real batch through the model.
-
-    Attributes:
-        title: of the section, where it shows something else than a prediction of the model.
-    """
-
-    title: Line | None = None
-    run: RunPath
-    introduction: Prose
-    steps: Annotated[list[PredictionRow], Field(min_length=1)]
-
-
 Part = Literal["stages", "afterword", "prediction", "insight"]
 
 
@@ -282,15 +306,17 @@ class TraceFile(LessonFile):
 
     Attributes:
         waits: the parts that answer the page's first question, closed until a reader has answered.
-        data_flow, training, prediction: where a run recorded it.
+        data_flow: the way of the samples, stage by stage, where a run recorded it.
+        training: the curve of a whole training, likewise.
+        prediction: one real batch through the model, likewise.
         quiz: ids of the questions at the end.
     """
 
     commit: ItemId
     waits: list[Part] = []
-    data_flow: DataFlow | None = None
+    data_flow: Recorded | None = None
     training: Training | None = None
-    prediction: Prediction | None = None
+    prediction: Recorded | None = None
     more: list[Section] = []
     quiz: Annotated[list[ItemId], Field(min_length=2)]
     key_insight: Prose
@@ -349,12 +375,6 @@ class ChallengeFile(LessonFile):
     afterword: Prose
 
 
-class Compared(Table):
-    """What was before the fix, and what is after it."""
-
-    afterword: Prose
-
-
 class Bonus(Written):
     """A further task, with its hint and what a run showed."""
 
@@ -376,6 +396,7 @@ class ExperimentFile(LessonFile):
         restated: the task that can be solved instead.
         solution: the program; one of the topic's own is explained line by line.
         what_changed: between the problem and the solution.
+        compared: what was before the fix, and what is after it.
         good_for: what the fix is good for, and what not.
         surprises: results that readers would not have predicted.
     """
@@ -392,7 +413,7 @@ class ExperimentFile(LessonFile):
     hints: list[Prose] = []
     solution: ExplainedProgram | Listing
     what_changed: list[Line] = []
-    compared: Compared | None = None
+    compared: LessonTable | None = None
     good_for: Section | None = None
     surprises: list[Line] = []
     more: list[Section] = []
@@ -413,29 +434,27 @@ class RecallFile(LessonFile):
     afterword: Prose
 
 
-class WorkedStep(Naming):
-    """One step of the example; `commit` asks before it tells.
-
-    Attributes:
-        first_column: what the titles of the table's rows are.
-        table: values, after the text and the figure.
-        afterword: what to see in the table.
-    """
-
-    title: Line
-    commit: ItemId | None = None
-    text: Prose
-    figure: FigureId | None = None
-    first_column: Line | None = None
-    table: Table | None = None
-    afterword: Prose | None = None
-    claims: list[ClaimId] = []
-    sources: list[SourceId] = []
-
-
 class WorkedFile(LessonFile):
     """content/topics/<topic>/worked.yml: one case, term by term."""
 
-    steps: Annotated[list[WorkedStep], Field(min_length=2)]
+    steps: Annotated[list[Section], Field(min_length=2)]
     checks: list[ItemId] = []
     takeaway: Prose
+
+
+Mode = Literal[
+    "learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost", "worked"
+]
+# In the order in which they are suggested.
+MODES: dict[Mode, type[LessonFile]] = {
+    "learn": LearnFile,
+    "trace": TraceFile,
+    "why": WhyFile,
+    "cost": CostFile,
+    "deep": DeepFile,
+    "experiment": ExperimentFile,
+    "worked": WorkedFile,
+    "try": TryFile,
+    "challenge": ChallengeFile,
+    "recall": RecallFile,
+}

@@ -58,9 +58,9 @@ commit: {{ name }}-first
 data_flow:
   run: {{ path }}
   introduction: The way of the rows.
-  stages:
+  rows:
 {% for one in run.stages %}
-    - {stage: {{ one.name | tojson }}, title: A name, note: What happens here.}
+    - {name: {{ one.name | tojson }}, title: A name, note: What happens here.}
 {% endfor %}
 {% endif %}
 {% if run.epochs %}
@@ -70,9 +70,9 @@ training: {introduction: "Epoch by epoch, as measured.", figure: shown}
 prediction:
   run: {{ path }}
   introduction: One real batch through the model.
-  steps:
+  rows:
 {% for one in run.prediction %}
-    - {step: {{ one.name | tojson }}, title: A name, note: What happens here.}
+    - {name: {{ one.name | tojson }}, title: A name, note: What happens here.}
 {% endfor %}
 {% endif %}
 quiz: [{{ name }}-second, {{ name }}-third]

@@ -1,22 +1,8 @@
-"""A topic's own file, the home page, and which model belongs to which mode."""
+"""A topic's own file, and the home page."""
 
 from __future__ import annotations
 
-from typing import Literal
-
-from generator.content.cost import CostFile
-from generator.content.lesson import (
-    ChallengeFile,
-    DeepFile,
-    ExperimentFile,
-    LearnFile,
-    LessonFile,
-    RecallFile,
-    TraceFile,
-    TryFile,
-    WhyFile,
-    WorkedFile,
-)
+from generator.content.lesson import Mode
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -28,10 +14,6 @@ from generator.content.words import (
     TopicId,
     Written,
 )
-
-Mode = Literal[
-    "learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost", "worked"
-]
 
 
 class TopicFile(Written):
@@ -118,18 +100,3 @@ class HomeFile(Written):
     first_hour: list[HourStep] = []
     statements: list[StatementId] = []
     repeat: Prose
-
-
-# In the order in which they are suggested.
-MODES: dict[Mode, type[LessonFile]] = {
-    "learn": LearnFile,
-    "trace": TraceFile,
-    "why": WhyFile,
-    "cost": CostFile,
-    "deep": DeepFile,
-    "experiment": ExperimentFile,
-    "worked": WorkedFile,
-    "try": TryFile,
-    "challenge": ChallengeFile,
-    "recall": RecallFile,
-}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from generator.content import names
+from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
 from generator.content.claim import Tolerance
-from generator.content.cost import Calculator, CalculatorOutput, FormulaCheck
 from generator.content.laws import short_names
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence

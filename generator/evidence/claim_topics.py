@@ -8,8 +8,8 @@ from typing import Any
 
 from generator.content.book import Book, Topic
 from generator.content.documents import Document
+from generator.content.lesson import Mode
 from generator.content.quiz import QuizFile
-from generator.content.topic import Mode
 from generator.content.yaml_source import Path
 from generator.evidence.filters import asked_of_claims
 

@@ -25,7 +25,7 @@ from markupsafe import Markup, escape
 from generator.content import handwritten
 from generator.content.book import Topic
 from generator.content.exhibit import Figure, Listing
-from generator.content.topic import Mode
+from generator.content.lesson import Mode
 from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.claim_topics import LessonPlace, lessons_by_claim

@@ -17,7 +17,7 @@ from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.guide import GuideFile
-from generator.content.topic import MODES
+from generator.content.lesson import MODES
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words

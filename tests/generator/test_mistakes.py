@@ -99,7 +99,7 @@ LESSONS = [
     (DEEP, "text: The largest layer decides.\n", "text: The largest layer decides.\n"
      + PROGRAM.replace("total = sum(gradients)", "¦total = sum(gradient)"),
      "did you mean 'total = sum(gradients)'?"),
-    (TRACE, "stage: load", "stage: ¦laod", "recorded no stage 'laod'; did you"),
+    (TRACE, "name: load", "name: ¦laod", "recorded no 'laod'; did you"),
     (TRACE, "run: tiny_training.averaged", "run: ¦tiny_trainings.averaged",
      "no trace of 'tiny_trainings' on any machine"),
     (LEARN, "code: total = sum(gradients)", "code: ¦total = sum(gradient)",

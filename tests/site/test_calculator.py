@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from generator.content.book import load
-from generator.content.cost import CalculatorOutput
+from generator.content.calculator import CalculatorOutput
 from generator.evidence.calculator import parsed
 
 if TYPE_CHECKING:

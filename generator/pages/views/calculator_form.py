@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput, Quantity
 from generator.content.claim import Tolerance
-from generator.content.cost import Calculator, CalculatorInput, CalculatorOutput, Quantity
 from generator.evidence import calculator as calculators
 from generator.evidence import units
 from generator.evidence.calculator import Checked

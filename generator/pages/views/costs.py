@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
-from generator.content.cost import CostTable
+from generator.content.lesson import CostTable
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.found_by import heading
 from generator.evidence.law_formula import shown

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-untyped]
 
-from generator.content.exhibit import CodeNote, Listing
+from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import file_of, listed
 from generator.content.typesetting import parted
 from generator.evidence.folio import Folio
@@ -68,9 +68,7 @@ def raised(failure: Failure) -> str:
     return f"{failure.message} …" if len(failure.message) == KEPT else failure.message
 
 
-def notes(
-    program: Listing, written: Sequence[CodeNote], folio: Folio
-) -> list[tuple[int, Markup, Markup]]:
+def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Markup]]:
     """The notes on a program: the number of a line from 1, the line, and what it does."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
@@ -80,7 +78,7 @@ def notes(
             breakable_code(highlighted(note.code.strip()).strip()),
             folio.line(note.says),
         )
-        for note in written
+        for note in program.walkthrough
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.lesson import DataFlow, FlowStage
+from generator.content.lesson import Recorded, RecordedRow
 from generator.content.typesetting import plain
 from generator.evidence.folio import ABSENT, Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes
@@ -25,25 +25,25 @@ _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ranks their layers
 
 
-def stages(flow: DataFlow, folio: Folio) -> list[Shown]:
+def stages(flow: Recorded, folio: Folio) -> list[Shown]:
     """The stages of a run, each with its drawing."""
     run = folio.run(flow.run)
     recorded = {stage.name: stage for stage in run.stages} if run else {}
     return [
-        _stage(flow, written, row, recorded.get(written.stage), run, folio)
-        for written, row in zip(flow.stages, tables.data_flow(flow, folio), strict=True)
+        _stage(flow, written, row, recorded.get(written.name), run, folio)
+        for written, row in zip(flow.rows, tables.recorded(flow, "stages", folio), strict=True)
     ]
 
 
 def _stage(
-    flow: DataFlow,
-    written: FlowStage,
+    flow: Recorded,
+    written: RecordedRow,
     row: Shown,
     found: Stage | None,
     run: Run | None,
     folio: Folio,
 ) -> Shown:
-    anchor = f"stage-{written.stage.replace('_', '-')}"
+    anchor = f"stage-{written.name.replace('_', '-')}"
     if found is None or run is None:
         return Shown(anchor=anchor, row=row, drawing=Markup(""), travelled=[], held=[])
     base = f"{flow.run}.stages['{found.name}']"
@@ -66,10 +66,10 @@ def _stage(
     )
 
 
-def _comes_before_layers(flow: DataFlow, written: FlowStage) -> bool:
+def _comes_before_layers(flow: Recorded, written: RecordedRow) -> bool:
     """Whether a later stage gives the ranks the layers that they hold."""
-    later = flow.stages[flow.stages.index(written) + 1 :]
-    return any(one.stage in _GIVES_LAYERS for one in later)
+    later = flow.rows[flow.rows.index(written) + 1 :]
+    return any(one.name in _GIVES_LAYERS for one in later)
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: Folio) -> Lane:
@@ -108,7 +108,7 @@ def _layers(rank: int, run: Run, folio: Folio) -> str:
 
 
 def _travels(
-    path: str, base: str, written: FlowStage, found: Stage, run: Run, folio: Folio
+    path: str, base: str, written: RecordedRow, found: Stage, run: Run, folio: Folio
 ) -> tuple[list[Travel], list[Shown]]:
     """What travelled, the heaviest first, as it is drawn and as it is told."""
     moves = [

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generator.content.book import Topic
-from generator.content.cost import CostFile
 from generator.content.exhibit import Figure
-from generator.content.lesson import DeepFile, LearnFile, WhyFile
-from generator.content.topic import Mode
+from generator.content.lesson import CostFile, DeepFile, LearnFile, Mode, WhyFile
 
 SUMMED_UP: tuple[Mode, ...] = ("learn", "why", "deep", "cost")
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from generator.content.lesson import DataFlow, Prediction
+from generator.content.lesson import Recorded, RecordedRow
 from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
 from runners.traces.records import PredictionStep, Stage
@@ -18,36 +17,16 @@ _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 
 
-def data_flow(flow: DataFlow, folio: Folio) -> list[Shown]:
-    """The stages of a run as the recorder read them off the tensors."""
-    written = [(one.stage, one.title, one.note) for one in flow.stages]
-    return _rows(flow.run, "stages", written, folio)
-
-
-def prediction(written: Prediction, folio: Folio) -> list[Shown]:
-    """One real batch through the model, step by step."""
-    steps = [(one.step, one.title, one.note) for one in written.steps]
-    return _rows(written.run, "prediction", steps, folio)
-
-
-def _rows(
-    path: str, field: str, written: Iterable[tuple[str, str, str]], folio: Folio
-) -> list[Shown]:
-    """What a run recorded under each of these names, with a title and a note."""
-    run = folio.run(path)
-    recorded = {one.name: one for one in getattr(run, field)} if run else {}
-    return [
-        _row(recorded.get(name), f"{path}.{field}['{name}']", title, note, folio)
-        for name, title, note in written
-    ]
+def recorded(written: Recorded, field: str, folio: Folio) -> list[Shown]:
+    """What a run recorded as `stages` or as `prediction`, each row with a title and a note."""
+    run = folio.run(written.run)
+    found = {one.name: one for one in getattr(run, field)} if run else {}
+    base = f"{written.run}.{field}"
+    return [_row(found.get(one.name), f"{base}['{one.name}']", one, folio) for one in written.rows]
 
 
 def _row(
-    found: Stage | PredictionStep | None,
-    base: str,
-    title: str,
-    note: str,
-    folio: Folio,
+    found: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
 ) -> Shown:
     words = folio.ui["table"]
     rank = ""
@@ -56,8 +35,8 @@ def _row(
             words["every_rank"] if found.rank is None else f"{words['on_rank']} rank {found.rank}"
         )
     return Shown(
-        title=folio.line(title),
-        note=folio.line(note),
+        title=folio.line(written.title),
+        note=folio.line(written.note),
         operation=found.operation if found else "",
         shape_in=_shape(found.shape_in if found else [], f"{base}.shape_in", folio),
         shape_out=_shape(found.shape_out if found else [], f"{base}.shape_out", folio),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from generator.content.book import Topic
+from generator.content.lesson import MODES, Mode
 from generator.content.quiz import Item
-from generator.content.topic import MODES, Mode
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.items.kinds import digest_of

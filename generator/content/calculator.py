@@ -1,4 +1,4 @@
-"""Cost: bytes, time and memory, theory beside measurement, and a calculator."""
+"""A calculator of Cost: what readers set, and formulas that are compared with runs."""
 
 from __future__ import annotations
 
@@ -7,56 +7,17 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from generator.content.claim import Tolerance
-from generator.content.lesson import LessonFile
 from generator.content.words import (
     ClaimId,
     Expression,
-    FigureId,
     Formula,
-    ItemId,
     Line,
     Name,
-    Naming,
     PerRun,
     Prose,
     RunPath,
     Written,
 )
-
-
-class CostRow(Written):
-    """A law beside what its run measured; run, prediction and measurement follow from the law.
-
-    Attributes:
-        what: what costs so much.
-        law: the claim's id, `mg-large-peak@large_batch.split_four`.
-    """
-
-    what: Line
-    law: ClaimId
-
-
-class CostTable(Naming):
-    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows.
-
-    Attributes:
-        waits: it answers the page's first question, and is closed until a reader has answered.
-    """
-
-    title: Line
-    text: Prose
-    figure: FigureId | None = None
-    rows: Annotated[list[CostRow], Field(min_length=2)]
-    afterword: Prose | None = None
-    claims: list[ClaimId] = []
-    waits: bool = False
-
-    @property
-    def backed_by(self) -> list[str]:
-        """The laws of the rows, then the other claims, each once."""
-        laws = [row.law for row in self.rows]
-        return list(dict.fromkeys([*laws, *self.claims]))
-
 
 Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "share", "plain"]
 
@@ -150,13 +111,3 @@ class Calculator(Written):
         if len(set(names)) < len(names):
             raise ValueError("two inputs or outputs have the same name")
         return self
-
-
-class CostFile(LessonFile):
-    """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
-
-    commit: ItemId
-    tables: Annotated[list[CostTable], Field(min_length=2)]
-    calculator: Calculator
-    checks: list[ItemId] = []
-    takeaway: Prose
