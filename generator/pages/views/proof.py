@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.claim import Reference
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.claim_topics import LessonPlace
@@ -152,14 +151,6 @@ def on_others(folio: Folio) -> list[tuple[str, int, int]]:
         )
         for machine, other in folio.other_outcomes.items()
     ]
-
-
-def by_address(references: Mapping[str, Reference]) -> list[list[list[Reference]]]:
-    """Each address that is cited: its sentences in their order, each with all that cite it."""
-    found: dict[str, dict[tuple[str, str], list[Reference]]] = {}
-    for one in references.values():
-        found.setdefault(one.url, {}).setdefault((one.title, one.says), []).append(one)
-    return [list(sentences.values()) for sentences in found.values()]
 
 
 def tally(claims: Sequence[str], folio: Folio) -> Shown:
