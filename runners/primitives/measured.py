@@ -1,8 +1,7 @@
 """Measure the primitives of this machine, as an experiment is measured.
 
-Out: `primitives.json` in the machine's folder: a rate of computing with one, two and four ranks
-busy for each size, collectives by bytes, and the few rates that a person asks for,
-with α and β of an all-reduce.
+Out: `primitives.json` in the machine's folder: computing with one, two and four ranks busy,
+communication by bytes, and the few rates that a person asks for, with α and β of an all-reduce.
 """
 
 from __future__ import annotations
@@ -19,6 +18,10 @@ from runners.traces.files import read_primitives, write
 from runners.traces.machine_records import Primitives
 from runners.traces.measured import SampledSeconds
 from runners.traces.schema import now
+
+ROWS, WIDTH = 512, 256  # of the layer whose products are timed
+VALUE_BYTES = 1_048_576  # of an elementwise operation
+SMALL_BYTES, LARGE_BYTES = 4_096, 16_777_216  # of a call
 
 
 class PrimitiveError(FixableError, RuntimeError):
@@ -45,12 +48,7 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
 
 
 def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds]:
-    """Measure all that mean something here.
-
-    Raises:
-        LaunchError: ranks could not be started.
-        PrimitiveError: ranks failed; the message is theirs.
-    """
+    """Measure all that mean something here; errors as `measure_once` has them."""
     experiment = find(PRIMITIVES)
     places = machine.num_places(launcher.device)
     taken: dict[str, SampledSeconds] = {}
@@ -71,16 +69,17 @@ def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds
 
 def summary(taken: Mapping[str, SampledSeconds]) -> dict[str, float]:
     """The few rates that a person asks for: of one rank, of two, of four."""
+    seconds = {name: one.median_seconds for name, one in taken.items()}
     found: dict[str, float] = {}
-    if layer := taken.get("matrix_512x256_1_seconds"):
-        found["matrix_flops_per_second"] = 6.0 * 512 * 256 * 256 / layer.median_seconds
-    if memory := taken.get("elementwise_1048576_1_seconds"):
-        found["memory_bytes_per_second"] = 2.0 * 1_048_576 / memory.median_seconds
+    if layer := seconds.get(f"matrix_{ROWS}x{WIDTH}_1_seconds"):
+        found["matrix_flops_per_second"] = 6.0 * ROWS * WIDTH * WIDTH / layer
+    if memory := seconds.get(f"elementwise_{VALUE_BYTES}_1_seconds"):
+        found["memory_bytes_per_second"] = 2.0 * VALUE_BYTES / memory
     for ranks in (2, 4):
-        small = taken.get(f"all_reduce_{ranks}_4096_seconds")
-        large = taken.get(f"all_reduce_{ranks}_16777216_seconds")
+        small = seconds.get(f"all_reduce_{ranks}_{SMALL_BYTES}_seconds")
+        large = seconds.get(f"all_reduce_{ranks}_{LARGE_BYTES}_seconds")
         if small and large:
-            beta = (large.median_seconds - small.median_seconds) / (16_777_216 - 4_096)
-            found[f"all_reduce_{ranks}_alpha_seconds"] = small.median_seconds
+            beta = (large - small) / (LARGE_BYTES - SMALL_BYTES)
+            found[f"all_reduce_{ranks}_alpha_seconds"] = small
             found[f"all_reduce_{ranks}_beta_seconds_per_byte"] = max(beta, 0.0)
     return found
