@@ -9,7 +9,7 @@ experiment is compared as `compare` does. Nothing of the book is written.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.compare import compare
-from runners.traces.fields import Key, at, below, in_words, measure_of, steps_of
+from runners.traces.fields import EACH, Key, at, below, in_words, measure_of, steps_of, written
 from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
@@ -66,18 +66,12 @@ class Requested:
         """Every run that it takes, each once."""
         return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether the code has changed since."""
-        return is_stale_plan(self.trace) if self.machine is None else is_stale(self.trace)
-
     def otherwise_here(self) -> Iterator[str]:
         """What else than chance may keep values apart: was this there, is that here."""
         pairs = {"torch": (self.trace.circumstances.torch, machine.torch_version())}
         if self.machine is not None:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))
-            # Hypervisors give processors of several generations one name.
             pairs["caches"] = (self.machine.caches, machine.caches())
         for name, (there, here) in pairs.items():
             if there != here:
@@ -117,15 +111,6 @@ def main(arguments: argparse.Namespace) -> int:
     return 0 if all(verdicts) else 1
 
 
-def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
-    """Runs of plans once more, by name."""
-    if experiment == PEAKS.experiment:
-        return published.again(names)
-    if experiment == STEPS.experiment:
-        return published_steps.runs()
-    return grid.again(experiment, names)
-
-
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -147,13 +132,13 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         if rest and rest[0] not in runs:
             raise _unknown(f"run {rest[0]!r} in {experiment}", rest[0], runs)
         if len(rest) == 2:
-            wanted.fields += _wanted(path, wanted.trace)
+            wanted.fields += _fields(path, runs[rest[0]])
         else:
             wanted.whole += rest or runs
     return list(found.values())
 
 
-def _unknown(what: str, word: str, known: Sequence[str] | dict[str, Any]) -> FixableError:
+def _unknown(what: str, word: str, known: Iterable[str]) -> FixableError:
     there_are = ", ".join(known) or "none yet"
     return FixableError(f"no {what}{nearest(word, known)}; there are: {there_are}")
 
@@ -187,53 +172,56 @@ def _of_page(experiment: str, folder: Path) -> Requested:
     return Requested(read(path), read_machine(folder))
 
 
-def _wanted(path: str, trace: Trace) -> list[Wanted]:
-    """The fields that a path stands for in the page's trace."""
-    found, nowhere = [], None
-    for one in _each(path, trace):
-        try:
-            _, run, *steps = steps_of(one)
-            _follow(steps, trace.runs[str(run)], one)
-            found.append(Wanted(one, str(run), tuple(steps)))
-        except ValueError as error:  # of `[]`, elements that lack the rest are passed over
-            nowhere = FixableError(str(error))
-    if nowhere and not found:
-        raise nowhere
-    return found
-
-
-def _each(path: str, trace: Trace) -> list[str]:
-    """A path for each element of the first list that is written `[]`, and so on below."""
-    before, brackets, after = path.partition("[]")
-    if not brackets:
-        return [path]
-    try:
-        _, run, *steps = steps_of(before)
-        many = at(trace.runs[str(run)], steps)
-    except (ValueError, *NO_VALUE):
-        many = None
-    places = range(len(many)) if isinstance(many, list) else ()
-    found = [one for place in places for one in _each(f"{before}[{place}]{after}", trace)]
-    return found or [f"{before}{after}"]  # the one who follows it says where it ends
-
-
-def _follow(steps: Sequence[Key], run: Run, path: str) -> None:
-    """See that steps lead to a value of a run.
+def _fields(path: str, run: Run) -> list[Wanted]:
+    """The fields that a path stands for in a run of the page.
 
     Raises:
-        FixableError: they lead nowhere in this run, with the nearest that does not.
+        FixableError: it leads nowhere, with the nearest that does not. Of `[]`, elements that lack
+            the rest are passed over.
     """
-    thing: Any = run
-    for key in steps:
-        known = below(thing)
-        try:
-            thing = at(thing, [key])
-        except NO_VALUE:
-            thing = None
-        if thing is None:
-            is_known = str(key) in known
-            why = f"{key!r} is empty" if is_known else f"no {key!r}{nearest(str(key), known)}"
-            raise FixableError(f"the page's run has no value at {path}: {why}")
+    try:
+        experiment, name, *steps = steps_of(path)
+        places = _places(run, steps)
+    except ValueError as error:
+        raise FixableError(f"the page's run has no value at {path}: {error}") from None
+    return [Wanted(written([experiment, name, *one]), str(name), one) for one in places]
+
+
+def _places(thing: Any, steps: Sequence[Key]) -> list[tuple[Key, ...]]:  # noqa: ANN401
+    """The steps to each value that these stand for.
+
+    Raises:
+        ValueError: there is none; the message says where they end.
+    """
+    if not steps:
+        return [()]
+    key, *rest = steps
+    if key == EACH and isinstance(thing, list) and thing:
+        found: list[tuple[Key, ...]] = []
+        for place, element in enumerate(thing):
+            try:
+                found += [(place, *one) for one in _places(element, rest)]
+            except ValueError as error:
+                nowhere = error
+        if not found:
+            raise nowhere
+        return found
+    try:
+        lower = at(thing, [key])
+    except NO_VALUE:
+        raise ValueError(f"no {key!r}{nearest(str(key), below(thing))}") from None
+    if lower is None:
+        raise ValueError(f"{key!r} is empty")
+    return [(key, *one) for one in _places(lower, rest)]
+
+
+def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
+    """Runs of plans once more, by name."""
+    if experiment == PEAKS.experiment:
+        return published.again(names)
+    if experiment == STEPS.experiment:
+        return published_steps.runs()
+    return grid.again(experiment, names)
 
 
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:
@@ -255,14 +243,26 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
     """Say what became of the runs and fields of an experiment; whether each is the same."""
-    if one.is_stale:
-        _say(f"note: the code of {one.trace.experiment} has changed since the page was made")
+    name, judge = one.trace.experiment, is_stale if one.machine else is_stale_plan
+    if judge(one.trace):
+        _say(f"note: the code of {name} has changed since the page was made")
     for line in one.otherwise_here():
         _say(f"note: {line}")
     if one.whole:
-        yield _as_a_whole(one, measured)
+        there, here = ({run: of[run] for run in one.whole} for of in (one.trace.runs, measured))
+        # Of one digest, so that runs of changed code are compared too; the note has said that.
+        both = [{name: one.trace.model_copy(update={"runs": runs})} for runs in (there, here)]
+        found = compare(*both)
+        _say(f"{name}: {', '.join(one.whole)} (the page | here)")
+        _say("\n".join(f"  {line}" for line in found.lines()))
+        yield _judged(is_same=found.is_none)
     for wanted in one.fields:
         yield _verdict(wanted, one, measured[wanted.run])
+
+
+def _judged(*, is_same: bool) -> bool:
+    _say("  same" if is_same else "  differs")
+    return is_same
 
 
 def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
@@ -277,14 +277,12 @@ def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
         is_there = False
     if is_there:
         is_like = old.device == new.device and not any(page.otherwise_here())
-        judged = tolerance(wanted.steps, old, new, is_like=is_like)
-        _say(f"  here       {said(new, wanted.steps)}")
+        found = tolerance(wanted.steps, old, new, is_like=is_like)
     else:
-        judged = Tolerance("none; a value", is_same=False)
-        _say(f"  here       no value: {how_it_ended(new)}")
-    _say(f"  tolerance  {judged.words}")
-    _say("  same" if judged.is_same else "  differs")
-    return judged.is_same
+        found = Tolerance("none; a value", is_same=False)
+    _say(f"  here       {said(new, wanted.steps) if is_there else f'none: {how_it_ended(new)}'}")
+    _say(f"  tolerance  {found.words}")
+    return _judged(is_same=found.is_same)
 
 
 def said(run: Run, steps: tuple[Key, ...]) -> str:
@@ -296,19 +294,3 @@ def said(run: Run, steps: tuple[Key, ...]) -> str:
         return exact or "none"
     round_one = bytes_in_words(value) if measure == "bytes" else seconds_in_words(value)
     return f"{round_one} = {exact}"
-
-
-def _as_a_whole(wanted: Requested, measured: dict[str, Run]) -> bool:
-    """Compare whole runs as two machines are, and whether nothing differs."""
-    shown, name = wanted.trace, wanted.trace.experiment
-    here, there = ({run: by[run] for run in wanted.whole} for by in (measured, shown.runs))
-    # Of one digest, so that runs of changed code are compared too; the note has said that.
-    found = compare(
-        {name: shown.model_copy(update={"runs": there})},
-        {name: shown.model_copy(update={"runs": here})},
-    )
-    _say(f"{name}: {', '.join(wanted.whole)} (the page | here)")
-    for line in found.lines():
-        _say(f"  {line}")
-    _say("  same" if found.is_none else "  differs")
-    return found.is_none

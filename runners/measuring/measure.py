@@ -147,8 +147,7 @@ def _followed(
     run = earlier.get(plan.follows)
     if run is None:  # a single run is tried, or tested
         run = measure_run(launcher, launcher.fitted(find(experiment.name)), plan.follows)
-    steps = {"step": run.timing.step} if run.timing.step else {}
-    return {name: times.samples for name, times in {**run.timing.measures, **steps}.items()}
+    return {name: times.samples for name, times in run.timing.sampled.items()}
 
 
 def measure(

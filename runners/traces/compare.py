@@ -1,49 +1,41 @@
 """`python -m runners compare A B`: what two machines' traces say differently, beyond their spread.
 
 In: the traces of two folders. Out: lines, of which those that matter come first. Outcomes and
-everything else that a rerun must reproduce should be equal, by the rule of `tolerance.py`; each
-field where they are not is listed with how far apart it is, the largest difference first. What the
+everything else that a rerun must reproduce should be equal, by the rule of `tolerance.py`. What the
 kernel counts, and what another processor or torch rounds, may differ. Two times differ where their
 quartile ranges do not overlap. No torch; pure.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.traces.fields import Key, is_of_kernel, is_of_time
+from runners.traces.fields import EACH, Key, in_words, is_of_kernel, is_of_time, written
 from runners.traces.files import TraceError, machine_folders, read, trace_paths
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
-from runners.traces.tolerance import FEWEST_SAMPLES, is_number, of_values, overlap
+from runners.traces.summary import seconds_in_words
+from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap
 
 # Fields of a run that are set, or are words for people, or whose times are compared by themselves.
-NOT_COMPARED = frozenset(
-    {"settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances"}
-)
-LONGEST = 60  # characters of words that differ
+NOT_COMPARED = {
+    "settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances",
+}  # fmt: skip
 Steps = tuple[Key, ...]
 
 
-Apart = tuple[float, str]  # how far apart a field is, of the larger value, and the line of it
-
-
-@dataclass
 class Difference:
-    """What two machines measured differently, a line each, and how much stayed."""
+    """What two machines measured differently, a line each under its head, and how much stayed."""
 
-    circumstances: list[str] = field(default_factory=list)
-    outcomes: list[str] = field(default_factory=list)
-    unequal: list[Apart] = field(default_factory=list)  # by the rule
-    times: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)  # cannot be compared
-    num_equal: int = 0  # outcomes and fields
-    num_overlapping: int = 0  # times
-    num_too_few: int = 0  # times with too few samples
+    def __init__(self) -> None:
+        self.circumstances: list[str] = []
+        self.outcomes: list[str] = []
+        self.unequal: list[str] = []  # by the rule
+        self.times: list[str] = []
+        self.left_out: list[str] = []  # cannot be compared
+        self.num_equal = 0  # outcomes, fields and times
 
     @property
     def is_none(self) -> bool:
@@ -52,23 +44,17 @@ class Difference:
 
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
-        unequal = [line for _, line in sorted(self.unequal, key=lambda one: (-one[0], one[1]))]
         parts = {
             "measured under other circumstances": self.circumstances,
             "ended otherwise": self.outcomes,
-            "should be equal, and is not": unequal,
+            "should be equal, and is not": self.unequal,
             "took another time, beyond its spread": self.times,
             "not compared": self.left_out,
         }
         said = []
         for head, rows in parts.items():
-            said += [f"{head}:", *(f"  {row}" for row in rows)] if rows else []
-        said.append(
-            f"stayed: {self.num_equal} outcomes and fields are equal, "
-            f"{self.num_overlapping} times within their spread; "
-            f"{self.num_too_few} times have too few samples to tell"
-        )
-        return said
+            said += [f"{head}:", *(f"  {row}" for row in dict.fromkeys(rows))] if rows else []
+        return [*said, f"stayed: {self.num_equal} outcomes, fields and times"]
 
 
 def traces_of(machine: str, traces: Path) -> dict[str, Trace]:
@@ -87,13 +73,17 @@ def traces_of(machine: str, traces: Path) -> dict[str, Trace]:
 def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Difference:
     """What two sets of traces say differently."""
     found = Difference()
-    for name in sorted({*first, *second}):
-        if name not in first or name not in second:
-            lacks = "first" if name not in first else "second"
-            found.left_out.append(f"{name}: not measured on the {lacks}")
-            continue
+    for name in sorted(first.keys() ^ second.keys()):
+        lacks = "second" if name in first else "first"
+        found.left_out.append(f"{name}: not measured on the {lacks}")
+    for name in sorted(first.keys() & second.keys()):
         one, other = first[name], second[name]
-        _compare_circumstances(one, other, found)
+        under = vars(other.circumstances)
+        found.circumstances += [
+            f"{fact.replace('_', ' ')}: {value} | {under[fact]}"
+            for fact, value in vars(one.circumstances).items()
+            if value != under[fact]
+        ]
         if one.code.digest != other.code.digest:
             found.left_out.append(f"{name}: measured by other code")
             continue
@@ -110,14 +100,6 @@ def _program(trace: Trace, run: str) -> str | None:
     return trace.code.programs.get(str(trace.runs[run].settings.get("program")))
 
 
-def _compare_circumstances(first: Trace, second: Trace, found: Difference) -> None:
-    other = vars(second.circumstances)
-    for name, value in vars(first.circumstances).items():
-        line = f"{name.replace('_', ' ')}: {value} | {other[name]}"
-        if value != other[name] and line not in found.circumstances:
-            found.circumstances.append(line)
-
-
 def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
     if "skipped" in (one.status, other.status):
         if one.status != other.status:
@@ -130,27 +112,27 @@ def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
     else:
         found.num_equal += 1
         _compare_fields(path, one, other, found)
-        _compare_times(path, one, other, found)
+        _compare_times(path, one.timing.sampled, other.timing.sampled, found)
 
 
 def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
-    """Note each field that differs and may not, by the rule, and how far apart it is."""
+    """Note each field that differs and may not, by the rule; elements of a list in one line."""
     left, right = dict(_leaves(one)), dict(_leaves(other))
-    apart: dict[str, list[tuple[object, object]]] = defaultdict(list)
-    for steps in left.keys() | right.keys():
-        if is_of_time(steps):
-            continue  # one measurement of it has no spread
+    apart: dict[str, list[str]] = defaultdict(list)
+    for steps in dict.fromkeys([*left, *right]):
         a, b = left.get(steps), right.get(steps)
-        if a == b:
+        if of_values(steps, a, b, is_like=False).is_same:
             found.num_equal += 1
-        elif not (is_of_kernel(steps) or of_values(steps, a, b, is_like=False).is_same):
-            name = "".join("[]" if isinstance(step, int) else f".{step}" for step in steps)
-            apart[name].append((a, b))
-    found.unequal += [_apart(f"{path}{name}", pairs) for name, pairs in apart.items()]
+        else:
+            name = written([EACH if isinstance(step, int) else step for step in steps])
+            apart[name].append(f"{in_words(a, steps)} | {in_words(b, steps)}")
+    for name, pairs in apart.items():
+        others = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+        found.unequal.append(f"{path}.{name}: {pairs[0]}{others}")
 
 
 def _leaves(run: Run) -> Iterator[tuple[Steps, object]]:
-    """Every value that a rerun must reproduce, with its path."""
+    """Every value that a rerun must reproduce, with its path; a single time has no spread."""
     waiting: list[tuple[Steps, object]] = [
         ((name,), value)
         for name, value in run.model_dump(mode="json").items()
@@ -162,42 +144,22 @@ def _leaves(run: Run) -> Iterator[tuple[Steps, object]]:
             waiting += [((*steps, k), one) for k, one in value.items() if k != "failure"]
         elif isinstance(value, list):
             waiting += [((*steps, k), one) for k, one in enumerate(value)]
-        else:
+        elif not (is_of_time(steps) or is_of_kernel(steps)):
             yield steps, value
 
 
-def _apart(path: str, pairs: list[tuple[object, object]]) -> Apart:
-    share, pair = max(((_share(*pair), pair) for pair in pairs), key=lambda one: one[0])
-    words = f"at most {share:.2g} of the larger"
-    if not math.isfinite(share):
-        words = " | ".join(repr(str(value)[:LONGEST]) for value in pair)
-    times = f", {len(pairs)} times" if len(pairs) > 1 else ""
-    return share, f"{path}: {words}{times}"
-
-
-def _share(one: object, other: object) -> float:
-    """How far apart two values are, as a share of the larger; infinite where one is no number."""
-    if not (is_number(one) and is_number(other)):
-        return math.inf
-    return float(abs(one - other) / (max(abs(one), abs(other)) or 1))
-
-
-def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:
-    left, right = _times(one), _times(other)
+def _compare_times(
+    path: str,
+    left: Mapping[str, SampledSeconds],
+    right: Mapping[str, SampledSeconds],
+    found: Difference,
+) -> None:
     for name in sorted(left.keys() & right.keys()):
         a, b = left[name], right[name]
         if min(a.num_samples, b.num_samples) < FEWEST_SAMPLES:
-            found.num_too_few += 1
-        elif overlap(a, b):
-            found.num_overlapping += 1
+            continue  # too few to tell
+        if overlap(a, b):
+            found.num_equal += 1
         else:
-            found.times.append(
-                f"{path}.{name}: {a.median_seconds:.4g} s | {b.median_seconds:.4g} s "
-                f"({b.median_seconds / a.median_seconds:.2f} times)"
-            )
-
-
-def _times(run: Run) -> dict[str, SampledSeconds]:
-    steps = {"timing.step": run.timing.step} if run.timing.step else {}
-    measured = {f"timing.measures.{name}": s for name, s in run.timing.measures.items()}
-    return {**steps, **measured}
+            medians = (seconds_in_words(one.median_seconds) for one in (a, b))
+            found.times.append(f"{path}, {name}: {' | '.join(medians)}")

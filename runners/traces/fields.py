@@ -17,8 +17,9 @@ from pydantic import BaseModel
 Key = str | int
 Measure = Literal["bytes", "seconds"]
 NAMES = ("name", "operation", "rank")  # a list of things with one of these is indexed by it
+EACH = "[]"  # stands for every element of a list
 NBSP = "\u00a0"
-_STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
+_STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|(\[\])|\['([^']+)'\]|\[\"([^\"]+)\"\])")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -40,6 +41,12 @@ def steps_of(path: str) -> list[Key]:
     if len(steps) < 3:
         raise ValueError(f"{path!r} names no field of a run")
     return steps
+
+
+def written(steps: Sequence[Key]) -> str:
+    """The path of steps; `steps_of` reads it."""
+    said = (f".{one}" if str(one).isidentifier() else f"[{one!r}]" for one in steps)
+    return "".join(said).removeprefix(".").replace(f"['{EACH}']", EACH)
 
 
 def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401

@@ -41,8 +41,7 @@ def _of_run(run: Run) -> Iterator[tuple[Place, str]]:
         yield ("error",), "stands exactly where a run neither completed nor diverged"
     if not _sends_what_is_received(run):
         yield ("ranks",), "one receives from another what that one did not send, or the reverse"
-    times = [*run.timing.measures.values(), *([run.timing.step] if run.timing.step else [])]
-    if not all(map(_follows_from_samples, times)):
+    if not all(map(_follows_from_samples, run.timing.sampled.values())):
         yield ("timing",), "has a median or quartile not of its samples"
     for place, rank in enumerate(run.ranks):
         memory = rank.memory

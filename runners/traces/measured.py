@@ -151,3 +151,8 @@ class Timing(Record):
     ranks: list[RankTime] = []
     # Times that the experiment itself took, beside those of steps.
     measures: dict[str, SampledSeconds] = {}
+
+    @property
+    def sampled(self) -> dict[str, SampledSeconds]:
+        """Every time that was taken repeatedly, by name."""
+        return {**self.measures, **({"step": self.step} if self.step else {})}
