@@ -1,14 +1,14 @@
 """The forkserver: a process that has torch loaded and forks ranks from itself on request.
 
-    python -m runners.measuring.forkserver serve PID   started by `ForkServer` of that process
-    python -m runners.measuring.forkserver RANK        one rank by itself: a JSON request
+    python -m runners.measuring.forkserver serve PID FD   started by `ForkServer` of that process
+    python -m runners.measuring.forkserver RANK           one rank by itself: a JSON request
 
-`ForkServer` is the launcher's side of the conversation, `serve` the process's own. In: JSON lines
-on standard input, one a request: {"start": [rank request, …]}. Out: JSON lines on standard output:
-{"ready": true}, {"started": [pid, …]}, {"exited": pid, "code": n}. It is a process of its own
-because two settings of the allocator cannot share one environment, and because `multiprocessing`
-keeps a single forkserver with a single environment. The kernel kills it with the launcher, and its
-ranks with it; where the kernel cannot, it goes when standard input ends.
+`ForkServer` is the launcher's side of the conversation, `serve` the process's own. They talk over a
+pipe of `multiprocessing`. In: lists of rank requests. Out: pairs of a word and what belongs to it:
+"ready", "started" with process ids, "exited" with a process id and its exit code. It is a process
+of its own because two settings of the allocator cannot share one environment, and because
+`multiprocessing` keeps a single forkserver with a single environment. The kernel kills it with the
+launcher, and its ranks with it; where the kernel cannot, it goes when the pipe ends.
 
 Only on Linux are ranks forked. On macOS a process that has loaded torch must not be: the system's
 frameworks, of which torch uses one for linear algebra, are undefined after a fork without exec.
@@ -21,21 +21,24 @@ import gc
 import json
 import os
 import platform
-import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from runners.system import processes
 from runners.system.count import WORD_SECONDS
 from runners.system.errors import LaunchError
 
+Request = dict[str, Any]  # what a rank is told
 PROGRAM = [sys.executable, "-m", "runners.measuring.forkserver"]
 SERVE = "serve"
+FORKS = platform.system() == "Linux"
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     # A process that has asked the driver for its devices cannot fork ranks that use them. With
@@ -56,38 +59,34 @@ class ForkServer:
 
     def __init__(self, environment: dict[str, str], errors: Path) -> None:
         self._errors = errors
-        with errors.open("wb") as file:
+        self._pipe, theirs = Pipe()
+        with errors.open("wb") as file, theirs:
             self._process = subprocess.Popen(
-                [*PROGRAM, SERVE, str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [*PROGRAM, SERVE, str(os.getpid()), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
                 stderr=file,
-                bufsize=0,
                 env={**os.environ, **ENVIRONMENT, **environment},
                 cwd=Path(__file__).resolve().parents[2],
                 start_new_session=True,
             )
-        self._heard = b""  # of messages, what has not been read so far
         self._is_ready = False  # several load torch side by side; the first request waits
 
-    def _message(self, seconds: float) -> dict[str, Any] | None:
-        """Its next message; None where none comes in time."""
-        assert self._process.stdout is not None
-        out = self._process.stdout.fileno()
-        while b"\n" not in self._heard:
-            chunk = os.read(out, 1 << 16) if select.select([out], [], [], seconds)[0] else b""
-            if not chunk:
-                return None
-            self._heard += chunk
-        line, _, self._heard = self._heard.partition(b"\n")
-        return cast("dict[str, Any]", json.loads(line))
+    def _message(self, seconds: float) -> tuple[str, Any]:
+        """Its next message; an empty word where none comes in time, or none any more."""
+        try:
+            message: tuple[str, Any] = self._pipe.recv() if self._pipe.poll(seconds) else ("", None)
+        except (EOFError, OSError):
+            return "", None
+        return message
 
-    def _expect(self, word: str, seconds: float) -> object:
+    def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
         start = last_line = time.monotonic()
         while (now := time.monotonic()) < start + seconds:
-            message = self._message(0.1)
-            if message is not None and word in message:
-                return message[word]
+            said, what = self._message(0.1)
+            if said == word:
+                return what
             self._check()
             if now - last_line > WORD_SECONDS:
                 last_line = now
@@ -122,17 +121,17 @@ class ForkServer:
             self._expect("ready", 120)
             self._is_ready = True
 
-    def start(self, requests: list[dict[str, Any]]) -> list[int]:
+    def start(self, requests: list[Request]) -> list[int]:
         """Fork one process a request; their process ids, in order.
 
         Raises:
             LaunchError: the forkserver has ended, or never got ready.
         """
         self.wait_until_ready()
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it is about to end, and the wait for its answer says so
-            self._process.stdin.write((json.dumps({"start": requests}) + "\n").encode())
-        return cast("list[int]", self._expect("started", 30))
+        with suppress(OSError):  # it is about to end, and the wait for its answer says so
+            self._pipe.send(requests)
+        pids: list[int] = self._expect("started", 30)
+        return pids
 
     def exits(self) -> dict[int, int]:
         """Process ids that have ended since the last call, with their exit codes.
@@ -142,9 +141,9 @@ class ForkServer:
         """
         self._check()
         ended: dict[int, int] = {}
-        while (message := self._message(0)) is not None:
-            if "exited" in message:
-                ended[message["exited"]] = message["code"]
+        while (message := self._message(0))[0]:
+            if message[0] == "exited":
+                ended.update([message[1]])
         return ended
 
     def close(self) -> None:
@@ -152,38 +151,19 @@ class ForkServer:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._pipe.close()
 
 
-def _say(message: dict[str, Any]) -> None:
-    os.write(1, (json.dumps(message) + "\n").encode())
-
-
-def _fork(request: dict[str, Any]) -> int:
+def _fork(request: Request, pipe: Connection) -> int:
     server = os.getpid()
     pid = os.fork()
     if not pid:  # in the rank; it must never return into the server's loop
         processes.end_with(server)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.close(0)
+        pipe.close()
         _be(request)
     return pid
-
-
-def _spawn(request: dict[str, Any]) -> int:
-    """Start a rank as a process of its own; what it prints before it begins is no message."""
-    return os.posix_spawn(
-        sys.executable,
-        [*PROGRAM, json.dumps(request)],
-        os.environ,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, 2, 1),
-        ],
-    )
 
 
 def _be(request: dict[str, Any]) -> NoReturn:
@@ -201,10 +181,11 @@ def _be(request: dict[str, Any]) -> NoReturn:
         os._exit(70)
 
 
-def _start(requests: list[dict[str, Any]], *, forks: bool) -> list[int]:
+def _start(requests: list[Request], pipe: Connection) -> list[int]:
     """Start a rank for each request; their process ids, in order."""
-    if not forks:
-        return [_spawn(one) for one in requests]
+    if not FORKS:
+        words = ([*PROGRAM, json.dumps(one)] for one in requests)
+        return [os.posix_spawn(one[0], one, os.environ) for one in words]
     from runners.plans.experiment import find
 
     # What experiments import may take a second: it is loaded once for all of their ranks. One that
@@ -213,16 +194,16 @@ def _start(requests: list[dict[str, Any]], *, forks: bool) -> list[int]:
         with suppress(Exception):
             find(name).strategies  # noqa: B018
     gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
-    return [_fork(one) for one in requests]
+    return [_fork(one, pipe) for one in requests]
 
 
-def _reap(pids: set[int]) -> None:
+def _reap(pids: set[int], pipe: Connection) -> None:
     while pids:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
         pids.discard(pid)
-        _say({"exited": pid, "code": os.waitstatus_to_exitcode(status)})
+        pipe.send(("exited", (pid, os.waitstatus_to_exitcode(status))))
 
 
 def _ended_children() -> int:
@@ -234,44 +215,41 @@ def _ended_children() -> int:
     return ended
 
 
-def serve(launcher: int) -> None:
-    """Load torch, then fork ranks until standard input ends.
+def serve(launcher: int, pipe: Connection) -> None:
+    """Load torch, then fork ranks until the pipe ends.
 
     Args:
         launcher: the process that started this one.
+        pipe: to it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
     processes.end_with(launcher)
-    forks = platform.system() == "Linux"
-    if forks:
+    if FORKS:
         import runners.ranks.process
 
         runners.ranks.process.preload()
     pids: set[int] = set()
     ended = _ended_children()
-    _say({"ready": True})
-    pending = b""
+    pipe.send(("ready", None))
     while True:
-        ready, _, _ = select.select([0, ended], [], [])
+        ready = wait([pipe, ended])
         if ended in ready:
             os.read(ended, 4096)
-        if 0 in ready:
-            chunk = os.read(0, 1 << 16)
-            if not chunk:
+        if pipe in ready:
+            try:
+                started = _start(pipe.recv(), pipe)
+            except EOFError:
                 break
-            *lines, pending = (pending + chunk).split(b"\n")
-            for line in lines:
-                started = _start(json.loads(line)["start"], forks=forks)
-                pids.update(started)
-                _say({"started": started})
-        _reap(pids)
+            pids.update(started)
+            pipe.send(("started", started))
+        _reap(pids, pipe)
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    sys.exit(0)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == SERVE:
-        serve(int(sys.argv[2]))
+        serve(int(sys.argv[2]), Connection(int(sys.argv[3])))
+        sys.exit(0)
     _be(json.loads(sys.argv[1]))

@@ -74,7 +74,10 @@ def caches() -> str:
     Processors of several generations may have one name, and other caches.
     """
     found = sorted(CACHES.glob("index[0-9]*"))
-    words = [[(one / name).read_text().strip() for name in ("size", "type")] for one in found]
+    try:
+        words = [[(one / name).read_text().strip() for name in ("size", "type")] for one in found]
+    except OSError:
+        return ""
     return ", ".join(" ".join(one) for one in words)
 
 
