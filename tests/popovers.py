@@ -10,11 +10,12 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 BLOCK = re.compile(
     r'<script type="application/json" id="pb-sources"[^>]*>(.*?)</script>', re.DOTALL
 )
-KINDS = ("given", "measured", "computed", "simulated", "cited", "counted", "stated")
+KINDS = ("given", "measured", "computed", "simulated", "cited", "stated")
 WITHOUT_RUN = ("computed", "cited", "stated")
 
 
@@ -63,19 +64,26 @@ def popovers_of(html: str, page: str = "") -> list[Popover]:
     return [_read(page, row, data) for row in data["values"]]
 
 
-def _path(row: list, data: dict) -> str:
-    return ".".join([part for part in data["runs"][row[3]][1:3] if part] + [row[2]])
+def _path(row: list[Any], data: dict[str, Any]) -> str:
+    return ".".join(part for part in [*data["runs"][row[3]][1:3], row[2]] if part)
 
 
-def _read(page: str, row: list, data: dict) -> Popover:
-    shown, kind, formula, of, again, exact, _, nature = row + [0] * (8 - len(row))
+def _is_of_a_run(row: list[Any], data: dict[str, Any]) -> bool:
+    """Whether a run measured or simulated a value."""
+    is_read = KINDS[row[1]] in ("measured", "simulated") and len(row) > 3
+    return is_read and isinstance(row[3], int) and bool(data["runs"][row[3]][2:3])
+
+
+def _read(page: str, row: list[Any], data: dict[str, Any]) -> Popover:
+    shown, kind, formula, of, exact, _, nature = row + [0] * (7 - len(row))
     inputs = [data["values"][at] for at in of] if isinstance(of, list) else []
     assert len(row) > 3 or KINDS[kind] in WITHOUT_RUN, row
     run = None if isinstance(of, list) or KINDS[kind] in WITHOUT_RUN else data["runs"][of]
     names = [part for part in run[1:3] if part] if run else []
-    decided = [one for one in inputs if KINDS[one[1]] in ("measured", "simulated", "counted")]
-    paths = [_path(one, data) for one in ([row] if run else decided)]
-    named = " ".join(map(shlex.quote, paths)) if again == 1 else again
+    decided = [one for one in [row, *inputs] if _is_of_a_run(one, data)]
+    paths = [_path(one if run else [*one[:2], "", one[3]], data) for one in decided]
+    on = {data["runs"][one[3]][0] for one in decided} - {0, "", data.get("reference")}
+    named = shlex.join([*(["--from", *on] if on else []), *dict.fromkeys(paths)])
     return Popover(
         page,
         shown,
@@ -86,7 +94,7 @@ def _read(page: str, row: list, data: dict) -> Popover:
         " · ".join([*names, formula]) if run else None,
         ", ".join(filter(None, [run[0], *run[3:5]])) if run else None,
         (shown if exact == 1 else exact) or None,
-        f"{data['command']} {named}" if again else None,
+        f"{data['command']} {named}" if decided else None,
         tuple((one[0], KINDS[one[1]]) for one in inputs),
         nature or None,
     )

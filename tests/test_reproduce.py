@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.evidence.reproduce_command import COMMAND
+from generator.evidence.sources import COMMAND
 from runners.__main__ import main
 from runners.commands import reproduce
 from runners.commands.reproduce import requested

@@ -20,7 +20,6 @@ from generator.evidence import quantifier, units, verdicts
 from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.evidence.paths import Evaluation, Node, Reading
-from generator.evidence.reproduce_command import command
 from generator.evidence.value import (
     AbsentError,
     ExpressionError,
@@ -217,36 +216,6 @@ class Evidence:
         result: Printable = found.result
         return result
 
-    def lent(self, text: str) -> frozenset[str]:
-        """The expressions of a paragraph that are all read on the reference machine.
-
-        They are so where this machine lacks a value or a sentence that the paragraph states, or
-        where the two machines' numbers would stand in it side by side.
-        """
-        stated = {one.text for one in prose.expressions(text)}
-        if self.reference is None or not stated:
-            return frozenset()
-        found, there = map(self.evaluate, stated), [*map(self.reference.evaluate, stated)]
-        known = [self._stated(one) for one in found]
-        machines = frozenset().union(*filter(None, known))
-        is_short = None in known or len(machines) > 1
-        can_lend = not any(one.error for one in there) and None not in map(
-            self.reference._stated, there
-        )
-        return frozenset(stated) if is_short and can_lend else frozenset()
-
-    def _stated(self, found: Evaluation) -> frozenset[str] | None:
-        """The machines that measured what an expression prints; None where this one lacks it."""
-        if found.absent:
-            return None
-        if isinstance(found.result, Showed):
-            outcome = self.outcome(found.result.claim)
-            is_open = outcome.verdict in verdicts.UNDECIDED
-            return None if is_open else frozenset({outcome.machine or ""} - {""})
-        is_value = isinstance(found.result, Value)
-        measured = found.result.leaves if is_value else ()
-        return frozenset().union(*(one.machines for one in measured if one.kind != "given"))
-
     def unprintable(self, found: Evaluation) -> str | None:
         """Why the result of an expression may not stand on a page, or None."""
         if found.error or found.absent:
@@ -305,11 +274,6 @@ class Evidence:
             words += found.text if isinstance(found, Label) else str(found)
             done = one.end
         return " ".join((words + text[done:]).split())
-
-    def again(self, experiment: str) -> str:
-        """The command that measures an experiment again and compares it with this page's trace."""
-        shown = self.book.traces[experiment]
-        return command([experiment], shown.measured_on, self.book.reference.name)
 
     def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
         """What is made of one thing, an item for instance, made once for this very book."""

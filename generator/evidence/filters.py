@@ -9,6 +9,7 @@ from typing import Any
 
 from generator.content.claim import EPSILONS
 from generator.evidence import units
+from generator.evidence.formula import Tree
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name
 from generator.evidence.value import (
@@ -73,10 +74,10 @@ def _values(thing: Thing, filter_name: str) -> tuple[Value, ...]:
     return tuple(_one(one, filter_name) for one in elements(thing))
 
 
-def _made_of(name: str, values: Sequence[Value], thing: Thing) -> str:
+def _made_of(name: str, values: Sequence[Value], thing: Thing) -> Tree:
     """The formula of what a filter gathers from a list."""
-    inside = thing.formula if isinstance(thing, Node) else ", ".join(v.formula for v in values)
-    return f"{name}({inside})"
+    inside = [thing.formula] if isinstance(thing, Node) else [one.tree for one in values]
+    return (name, *inside)
 
 
 def _same_unit(values: Sequence[Value]) -> units.Unit:
@@ -133,7 +134,7 @@ def _unit(value: Thing, label: object) -> Value:
 def _absolute(value: Thing) -> Value:
     """A number without its sign."""
     value = _one(value, "absolute")
-    return computed(abs(numeric(value)), value.unit, f"|{value.formula}|", (value,))
+    return computed(abs(numeric(value)), value.unit, ("absolute", value.tree), (value,))
 
 
 def _count(listed: Thing) -> Value:

@@ -69,7 +69,7 @@ class Folio:
 
     def __post_init__(self) -> None:
         """The runs whose values the text prints are used as well; it links claims as the page."""
-        self.text.runs, self.text.lent = self.runs, self.lent
+        self.text.runs = self.runs
         self.text.claim_place = self.claim_place
 
     def for_runs(self, paths: Iterable[str]) -> Folio:
@@ -147,6 +147,13 @@ class Folio:
         experiment = self.outcomes[claim].experiment
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
+
+    def found(self, values: Iterable[Value | None]) -> str:
+        """What heads a column of values: that they were measured, or simulated, or both."""
+        natures = {one.nature for one in values if one is not None}
+        words = {self.ui["found_by"]["simulated" if one == "simulated" else "measured"]
+                 for one in natures or {"real"}}  # fmt: skip
+        return " or ".join(sorted(words)).capitalize()
 
     def strategy(self, run: Run) -> str:
         """What a run did, in the words of the interface."""

@@ -1,7 +1,8 @@
 """A formula as a small tree: what arithmetic builds, a page prints, and a script reads.
 
-A leaf is a number or a name; a node is a sign with what it is applied to. Values with provenance
-carry such a tree (`value.py`), and an expression over symbols comes to one, its laws written out.
+A leaf is a number or a name; a node is a sign, or a function's name, with what it is applied to.
+Values with provenance carry such a tree (`value.py`), and an expression over symbols comes to one,
+its laws written out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Self
 
-Tree = int | float | str | tuple[str, "Tree", "Tree"] | tuple[str, "Tree"]
+Tree = int | float | str | tuple[Any, ...]
 Operation = Callable[[Any, object], Any]
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2}
 _NEGATIVE, _ATOM = 1, 3
@@ -37,14 +38,14 @@ def _printed(tree: Tree, words: Mapping[str, str]) -> tuple[str, int]:
             return words.get(tree, tree), _ATOM
         case ("~", inner):
             return f"-{_bracketed(inner, _ATOM, words)}", _NEGATIVE
-        case ("min" | "max" as name, left, right):
-            return f"{name}({printed(left, words)}, {printed(right, words)})", _ATOM
         case int() | float():
             return _digits(tree), _ATOM
-        case (sign, left, right):
+        case (sign, left, right) if sign in _BINDING:
             binding = _BINDING[sign]
             sides = _bracketed(left, binding, words), _bracketed(right, binding + 1, words)
             return f"{sides[0]} {sign} {sides[1]}", binding
+        case (name, *parts):
+            return f"{name}({', '.join(printed(part, words) for part in parts)})", _ATOM
     raise AssertionError(tree)
 
 

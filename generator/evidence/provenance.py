@@ -17,8 +17,8 @@ from markupsafe import Markup, escape
 from generator.content import prose
 from generator.content.prose import Fill
 from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import SIDES, Label, Showed, asked_of_claims
-from generator.evidence.sources import FORMULAS, Sources
+from generator.evidence.filters import SIDES, Showed, asked_of_claims
+from generator.evidence.sources import Sources
 from generator.evidence.value import Kind, Value
 from generator.evidence.verdicts import sentence
 
@@ -26,7 +26,6 @@ from generator.evidence.verdicts import sentence
 _UNIT = re.compile(r'( <small class="pb-nature">[^<]*</small>)</a>\s(s|T?FLOPs?)\b')
 _SINGLE = re.compile(r"(>1</a>\s(?:core|device|layer|node|rank|sample|step))s\b")
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
-_PARAGRAPHS = re.compile(r"\n\s*\n")  # where one ends and the next begins
 LONG = 24  # letters that fit any line; what has more may break
 
 
@@ -48,7 +47,6 @@ class PageText:
         self.unmarked = ""  # the word that the page says once, of all its numbers
         self.marks_reference = False  # whether numbers of the reference machine carry its mark
         self.runs: set[str] = set()  # whose values it prints
-        self.lent: set[str] = set()  # the same, of the reference machine's
 
     def over(self, evidence: Evidence) -> PageText:
         """The same page, for a part of it that another machine's evidence fills."""
@@ -56,9 +54,9 @@ class PageText:
         part.__dict__.update(self.__dict__, _evidence=evidence)
         return part
 
-    def line(self, text: str, evidence: Evidence | None = None) -> Markup:
-        """Inline HTML of a Line; over another machine's evidence where that is given."""
-        return _read(prose.render(text, self._fill(text, evidence), inline=True))
+    def line(self, text: str) -> Markup:
+        """Inline HTML of a Line."""
+        return _read(prose.render(text, self._fill(text), inline=True))
 
     def prose(self, text: str) -> Markup:
         """Paragraphs of a Prose."""
@@ -66,19 +64,12 @@ class PageText:
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
-        return self._shown(self._evidence.printable(expression), self._evidence, expression)
+        return self._shown(expression, expression)
 
     def show(self, value: Value, stated_at: str = "") -> Markup:
         """A value made in Python, printed with its provenance; `sources.place` says what it is."""
         self.runs.update(self._runs_of(value))
-        place = self.sources.place(value, stated_at)
-        return self._link(value, self.sources.number(value), place)
-
-    def shown_alike(self, value: Value, name: str, says: str) -> Markup:
-        """A computed value that is shown with its inputs; all of one name share a formula."""
-        return self._link(value, self.sources.shared(name, says), f"#{FORMULAS}")
-
-    def _link(self, value: Value, number: int, place: str) -> Markup:
+        place, number = self.sources.place(value, stated_at), self.sources.number(value)
         mark = value.marks[-1] if value.marks and not value.absent else ""
         shown = "" if mark == self.unmarked else mark
         if self.marks_reference and self._is_of_reference(value):
@@ -99,21 +90,11 @@ class PageText:
                 if shown and origin.machine == shown.measured_on:
                     yield f"{origin.experiment}.{origin.run}"
 
-    def _fill(self, text: str, evidence: Evidence | None = None) -> Fill:
-        own = evidence or self._evidence
-        paragraphs = _PARAGRAPHS.split(text) if self.marks_reference else ()
-        lent = frozenset().union(*map(own.lent, paragraphs))
+    def _fill(self, text: str) -> Fill:
+        return lambda expression: str(self._shown(expression, text))
 
-        def fill(expression: str) -> str:
-            by, page = own, self
-            if expression in lent and own.reference:
-                by, page = own.reference, self.over(own.reference)
-                page.runs = self.lent
-            return str(page._shown(by.printable(expression, text), by, expression))
-
-        return fill
-
-    def _shown(self, thing: Value | Label | Showed, by: Evidence, expression: str) -> Markup:
+    def _shown(self, expression: str, text: str) -> Markup:
+        thing = self._evidence.printable(expression, text)
         if isinstance(thing, Value):
             sides = (one for name, one in asked_of_claims(expression) if name in SIDES)
             claim = next(sides, "")
@@ -121,7 +102,7 @@ class PageText:
         if isinstance(thing, Showed):
             self.claims.add(thing.claim)
             self.shown_claims.add(thing.claim)
-            return self.line(sentence(by.outcome(thing.claim)), by)
+            return self.line(sentence(self._evidence.outcome(thing.claim)))
         return escape(thing.text)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +18,12 @@ from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
 from generator.content.typesetting import moment
+from generator.evidence import formula
 from generator.evidence.evaluation import Evidence
-from generator.evidence.found_by import found_by
 from generator.evidence.regime import CROWDED
-from generator.evidence.reproduce_command import COMMAND, arguments_for
 from generator.evidence.value import KINDS, Origin, Value
 
-FORMULAS = "pb-formulas"  # the part of a page's foot that holds the formulas that values share
+COMMAND = ".venv/bin/python -m runners reproduce"
 BLOCK = "pb-sources"
 NATURES = {
     "paced": "paced: its stages last as long as they were told",
@@ -30,9 +31,19 @@ NATURES = {
     CROWDED: "oversubscribed: more ranks than cores took turns, so no device takes this time",
 }
 Row = list[Any]
-MARKS = 7  # the column of a row that says what sets a number apart
 _CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
-_GOES_ON = re.compile(r"[\w.]")  # what an end of a path has beside it where the path is longer
+
+
+def command(paths: Iterable[str], machine: str, reference: str) -> str:
+    """The line that measures these again, as a shell in a clone of the book takes it.
+
+    Args:
+        paths: as `EXPERIMENT.RUN.FIELD`, or less.
+        machine: whose trace the page shows.
+        reference: the machine that the command takes without being told.
+    """
+    on = [] if machine in ("", reference) else ["--from", machine]
+    return f"{COMMAND} {shlex.join([*on, *paths])}"
 
 
 class Sources:
@@ -47,10 +58,8 @@ class Sources:
         """
         self._evidence = evidence
         self._root = root
-        self.formulas: dict[str, str] = {}  # that several values share, by name
         self._numbers: dict[object, int] = {}
-        self._values: list[Value | str] = []  # or the name of what several share
-        self._places: dict[object, str] = {}
+        self._values: list[Value] = []
 
     def number(self, value: Value) -> int:
         """The number of a value on this page; equal ones have the same."""
@@ -60,14 +69,6 @@ class Sources:
             self._values.append(value)
         return self._numbers[key]
 
-    def shared(self, name: str, says: str) -> int:
-        """The number of all values that share a formula."""
-        if name not in self.formulas:
-            self.formulas[name] = says
-            self._numbers[name] = len(self._values)
-            self._values.append(name)
-        return self._numbers[name]
-
     def place(self, value: Value, stated_at: str = "") -> str:
         """Where the source of a value stands in the book.
 
@@ -76,12 +77,8 @@ class Sources:
             stated_at: where it stands if no run and no citation is its source.
         """
         first = value.leads_to
-        if first is None and stated_at:
-            return str(escape(self._root + stated_at))
-        key = first and (first.machine, first.experiment, first.run, first.reference)
-        if key not in self._places:
-            self._places[key] = str(escape(self._root + self._place(first)))
-        return self._places[key]
+        place = stated_at if first is None and stated_at else self._place(first)
+        return str(escape(self._root + place))
 
     def _place(self, origin: Origin | None) -> str:
         if origin and origin.experiment:
@@ -100,21 +97,21 @@ class Sources:
     @property
     def has_crowded(self) -> bool:
         """Whether a time of ranks that took turns on the cores is among the values."""
-        return any(one.is_crowded for one in self._values if isinstance(one, Value))
+        return any(one.is_crowded for one in self._values)
 
     def block(self) -> Markup:
         """The data as an element; nothing where the page prints no value."""
         if not self._values:
             return Markup("")
         runs: dict[object, Row] = {}  # each once
-        rows: list[Row] = []
-        while len(rows) < len(self._values):  # a value that another is computed from is added
-            rows.append(self._row(self._values[len(rows)], runs))
-        marks = {mark for row in rows if len(row) > MARKS for mark in str(row[MARKS]).split()}
+        # While it is read, a value that another is computed from is added.
+        rows = [_short(self._row(value, runs)) for value in self._values]
+        marks = sorted({mark for value in self._values for mark in value.marks})
         data = {
-            "natures": {mark: NATURES[mark] for mark in sorted(marks)},
+            "natures": {mark: NATURES[mark] for mark in marks},
             "root": self._root,
             "command": COMMAND,
+            "reference": self._evidence.book.reference.name,
             "runs": list(runs.values()),
             "values": rows,
         }
@@ -122,84 +119,37 @@ class Sources:
         text = text.replace("<", r"\u003c")  # nothing else ends a script element
         return Markup(f'<script type="application/json" id="{BLOCK}">{text}</script>')
 
-    def _row(self, value: Value | str, runs: dict[object, Row]) -> Row:
-        """One value: the columns that `sources.js` names, without empty ones at the end."""
-        if isinstance(value, str):
-            return ["", KINDS.index("computed"), self.formulas[value]]
-        made = self._made(value, runs)
-        return _short([str(value), _kind(value), *made, value.absent, " ".join(value.marks)])
+    def _row(self, value: Value, runs: dict[object, Row]) -> Row:
+        """One value: the columns that `sources.js` names.
 
-    def _made(self, value: Value, runs: dict[object, Row]) -> Row:
-        """Formula or field; run, or inputs; what measures it again; the number exactly."""
-        origin, reference = value.origin, self._evidence.book.reference.name
-        if origin and origin.reference:
-            cited = self._evidence.book.references[origin.reference]
-            return [f"{cited.title} ({cited.where})", None, None, None]
-        if _is_stated(value):
-            return [None, None, None, None]
-        says, again, exact = self._evidence.once(
-            "source", value, lambda: _on_every_page(value, reference)
-        )
+        They are what is shown; the kind, of which the last is a constant that a claim states;
+        formula or field; run, or inputs; the number exactly, 1 where that is shown; why it is
+        absent; what sets it apart.
+        """
+        is_stated = value.kind == "computed" and not value.leaves
+        if is_stated and _CONSTANT.fullmatch(value.formula):
+            return [str(value), len(KINDS)]
+        says, of, exact = self._made(value, runs)
+        kind = KINDS.index(value.kind)
+        return [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
+
+    def _made(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
+        """Formula or field; run, or inputs; the number exactly."""
+        origin = value.origin
         if origin is None:
-            return [says, [self.number(leaf) for leaf in value.leaves], again, exact]
+            paths = {leaf.formula: f"{{{at}}}" for at, leaf in enumerate(value.leaves) if leaf.path}
+            says = formula.printed(value.tree, paths)  # so that no path is repeated
+            return says, [self.number(leaf) for leaf in value.leaves], None
+        if origin.reference:
+            cited = self._evidence.book.references[origin.reference]
+            return f"{cited.title} ({cited.where})", None, None
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
                                 origin.torch, self._machine_suffix(origin)])  # fmt: skip
-        return [says, [*runs].index(key), again, exact]
-
-
-def _kind(value: Value) -> int:
-    """The place of its kind in the words of the interface: last are `counted` and `stated`."""
-    if _is_stated(value):
-        return len(KINDS) + 1
-    is_counted = value.origin is not None and found_by(value) == "counted"
-    return len(KINDS) if is_counted else KINDS.index(value.kind)
-
-
-def _is_stated(value: Value) -> bool:
-    """Whether it is a constant that a claim states, computed from nothing."""
-    is_constant = value.kind == "computed" and not value.leaves
-    return is_constant and _CONSTANT.fullmatch(value.formula) is not None
-
-
-def _on_every_page(value: Value, reference: str) -> tuple[str, str | int | None, str | int | None]:
-    """Formula or field, what measures it again, the number exactly.
-
-    The last two are 1 where they follow: the command names the paths that the row leads to, and the
-    number is what is shown.
-    """
-    again: str | int | None = arguments_for(value, reference)
-    paths = [
-        one.path
-        for one in (value.leaves if value.origin is None else (value,))
-        if one.kind in ("measured", "simulated")
-    ]
-    if again and again == " ".join(f"'{one}'" if "[" in one else one for one in paths):
-        again = 1
-    if value.origin is None:
-        return _with_places(value), again, None
-    is_text = isinstance(value.number, str) and not value.words
-    exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
-    return value.origin.field, again, 1 if exact == str(value) else exact
-
-
-def _with_places(value: Value) -> str:
-    """A formula in which `{n}` stands for the path of input n, so that no path is repeated."""
-    formula = value.formula
-    paths = [(place, one.path) for place, one in enumerate(value.leaves) if one.path]
-    for place, path in sorted(paths, key=lambda one: -len(one[1])):  # a path may begin another
-        formula = _replaced(formula, path, f"{{{place}}}")
-    return formula
-
-
-def _replaced(formula: str, path: str, mark: str) -> str:
-    """A formula with a mark for each path that is no part of a longer one."""
-    text, *rest = formula.split(path)
-    for after in rest:
-        is_part = _GOES_ON.match(text[-1:]) or _GOES_ON.match(after) or after.startswith("[")
-        text += (path if is_part else mark) + after
-    return text
+        is_text = isinstance(value.number, str) and not value.words
+        exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
+        return origin.field, [*runs].index(key), 1 if exact == str(value) else exact
 
 
 def _short(row: Row) -> Row:

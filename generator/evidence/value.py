@@ -160,11 +160,6 @@ class Value(Arithmetic):
         is_text = isinstance(self.number, str)
         return is_text and any(one.origin and "digest" in one.origin.field for one in self.leaves)
 
-    @property
-    def is_arithmetic(self) -> bool:
-        """Whether a sum, a difference, a product or a quotient made it."""
-        return isinstance(self.tree, tuple)
-
     @cached_property
     def nature(self) -> Nature:
         """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""

@@ -11,7 +11,6 @@ from generator.content.exhibit import Figure, Growth
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.found_by import heading
 from generator.evidence.growth import GrowthRun, ruled, runs_by_series
 from generator.evidence.law_sides import relative_difference
 from generator.evidence.value import Value, numeric
@@ -81,7 +80,7 @@ def _described(name: str, runs: Sequence[GrowthRun], folio: Folio) -> str:
 def _heading(found: dict[str, list[GrowthRun]], folio: Folio) -> str:
     """How the numbers of all its runs were found."""
     values = (row.measured for runs in found.values() for row in runs)
-    return heading(values, folio.ui["found_by"])
+    return folio.found(values)
 
 
 def _table(

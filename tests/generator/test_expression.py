@@ -164,16 +164,3 @@ def test_a_value_that_only_this_machine_lacks_is_no_mistake_but_a_typo_is(copy):
     assert evidence.printable("tiny_memory.whole.ranks[0].num_parameters").absent
     assert evidence.unprintable(evidence.evaluate("tiny_memory.whole.settings.sead"))
     assert evidence.unprintable(evidence.evaluate("tiny_memory.whole.ranks[9].rank"))
-
-
-def test_a_paragraph_shows_two_machines_numbers_only_from_the_one_that_has_all(copy):
-    copy.add_machine("desk", "tiny_memory", "tiny_training")
-    copy.change_run("tiny_memory.whole", "desk", ranks=[])
-    evidence = Evidence(copy.load())
-    peak = "tiny_memory.whole.ranks[0].memory.peak_bytes"
-    loss, given = "tiny_training.averaged.epochs[-1].loss", "tiny_training.averaged.world_size"
-    assert evidence.lent(f"{{{{ {loss} }}}} against {{{{ {given} }}}}") == frozenset()
-    lent = evidence.lent(f"{{{{ {peak} }}}}, and {{{{ {loss} }}}}")
-    assert lent == {peak, loss}
-    assert evidence.reference is not None
-    assert evidence.reference.lent(f"{{{{ {peak} }}}}") == frozenset()

@@ -43,7 +43,6 @@ def test_a_value_of_a_plan_is_simulated_with_its_unit_its_run_and_its_command(ev
     assert value.origin.run == "fsdp_on_4"
     assert value.machines == frozenset()
     assert evidence.value("plan_tiny.fsdp_on_4.settings.num_ranks").kind == "given"
-    assert evidence.again("plan_tiny").endswith("runners reproduce plan_tiny")
 
 
 def test_a_formula_may_mix_a_plan_with_what_a_machine_measured(evidence):

@@ -56,7 +56,7 @@ def of_reference(number, data):
     _, kind, _, of, *_ = [*data["values"][number], 0, 0]
     if isinstance(of, list):
         return any(of_reference(one, data) for one in of)
-    if KINDS[kind] not in ("measured", "counted"):
+    if KINDS[kind] != "measured":
         return False
     machine, experiment, *_ = [*data["runs"][of], None]
     return machine == REFERENCE and experiment != PROGRAMS

@@ -11,7 +11,6 @@ from generator.evidence import calculator as calculators
 from generator.evidence import units
 from generator.evidence.calculator import Checked
 from generator.evidence.folio import Folio
-from generator.evidence.found_by import heading
 from generator.evidence.value import Value, numeric
 from generator.pages.shown import Shown
 
@@ -45,7 +44,7 @@ def calculator(written: Calculator, folio: Folio) -> Shown:
             _output(one, found, inputs, folio)
             for one, found in zip(written.outputs, checked, strict=True)
         ],
-        heading=heading((check.measured for check in of_all), folio.ui["found_by"]),
+        heading=folio.found(check.measured for check in of_all),
     )
 
 

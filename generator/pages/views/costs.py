@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from generator.content.lesson import CostTable
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.found_by import heading
 from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import in_one_form, observed_run, relative_difference
 from generator.evidence.value import Value
@@ -56,7 +55,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         Column(folio.ui["table"]["what"], False),
         Column(folio.ui["table"]["formula"], False),
         Column(heads["predicted"]),
-        Column(heading(all_found, folio.ui["found_by"])),
+        Column(folio.found(all_found)),
         Column(heads["differs_by"]),
     ]
     return table(columns, rows, is_found=False, is_wide=True)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from generator.content.book import Book, TraceOnPage
 from generator.evidence.folio import Folio
-from generator.evidence.reproduce_command import command
+from generator.evidence.sources import command
 from generator.pages.shown import Shown
 
 WORDS_PER_MINUTE = 200
@@ -138,10 +138,15 @@ def _origin(shown: TraceOnPage, book: Book, depth: int) -> Shown:
         torch=shown.trace.circumstances.torch,
         runs=[],
         raw=f"{'../' * depth}{shown.raw}",
-        again=command([experiment], shown.measured_on, book.reference.name),
+        again=again(shown, book),
         is_stale=shown.is_stale,
         is_new=shown.reference is None and not shown.is_plan,
     )
+
+
+def again(shown: TraceOnPage, book: Book) -> str:
+    """The command that measures an experiment again and compares it with this page's trace."""
+    return command([shown.trace.experiment], shown.measured_on, book.reference.name)
 
 
 def notices(folio: Folio, found: Sequence[Shown]) -> Iterator[tuple[str, Markup]]:

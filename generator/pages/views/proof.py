@@ -35,10 +35,6 @@ from generator.pages.views.claims import (
 )
 
 NUM_FURTHEST = 5
-OFF = "off-by"
-OFF_SAYS = "(observed − predicted) / predicted"
-APART = "apart"
-APART_SAYS = "observed − predicted"
 
 
 def proofs_of(
@@ -109,7 +105,7 @@ def _judgement(
     predicted, observed = told_apart(outcome)
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
-    is_open = outcome.verdict in UNDECIDED
+    is_open, said = outcome.verdict in UNDECIDED, folio.text.over(evidence)
     return Shown(
         machine=machine,
         predicted=predicted_of(outcome, predicted, folio),
@@ -119,10 +115,10 @@ def _judgement(
         else None,
         words=folio.ui["verdicts"][outcome.verdict],
         css=css_of(outcome),
-        says=folio.text.line(text, evidence) if text else Markup(""),
+        says=said.line(text) if text else Markup(""),
         is_showed=bool(showed),
         differs=differs,
-        why=folio.text.line(outcome.explanation, evidence) if is_open else Markup(""),
+        why=said.line(outcome.explanation) if is_open else Markup(""),
     )
 
 
@@ -133,9 +129,7 @@ def _off(value: Value | None, folio: Folio) -> Markup | None:
     if not is_share and value.unit == units.SHARE:
         in_points = points(float(numeric(value)))
         value = replace(value, number=in_points, unit=units.TEXT)
-    return folio.text.shown_alike(
-        value, OFF if is_share else APART, OFF_SAYS if is_share else APART_SAYS
-    )
+    return folio.show(value)
 
 
 def on_others(folio: Folio) -> list[tuple[str, int, int]]:
@@ -180,12 +174,14 @@ def furthest(claims: Sequence[str], folio: Folio, num: int) -> list[Shown]:
             off = off_by(outcome.claim, outcome.predicted, outcome.observed)
             if off is not None and off.form.way == "percent" and numeric(off):
                 found.append((abs(float(numeric(off))), name, off))
+    said = folio.text.over(folio.evidence)
+    said.runs = set()  # a list of all experiments names no run of theirs at its foot
     return [
         Shown(
             claim=name,
             place=folio.claim_place(name),
             says=folio.line(folio.book.claims[name].says),
-            off=folio.text.shown_alike(off, OFF, OFF_SAYS),
+            off=said.show(off),
         )
         for _, name, off in sorted(found, key=lambda one: -one[0])[:num]
     ]

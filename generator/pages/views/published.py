@@ -22,7 +22,6 @@ from runners.traces.records import Run
 
 *ALLOCATED, RESERVED = KINDS
 TITAN = "pytorch/torchtitan"
-OFF, OFF_SAYS = "published-error", "(simulated − published) / published"
 SAYS = "the median of |simulated − published| / published"
 # How the list of measurements calls a model that has no name of its own: `GPT of 64 M`.
 SIZED = re.compile(r"^(\w+) of (\d+) ([MB])$")
@@ -82,11 +81,11 @@ def _scores(peaks: Sequence[Peak], folio: Folio) -> Markup:
     kind = Column(words["kind"], False)
     columns = [kind, *map(Column, (words["median"], words["numbers"]))]
     groups = _groups(peaks, words)
-    rows = (_score(label, name, offs, folio) for name, (label, offs) in groups.items() if offs)
+    rows = (_score(label, offs, folio) for label, offs in groups if offs)
     return table([*columns, Column(misses)], rows)
 
 
-def _groups(peaks: Sequence[Peak], words: Mapping[str, str]) -> dict[str, tuple[str, list[Value]]]:
+def _groups(peaks: Sequence[Peak], words: Mapping[str, str]) -> list[tuple[str, list[Value]]]:
     """Numbers by kind; of those the layouts that miss most, at first and with what explains it."""
     both = f" {words['together']} ".join(words[kind] for kind in ALLOCATED)
     of_tensor = [
@@ -95,20 +94,20 @@ def _groups(peaks: Sequence[Peak], words: Mapping[str, str]) -> dict[str, tuple[
         if one.run.settings["repository"] == TITAN and one.run.settings["tensor"] != 1
     ]
     again = [one.off_again for one in of_tensor if one.off_again is not None]
-    return {
-        "allocated": (both, [one.off for one in peaks if one.kind in ALLOCATED]),
-        RESERVED: (words[RESERVED], [one.off for one in peaks if one.kind == RESERVED]),
-        "tensor": (words["tensor"], [one.off for one in of_tensor]),
-        "again": (words["again"], again),
-    }
+    return [
+        (both, [one.off for one in peaks if one.kind in ALLOCATED]),
+        (words[RESERVED], [one.off for one in peaks if one.kind == RESERVED]),
+        (words["tensor"], [one.off for one in of_tensor]),
+        (words["again"], again),
+    ]
 
 
-def _score(label: str, name: str, offs: Sequence[Value], folio: Folio) -> Row:
+def _score(label: str, offs: Sequence[Value], folio: Folio) -> Row:
     errors = [abs(numeric(off)) for off in offs]
-    value = computed(median(errors), offs[0].unit, SAYS, tuple(offs)).shown(way="percent")
+    value = computed(median(errors), offs[0].unit, SAYS, ()).shown(way="percent")
     return [
         label,
-        folio.text.shown_alike(value, f"median-{name}", SAYS),
+        folio.text.show(value, "plan/published.html"),
         counted(len(errors)),
         counted(sum(error > MOST_ERROR for error in errors)),
     ]
@@ -171,7 +170,7 @@ def _simulated(name: str, measure: str) -> str:
 
 
 def _printed(off: Value, folio: Folio) -> Markup:
-    return folio.text.shown_alike(off.shown(way="percent"), OFF, OFF_SAYS)
+    return folio.show(off.shown(way="percent"))
 
 
 def _off(name: str, kind: str, measure: str, folio: Folio) -> Value | None:

@@ -8,7 +8,7 @@ from generator.checks import statement_checks
 from generator.content import listed_code
 from generator.content.claim import Retraction
 from generator.evidence.folio import Folio
-from generator.evidence.reproduce_command import command
+from generator.evidence.sources import command
 from generator.pages.shown import Shown
 from generator.pages.views.claims import STANDINGS, standing, verdict_row
 from generator.pages.views.listing import highlighted, raised

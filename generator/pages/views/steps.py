@@ -21,7 +21,6 @@ SCORES = (
 )  # fmt: skip
 WITHIN, APART = 0.2, 1.05  # as runners.planning.published_steps scores them
 RATES = {"within": f"{WITHIN:.0%}", "apart": f"{APART - 1:.0%}"}
-SLOWER_SAYS = "measured step of the preferred layout / that of the winner − 1"
 Rows = list[tuple[str, dict[str, Setting]]]  # the name of each run, and its settings
 
 
@@ -111,7 +110,7 @@ def _choice(run: str, settings: dict[str, Any], folio: Folio) -> Row:
     won, preferred = (label(words["layout"].format(*settings[key])) for key in ("won", "preferred"))
     slower = folio.value(f"{STEPS.experiment}.{run}.ranks[0].measures.slower_share")
     assert slower is not None
-    said = folio.text.shown_alike(slower.shown(way="percent"), "choice-slower", SLOWER_SAYS)
+    said = folio.show(slower.shown(way="percent"))
     return [
         _named(run, words["about"].format(**settings)) + _source(settings["url"], words["table"]),
         won,

@@ -20,6 +20,7 @@
 
   const isRun = Number.isInteger;
   const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
+  const isAgain = ([, kind, , of]) => kind % 2 && isRun(of) && data.runs[of][2]; // measured or simulated by a run
 
   const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
   const placeOf = (of) => {
@@ -28,7 +29,8 @@
   };
 
   // The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
-  function rowsOf([text, kind, formula, of, again, exact, absent, marks]) {
+  function rowsOf(value) {
+    const [text, kind, formula, of, exact, absent, marks] = value;
     const rows = [];
     const traces = {};
     const add = (name, said) => said && rows.push([name, said]);
@@ -60,11 +62,15 @@
       });
       machines.forEach((machine) => add(words.on, machine));
     }
-    if (again) {
-      const decided = isRun(of) ? [path(of, formula, ".")] : of.filter((at) => data.values[at][1] % 2).map(pathOf);
-      const named = again === 1 ? decided.map((one) => (/\[/.test(one) ? `'${one}'` : one)).join(" ") : again;
+    // A number is measured again by its field; what is computed of some, by their runs.
+    const decided = isAgain(value) ? [value] : of?.map?.((at) => data.values[at]).filter(isAgain) || [];
+    if (decided.length) {
+      const named = decided.map(([, , field, run]) => path(run, isRun(of) && field, "."));
+      const [machine] = data.runs[decided[0][3]];
+      const on = machine && machine !== data.reference ? ["--from", machine] : [];
       const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
-      add(name, made("code", `${data.command} ${named}`));
+      const line = [data.command, ...on, ...new Set(named)].map((one) => (/\[/.test(one) ? `'${one}'` : one));
+      add(name, made("code", line.join(" ")));
     }
     Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
     return rows;
