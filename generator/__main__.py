@@ -162,7 +162,7 @@ def _schema(_: argparse.Namespace) -> int:
 
 def _keys(options: argparse.Namespace) -> int:
     book = load(options.content, options.machine)
-    for line in (*keys.page(book), *function_list.table(book)):
+    for line in (*keys.page(book), *function_list.table()):
         print(line)
     return 0
 

@@ -24,7 +24,7 @@ NOUNS = {
     "stages": ("stage", "stages"),
 }
 VALUE = ("value", "values")
-_INDEX = re.compile(r"(\w+)\[(\d+)\]")
+_LIST = re.compile(rf"\b({'|'.join(NOUNS)})\b(?!\[-?\d+\])")
 
 
 @dataclass(frozen=True)
@@ -123,24 +123,10 @@ def _written(values: Sequence[Value]) -> str:
     return f"{min(values, key=numeric)} … {max(values, key=numeric)}"
 
 
-def scope(pairs: Sequence[tuple[Value, Value]]) -> Scope:
-    """What the elements of a rule are: named by the part of their paths that differs."""
-    observed = [_indices(one) for _, one in pairs]
-    one, several = _nouns(observed)
+def scope(observed: str, pairs: Sequence[tuple[Value, Value]]) -> Scope:
+    """What the elements of a rule are: named by the list that its expression goes through."""
+    named = _LIST.search(observed) if "flat" not in observed else None
+    one, several = NOUNS[named[1]] if named else VALUE
     inputs = tuple(dict.fromkeys(value for _, value in pairs))
     num = computed(len(pairs), units.COUNT, f"number of {several}", inputs)
     return Scope(one, several, num, len({seen.number for _, seen in pairs}) == 1)
-
-
-def _indices(value: Value) -> dict[str, int]:
-    """The lists on a value's path, with its place in each; empty for what has no single path."""
-    places = value.leaves[0].origin if len(value.leaves) == 1 else None
-    return {name: int(place) for name, place in _INDEX.findall(places.field)} if places else {}
-
-
-def _nouns(places: Sequence[dict[str, int]]) -> tuple[str, str]:
-    """What is counted: the outermost list in which no two values share a place."""
-    for name in places[0]:
-        if len({one.get(name) for one in places}) == len(places):
-            return NOUNS.get(name, VALUE)
-    return VALUE

@@ -17,10 +17,6 @@ _OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam"}
 CROWDED = "oversubscribed"  # the word behind a time of ranks that took turns
 SPELLED = {2: "two", 3: "three", 4: "four", 8: "eight"}
-STATE = "mostly model state"  # parameters, gradients, optimizer state and buckets
-ACTIVATIONS = "mostly activations"
-SAMPLES = "mostly samples"
-BOTH = "model state and activations"
 
 
 def dtype_of(run: Run) -> str | None:
@@ -71,9 +67,6 @@ def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]
     optimizers = (optimizer_of(run) or stated.optimizer for run in of_all)
     yield _joined(one for one in optimizers if one and one != "none")
     yield f"fixed: {stated.fixed}" if stated.fixed else ""
-    if "memory." in claim.observed:
-        found = dict.fromkeys(filter(None, map(_dominant, of_all)))
-        yield f"memory: {', or '.join(found)}" if found else ""
 
 
 def num_ranks(run: Run) -> int:
@@ -96,23 +89,6 @@ def _ranks(name: str, run: Run) -> str:
         return f"on one of {words} ranks"
     crowd = " (more than cores)" if is_crowded(run) else ""
     return f"over {words} ranks{crowd}"
-
-
-def _dominant(run: Run) -> str | None:
-    """What takes more than half of the tensor bytes at the peak of the rank that holds most."""
-    known = [one.memory for one in run.ranks if one.memory and one.memory.at_peak]
-    if not known:
-        return None
-    memory = max(known, key=lambda one: one.peak_bytes or 0)
-    held = memory.at_peak
-    assert held is not None
-    sizes = {
-        STATE: held.parameters_bytes + held.gradients_bytes + held.optimizer_bytes
-        + held.buckets_bytes,
-        ACTIVATIONS: held.activations_bytes,
-        SAMPLES: held.buffers_bytes,
-    }  # fmt: skip
-    return next((name for name, size in sizes.items() if 2 * size > (memory.peak_bytes or 0)), BOTH)
 
 
 def _where(run: Run) -> str:

@@ -242,7 +242,7 @@ def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdic
     shared = quantifier.shared_field(pairs)
     if shared:
         raise ExpressionError(f"predicts from {shared}, the very field that it observes")
-    scope = quantifier.scope(pairs)
+    scope = quantifier.scope(claim.observed, pairs)
     for left, right in pairs:
         verdict, explanation = _compare(claim, left, right)
         if verdict != "holds":

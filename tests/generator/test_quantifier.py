@@ -8,7 +8,7 @@ import pytest
 from generator.content.claim import Claim
 from generator.evidence import quantifier, units
 from generator.evidence.evaluation import Evidence
-from generator.evidence.value import Origin, Value
+from generator.evidence.value import Value
 
 RUN = "tiny_memory.halves"
 PARTS = f"{RUN}.ranks | each('num_parameters')"
@@ -83,23 +83,17 @@ def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, r
 
 
 @pytest.mark.parametrize(
-    ("fields", "counted"),
+    ("observed", "counted"),
     [
-        ([f"ranks[{r}].peak" for r in range(2)], "ranks"),
-        ([f"ranks[{r}].collectives[{2 - r}].bytes" for r in range(2)], "ranks"),
-        ([f"ranks[0].epochs[{e}].loss" for e in range(3)], "epochs"),
-        ([f"ranks[{r}].step_losses[{s}]" for r in range(2) for s in range(20)], "values"),
-        (["ranks[0].transfers[0].to", "ranks[1].transfers[0].to", "ranks[1].transfers[1].to"],
-         "values"),
-        ([f"ranks[{r}].peak" for r in (0, 1, 0)], "values"),
-        (["facts[0]"], "values"),
+        (PARTS, "ranks"),
+        (f"{RUN}.ranks | each('epochs[-1].loss')", "ranks"),
+        (f"{RUN}.ranks[0].epochs | each('loss')", "epochs"),
+        (f"{RUN}.step_losses[1:]", "steps"),
+        (f"{RUN}.ranks | each('transfers') | flat | each('to')", "values"),
+        (f"{RUN}.ranks[0].facts", "values"),
     ],
-)  # fmt: skip
-def test_what_is_counted_is_what_the_number_counts(fields, counted):
-    values = [
-        Value(7, units.COUNT, "measured", field, origin=Origin("desk", "tiny", "run", field))
-        for field in fields
-    ]
-    of_one = Value(7, units.COUNT, "given", "tiny.run.seed")
-    found = quantifier.scope([(of_one, value) for value in values])
-    assert (found.several, found.num.number) == (counted, len(fields))
+)
+def test_what_is_counted_is_what_the_rule_goes_through(observed, counted):
+    value = Value(7, units.COUNT, "measured", "seen")
+    found = quantifier.scope(observed, [(value, value)] * 3)
+    assert (found.several, found.num.number) == (counted, 3)

@@ -8,7 +8,6 @@ import pytest
 from generator.content.claim import ClaimFile
 from generator.evidence.evaluation import Evidence
 from generator.evidence.regime import line, optimizer_of
-from runners.traces.measured import MemoryClasses
 
 AVERAGED = "tiny_training.averaged"
 
@@ -55,27 +54,6 @@ def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
     )
     copy.change_run("tiny_memory.whole", **of_many, strategy="single")
     assert regime(copy.load(), "whole-peak").startswith("single; simulated;")
-
-
-@pytest.mark.parametrize(
-    ("classes", "words"),
-    [
-        ({"activations_bytes": 60, "parameters_bytes": 40}, "mostly activations"),
-        ({"activations_bytes": 40, "optimizer_bytes": 30, "buckets_bytes": 30},
-         "mostly model state"),
-        ({"activations_bytes": 50, "gradients_bytes": 50}, "model state and activations"),
-        ({"buffers_bytes": 60, "gradients_bytes": 40}, "mostly samples"),
-    ],
-)  # fmt: skip
-def test_what_dominates_memory_follows_from_the_classes_at_the_peak(book, classes, words):
-    nothing = dict.fromkeys(MemoryClasses.model_fields, 0)
-    claim, run = book.claims["whole-peak"], book.run("tiny_memory.whole")
-    memory = run.ranks[0].memory.model_copy(
-        update={"peak_bytes": 100, "at_peak": MemoryClasses(**{**nothing, **classes})}
-    )
-    ranks = [run.ranks[0].model_copy(update={"memory": memory})]
-    runs = {"tiny_memory.whole": run.model_copy(update={"ranks": ranks})}
-    assert line(claim, runs, lambda one: one.strategy).endswith(f"; memory: {words}")
 
 
 CODE = re.compile(r"\boptim\.(SGD|Adam)\b|optimizer_class=torch\.optim\.(Adam)|(optimizer_for)\b")
