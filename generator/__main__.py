@@ -22,7 +22,7 @@ if __name__ == "__main__":
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from generator.content import keys, scaffold
@@ -38,6 +38,7 @@ from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
 from generator.evidence import function_list, verdicts
 from generator.evidence.evaluation import Evidence
+from generator.evidence.verdicts import Outcome
 
 SCHEMAS: dict[str, type[Written]] = {
     "claims": ClaimFile,
@@ -108,7 +109,7 @@ def _check(options: argparse.Namespace) -> int:
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-    code = _report(book, found.evidence)
+    code = _report(book, told)
     print(
         f"{'problems, see above' if code else 'sound'}: "
         f"{sum(len(one.items) for one in book.topics)} "
@@ -118,9 +119,9 @@ def _check(options: argparse.Namespace) -> int:
     return code
 
 
-def _report(book: Book, evidence: Evidence) -> int:
+def _report(book: Book, outcomes: Mapping[str, Outcome]) -> int:
     """Print what a strict build would refuse, and which traces are missing or stale."""
-    problems = verdicts.problems(book, evidence)
+    problems = verdicts.problems(book, outcomes)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
     for name, shown in book.traces.items():
@@ -139,7 +140,7 @@ def _new(options: argparse.Namespace) -> int:
         print(f"then: python -m runners run {options.name}; python -m generator check")
         return 0
     book = load(options.content, options.machine)
-    judged = verdicts.judge(book, Evidence(book))
+    judged = Evidence(book).outcomes
     laws = {
         name: outcome.runs
         for name, outcome in judged.items()

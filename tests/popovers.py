@@ -82,8 +82,7 @@ def _read(page: str, row: list[Any], data: dict[str, Any]) -> Popover:
     names = [part for part in run[1:3] if part] if run else []
     decided = [one for one in [row, *inputs] if _is_of_a_run(one, data)]
     paths = [_path(one if run else [*one[:2], "", one[3]], data) for one in decided]
-    on = {data["runs"][one[3]][0] for one in decided} - {0, "", data.get("reference")}
-    named = shlex.join([*(["--from", *on] if on else []), *dict.fromkeys(paths)])
+    named = shlex.join(dict.fromkeys(paths))
     return Popover(
         page,
         shown,

@@ -23,7 +23,6 @@ from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, Showed
 from generator.evidence.regime import dtype_of
 from generator.evidence.value import ExpressionError
-from generator.evidence.verdicts import sides
 
 DECLARED = re.compile(r"\bexpected_(?:status|death)\b")
 LARGE = 0.1  # a tolerance beyond which a law says why
@@ -154,7 +153,7 @@ def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
     """Which side of a law reads a measured time, and why it may not; or None."""
     if claim.kind != "law":
         return None
-    for at, side in zip(("predicted", "observed"), sides(evidence, claim), strict=True):
+    for at, side in zip(("predicted", "observed"), evidence.sides(claim), strict=True):
         for field in side.measured:
             experiment, name, path = field.split(".", 2)
             run = evidence.book.run(f"{experiment}.{name}")

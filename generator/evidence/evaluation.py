@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from generator.content import prose
 from generator.content.book import Book
+from generator.content.claim import Claim
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import no_trace
@@ -229,6 +230,11 @@ class Evidence:
             return f"{result.formula} are samples; print {result.formula}|median"
         return f"{described(result)} cannot be printed"
 
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """The verdict on every claim of the book, by id."""
+        return {name: self.outcome(name) for name in self.book.claims}
+
     def outcome(self, claim: str) -> Outcome:
         """The verdict on a claim, judged once.
 
@@ -253,13 +259,25 @@ class Evidence:
         Two machines' numbers are never compared in one verdict.
         """
         claim = self.book.claims[name]
-        sides = verdicts.sides(self, claim)
+        sides = self.sides(claim)
         runs = {run for side in sides for run in side.runs}
         holders = set(map(self.book.machine_of, runs)) - {""}
         is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
         if is_spread and self.reference:
             return self.reference.outcome(name)
-        return verdicts.judge_one(self, claim)
+        return verdicts.judge(self.book, claim, *sides)
+
+    def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:
+        """What a claim predicts, and what it observes."""
+        return self._side(claim, claim.predicted), self._side(claim, claim.observed)
+
+    def _side(self, claim: Claim, expression: str) -> Evaluation:
+        """One side; a list of a rule with a quantifier is read element by element."""
+        found = self.evaluate(expression, claim.names)
+        is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
+        if claim.quantifier and is_list:
+            return self.evaluate(f"({expression})[:]", claim.names)
+        return found
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.

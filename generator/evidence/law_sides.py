@@ -7,12 +7,12 @@ from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.units import UnitError
 from generator.evidence.value import ExpressionError, Value
-from generator.evidence.verdicts import TIMED, sides
+from generator.evidence.verdicts import TIMED
 
 
 def observed_run(claim: Claim, evidence: Evidence) -> str:
     """The run that a claim observes: its own, else the first that its observation reads."""
-    _, observed = sides(evidence, claim)
+    _, observed = evidence.sides(claim)
     return claim.run or next(iter(observed.runs), "")
 
 

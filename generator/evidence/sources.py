@@ -43,7 +43,7 @@ def command(paths: Iterable[str], machine: str, reference: str) -> str:
         reference: the machine that the command takes without being told.
     """
     on = [] if machine in ("", reference) else ["--from", machine]
-    return f"{COMMAND} {shlex.join([*on, *paths])}"
+    return " ".join([COMMAND, *map(shlex.quote, [*on, *paths])])
 
 
 class Sources:
@@ -103,15 +103,14 @@ class Sources:
         """The data as an element; nothing where the page prints no value."""
         if not self._values:
             return Markup("")
-        runs: dict[object, Row] = {}  # each once
+        book, runs = self._evidence.book, dict[object, Row]()  # each once
         # While it is read, a value that another is computed from is added.
         rows = [_short(self._row(value, runs)) for value in self._values]
         marks = sorted({mark for value in self._values for mark in value.marks})
         data = {
             "natures": {mark: NATURES[mark] for mark in marks},
             "root": self._root,
-            "command": COMMAND,
-            "reference": self._evidence.book.reference.name,
+            "command": command((), book.machine.name, book.reference.name),
             "runs": list(runs.values()),
             "values": rows,
         }

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.errors import ContentError
 from generator.content.shelf import TraceOnPage
 from generator.evidence import quantifier, units
-from generator.evidence.claim_topics import claims_named
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.quantifier import Scope
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
@@ -83,30 +82,12 @@ class Outcome:
         )
 
 
-class Evidence(Protocol):
-    """What a verdict needs of the evidence: the book, and what its expressions come to."""
-
-    book: Book
-
-    def evaluate(self, expression: str, names: Mapping[str, str] | None = None) -> Evaluation:
-        """What comes of an expression."""
-
-    def outcome(self, claim: str) -> Outcome:
-        """A claim's verdict, judged once."""
-
-
-def judge(book: Book, evidence: Evidence) -> dict[str, Outcome]:
-    """The verdict on every claim of a book, by id."""
-    return {name: evidence.outcome(name) for name in book.claims}
-
-
-def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
-    """The verdict on one claim."""
-    predicted, observed = sides(evidence, claim)
+def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation) -> Outcome:
+    """The verdict on one claim, by what comes of its two expressions."""
     runs = tuple(dict.fromkeys(predicted.runs + observed.runs))
-    machines = [evidence.book.machine_of(run) for run in runs]
+    machines = [book.machine_of(run) for run in runs]
     left, right = _comparable(predicted), _comparable(observed)
-    verdict, explanation = _settle(evidence.book, claim, predicted, observed)
+    verdict, explanation = _settle(book, claim, predicted, observed)
     error, at = _mistake(claim, predicted, observed)
     scope: Scope | None = None
     if verdict is None and error is None:
@@ -126,7 +107,7 @@ def judge_one(evidence: Evidence, claim: Claim) -> Outcome:
         runs=runs,
         scope=scope,
         machine=next(filter(None, machines), None),
-        on_reference={*machines} <= {"", evidence.book.reference.name},
+        on_reference={*machines} <= {"", book.reference.name},
         error=error,
         at=at,
     )
@@ -137,20 +118,6 @@ def _comparable(found: Evaluation) -> Side:
     if isinstance(found.result, int | float | str) and not isinstance(found.result, bool):
         return constant(found.result)
     return found.result if isinstance(found.result, Value | Node | tuple) else None
-
-
-def sides(evidence: Evidence, claim: Claim) -> tuple[Evaluation, Evaluation]:
-    """What a claim predicts, and what it observes."""
-    return _side(evidence, claim, claim.predicted), _side(evidence, claim, claim.observed)
-
-
-def _side(evidence: Evidence, claim: Claim, expression: str) -> Evaluation:
-    """What comes of one side; a list of a rule with a quantifier is read element by element."""
-    found = evidence.evaluate(expression, claim.names)
-    is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
-    if claim.quantifier and is_list:
-        return evidence.evaluate(f"({expression})[:]", claim.names)
-    return found
 
 
 def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
@@ -327,7 +294,7 @@ def written(outcome: Outcome) -> str:
     return getattr(outcome.claim.showed, outcome.verdict, None) or ""
 
 
-def problems(book: Book, evidence: Evidence) -> list[str]:
+def problems(book: Book, outcomes: Mapping[str, Outcome]) -> list[str]:
     """What fails a strict build though the content is sound.
 
     Surprises, broken laws, stale traces of the reference machine, and traces that are not as they
@@ -344,33 +311,21 @@ def problems(book: Book, evidence: Evidence) -> list[str]:
             for name, run in shown.runs.items()
             if run.is_surprise
         ]
-    return [*found, *map(str, broken_laws(book, evidence))]
+    return [*found, *map(str, broken_laws(book, outcomes))]
 
 
-def broken_laws(book: Book, evidence: Evidence) -> list[ContentError]:
-    """The laws that do not hold, each where it is written: its two values, and what rests on it."""
-    found = []
-    for name, outcome in judge(book, evidence).items():
-        if outcome.is_broken_law:
-            said = f"law {name}: {WORDS[outcome.verdict]} ({outcome.explanation})"
-            resting = [
-                str(document.error(path, "")).removesuffix(": ")
-                for document in book.documents
-                for path, claim in claims_named(document)
-                if claim == name
-            ]
-            rest = f"; rests on it: {', '.join(resting)}" if resting else ""
-            found.append(book.laws.error(name, f"{said}{_values(evidence, outcome)}{rest}"))
-    return found
+def broken_laws(book: Book, outcomes: Mapping[str, Outcome]) -> list[ContentError]:
+    """The laws that do not hold, each where it is written, with its two values."""
+    return [
+        book.laws.error(name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){_values(one)}")
+        for name, one in outcomes.items()
+        if one.is_broken_law
+    ]
 
 
-def _values(evidence: Evidence, outcome: Outcome) -> str:
-    """The two values that a law compares; of lists, the first two that break it."""
-    claim, pair = outcome.claim, (outcome.predicted, outcome.observed)
-    if outcome.scope:
-        pairs = quantifier.paired(*map(_comparable, sides(evidence, claim)))
-        pair = next(one for one in pairs if _compare(claim, *one)[0] != "holds")
-    predicted, observed = pair
+def _values(outcome: Outcome) -> str:
+    """The two values that a law compares."""
+    predicted, observed = outcome.predicted, outcome.observed
     if predicted is None or observed is None:
         return ""
     is_alike = str(predicted) == str(observed)  # rounded, as pages print them

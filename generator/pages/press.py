@@ -129,7 +129,7 @@ def judged(book: Book) -> Judged:
     """The evidence of a book, with every verdict."""
     environment().globals["ui"] = interface_words()
     evidence = Evidence(book)
-    outcomes = verdicts.judge(book, evidence)
+    outcomes = evidence.outcomes
     return Judged(evidence, outcomes, other_outcomes(book, outcomes))
 
 
@@ -159,7 +159,7 @@ def _raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None)
     """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
     found = list(errors)
     if found:
-        broken = verdicts.broken_laws(evidence.book, evidence) if evidence else []
+        broken = verdicts.broken_laws(evidence.book, evidence.outcomes) if evidence else []
         raise ContentErrors([*broken, *found])
 
 

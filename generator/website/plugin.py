@@ -155,7 +155,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             pages[publish.SOURCES] = sources
         publish.bring_to(Path(config.docs_dir), pages)
         self.files = files
-        self.problems = list(verdicts.problems(self.book, self.press.judged.evidence))
+        self.problems = list(verdicts.problems(self.book, self.press.judged.outcomes))
         for problem in self.problems:
             log.warning(problem)
 

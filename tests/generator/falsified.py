@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from generator.content.book import Book
 from generator.content.claim import Claim
 from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import MIN_SAMPLES, sides
+from generator.evidence.verdicts import MIN_SAMPLES
 from runners.traces.fields import NAMES, Key, at, steps_of
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
@@ -43,7 +43,7 @@ def refuted(evidence: Evidence, claim: Claim) -> Evidence | None:
 
 def _changes(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, object]]:
     """Changes worth trying, of the fields that a claim observes first."""
-    predicted, observed = sides(evidence, claim)
+    predicted, observed = evidence.sides(claim)
     fields = dict.fromkeys(observed.measured + predicted.measured)
     values = {field: _value(evidence, field) for field in fields}
     plain = [one for one in values.values() if isinstance(one, str | int | float)]

@@ -19,4 +19,4 @@ def render(book: Book) -> dict[str, str]:
 
 def problems(book: Book) -> list[str]:
     """What a strict build refuses in sound content: surprises, broken laws, staleness."""
-    return verdicts.problems(book, Evidence(book))
+    return verdicts.problems(book, Evidence(book).outcomes)

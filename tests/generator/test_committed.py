@@ -6,7 +6,6 @@ import pytest
 
 from generator.checks.content_checks import check
 from generator.content.errors import ContentError
-from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.items.kinds import key_of
 from tests.generator.falsified import refuted
@@ -14,7 +13,7 @@ from tests.generator.falsified import refuted
 
 @pytest.fixture(scope="module")
 def outcomes(real):
-    return verdicts.judge(real, Evidence(real))
+    return Evidence(real).outcomes
 
 
 def test_the_book_has_no_mistake(real):

@@ -13,7 +13,7 @@ def test_an_edited_trace_is_a_problem(copy, machine):
     list_values(copy.content / "traces" / machine)
     copy.change_run("tiny_memory.whole", machine, printed=["another line"])
     book = copy.load()
-    told = [line for line in problems(book, Evidence(book)) if EDITED in line]
+    told = [line for line in problems(book, Evidence(book).outcomes) if EDITED in line]
     assert told == [f"content/traces/{machine}/tiny_memory.json: {EDITED}"]
 
 

@@ -6,21 +6,13 @@ import pytest
 
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import other_outcomes
-from generator.evidence.verdicts import judge
 from tests.generator import rendering, scenes
 from tests.whole_pages import machines_behind
 
 
 def there(copy):
     book = copy.load("reference-frozen")
-    return other_outcomes(book, judge(book, Evidence(book)))["desk"].outcomes
-
-
-def test_times_of_ranks_that_shared_cores_are_judged_where_they_did_on_both_machines(copy):
-    scenes.another_machine_decides_a_claim_otherwise(copy)
-    assert there(copy)["averaging-is-slower"].verdict == "does_not_apply"
-    scenes.ranks_shared_cores(copy)
-    assert there(copy)["averaging-is-slower"].verdict == "holds"
+    return other_outcomes(book, Evidence(book).outcomes)["desk"].outcomes
 
 
 def test_a_claim_has_the_verdict_of_each_machine(copy):

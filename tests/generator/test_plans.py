@@ -69,7 +69,7 @@ def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
 def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
     (copy.content / "claims" / "plans.yml").write_text(CLAIMS.replace("RANKS", "2"))
     book = copy.load()
-    lines = verdicts.problems(book, Evidence(book))
+    lines = verdicts.problems(book, Evidence(book).outcomes)
     assert sum("law plan-shares" in line for line in lines) == 2
 
 
@@ -94,7 +94,7 @@ def test_a_cut_or_edited_file_is_one_located_line_and_exit_code_2(copy, change, 
 def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(copy):
     copy.edit("planner/plans/tiny.json", '"code": "', '"code": "0')
     book = copy.load(is_stale=is_stale)
-    lines = verdicts.problems(book, Evidence(book))
+    lines = verdicts.problems(book, Evidence(book).outcomes)
     (line,) = (one for one in lines if "plans/tiny.json" in one)
     assert "python -m runners plan tiny --grid" in line
 

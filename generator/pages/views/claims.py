@@ -13,7 +13,7 @@ from generator.evidence import law_formula, regime, units
 from generator.evidence.folio import Folio
 from generator.evidence.law_sides import in_one_form
 from generator.evidence.value import Value
-from generator.evidence.verdicts import Outcome, sides
+from generator.evidence.verdicts import Outcome
 from generator.pages.shown import Shown
 
 MAX_DIGITS = 12
@@ -53,7 +53,7 @@ def regime_of(claim: Claim, outcome: Outcome, folio: Folio) -> Markup:
 
 def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
     """Whether a claim reads times or memory, which batch, device and ranks decide."""
-    read = [field for side in sides(folio.evidence, claim) for field in side.measured]
+    read = [field for side in folio.evidence.sides(claim) for field in side.measured]
     return any(".timing." in field or ".memory." in field for field in read)
 
 

@@ -20,7 +20,6 @@
 
   const isRun = Number.isInteger;
   const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
-  const isAgain = ([, kind, , of]) => kind % 2 && isRun(of) && data.runs[of][2]; // measured or simulated by a run
 
   const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
   const placeOf = (of) => {
@@ -62,15 +61,14 @@
       });
       machines.forEach((machine) => add(words.on, machine));
     }
-    // A number is measured again by its field; what is computed of some, by their runs.
-    const decided = isAgain(value) ? [value] : of?.map?.((at) => data.values[at]).filter(isAgain) || [];
-    if (decided.length) {
-      const named = decided.map(([, , field, run]) => path(run, isRun(of) && field, "."));
-      const [machine] = data.runs[decided[0][3]];
-      const on = machine && machine !== data.reference ? ["--from", machine] : [];
+    // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
+    const again = new Set();
+    (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, kind, field, run]) => {
+      if (kind % 2 && data.runs[run]?.[2]) again.add(`'${path(run, isRun(of) && field, ".")}'`);
+    });
+    if (again.size) {
       const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
-      const line = [data.command, ...on, ...new Set(named)].map((one) => (/\[/.test(one) ? `'${one}'` : one));
-      add(name, made("code", line.join(" ")));
+      add(name, made("code", [data.command, ...again].join(" ")));
     }
     Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
     return rows;
