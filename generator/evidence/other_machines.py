@@ -53,6 +53,7 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
         name: evidence.outcome(name)
         for name, outcome in outcomes.items()
         if outcome.runs
+        and outcome.machine != measured.machine.name
         and all(run.partition(".")[0] in own for run in outcome.runs)
         and any(map(evidence.book.run, outcome.runs))
     }
