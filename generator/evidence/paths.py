@@ -21,7 +21,7 @@ from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
 from runners.traces.fields import NAMES, Key, at, measure_of
 from runners.traces.measured import SampledSeconds
-from runners.traces.published import STEPS
+from runners.traces.published import COMPARISONS
 
 GIVEN = frozenset(
     {
@@ -177,7 +177,8 @@ class Node:
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
         if self.shown and steps[0] in GIVEN:
             return "given"
-        if self.origin.experiment == STEPS.experiment:
+        comparison = COMPARISONS.get(self.origin.experiment or "")
+        if comparison and not comparison.simulates:
             return "computed"
         return "simulated" if self.origin.nature == "simulated" else "measured"
 

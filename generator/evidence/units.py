@@ -59,19 +59,16 @@ BY_NAME: dict[str, Unit] = {
 }  # fmt: skip
 Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
 SIZES: Sizes = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+RATES: Sizes = tuple((f"{name}/s", size) for name, size in SIZES)
 TIMES: Sizes = (("s", 1), ("ms", 1e-3), ("µs", 1e-6))
-COUNTS: Sizes = (("billion", 1e9), ("million", 1e6), ("", 1))
-_AXES: dict[Unit, Sizes] = {
-    BYTES: SIZES[1:],
-    Unit(num_bytes=1, num_seconds=-1): tuple((f"{name}/s", size) for name, size in SIZES[1:]),
-    SECONDS: TIMES,
-    SHARE: (("%", 0.01),),
-}
+COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
+_SCALES: dict[tuple[int, int], Sizes] = {(1, 0): SIZES, (1, -1): RATES, (0, 1): TIMES}
 
 
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
     """In what an axis counts, and how much one of it is: the largest value has `least` or more."""
-    sizes = _AXES.get(unit, COUNTS)
+    counts = (("%", 0.01),) if unit == SHARE else COUNTS
+    sizes = _SCALES.get((unit.num_bytes, unit.num_seconds), counts)
     return next(((name, size) for name, size in sizes if largest >= least * size), sizes[-1])
 
 
@@ -163,17 +160,24 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
         return _exact(number, unit)
     digits = form.digits or (4 if unit.style == "loss" else 3)
     powers = (unit.num_bytes, unit.num_seconds)
-    if powers == (1, 0):
-        return _bytes(number, digits)
-    if powers == (0, 1):
-        return _seconds(number, digits)
-    if powers == (1, -1):
-        return _bytes(number, digits) + "/s"
     if powers == (0, -1):
         return f"{_count(number, digits)}{NBSP}per{NBSP}second"
+    if powers in _SCALES:
+        return _scaled(number, _SCALES[powers], digits)
     if any(powers):
         raise UnitError(f"this would print in {unit}")
     return _pure(number, unit, form, digits)
+
+
+def _scaled(number: float, sizes: Sizes, digits: int) -> str:
+    """A number in the largest size of which it has one, once rounded; whole bytes are exact."""
+    if number == 0:
+        return f"0{NBSP}{next(name for name, size in sizes if size == 1)}"
+    found = (one for one in sizes if float(f"{number / one[1]:.{digits - 1}e}") >= 1)
+    name, size = next(found, sizes[-1])
+    is_whole = name in ("B", "B/s") and number == int(number)
+    text = f"{number:,.0f}" if is_whole else significant(number / size, digits)
+    return f"{text}{NBSP}{name}" if name else text
 
 
 def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
@@ -191,10 +195,7 @@ def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
 def _count(number: float, digits: int) -> str:
     if isinstance(number, int) and number < 1_000_000:
         return f"{number:,}"
-    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
-        if number >= size * (1 - 0.5 * 10.0**-digits):
-            return f"{significant(number / size, digits)}{NBSP}{word}"
-    return significant(number, digits)
+    return _scaled(number, COUNTS, digits) if number >= 1 else significant(number, digits)
 
 
 def significant(number: float, digits: int) -> str:
@@ -208,26 +209,6 @@ def significant(number: float, digits: int) -> str:
     if power < -4 or power > 14:
         return f"{mantissa}{NBSP}×{NBSP}10{str(power).translate(_SUPERSCRIPTS)}"
     return f"{number:,.{max(digits - 1 - power, 0)}f}"
-
-
-def _bytes(number: float, digits: int) -> str:
-    size = float(number)
-    for name in ("B", "KiB", "MiB", "GiB"):
-        if round(size, max(digits - 4, 0)) < 1024:
-            text = f"{size:,.0f}" if name == "B" and size == int(size) else None
-            return f"{text or significant(size, digits)}{NBSP}{name}"
-        size /= 1024
-    return f"{significant(size, digits)}{NBSP}TiB"
-
-
-def _seconds(number: float, digits: int) -> str:
-    if number == 0:
-        return f"0{NBSP}s"
-    for scale, name in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        scaled = float(f"{number * scale:.{digits - 1}e}")
-        if scaled >= 1 or name == "µs":
-            return f"{significant(scaled, digits)}{NBSP}{name}"
-    raise AssertionError(number)
 
 
 def _exact(number: float, unit: Unit) -> str:

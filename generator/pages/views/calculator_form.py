@@ -18,7 +18,7 @@ _UNITS: dict[Quantity, units.Sizes] = {
     "count": units.COUNTS,
     "bytes": units.SIZES,
     "seconds": units.TIMES,
-    "bytes_per_second": tuple((f"{name}/s", size) for name, size in units.SIZES),
+    "bytes_per_second": units.RATES,
     "share": (("%", 0.01),),
 }
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
