@@ -8,9 +8,10 @@ of values, so laws are written out.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from generator.content.claim import Claim, Tolerance
+from generator.content.claim import Claim
 from generator.evidence import formula
 from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import Symbol, Tree, names_of
@@ -20,48 +21,44 @@ from runners.plans.closed_forms import LAWS
 SIGNS = {
     "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",
 }  # fmt: skip
+EPSILON = "ε"
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
 FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median", "unit"})  # as printed
 OVER_RANKS = {"largest": "largest", "smallest": "smallest", "mean": "mean", "total": "Σ"}
 OF_COUNTS = {"largest": "most", "smallest": "fewest"}
-_NAMED = {
-    "world_size": "ranks",
-    "model.bytes": "model bytes",
-    "model.value_bytes": "bytes per value",
-    "model.num_parameters": "parameters",
-    "num_parameters": "parameters per rank",
-    "budget_bytes": "budget",
-    "settings.learning_rate": "rate",
-    "memory.peak_bytes": "peak",
-    "memory.phases.held": "bytes held",
-    "memory.largest.optimizer_bytes": "optimizer state held",
-    "measures.num_wrong": "wrong sums",
-    "measures.num_distinct": "distinct replicas",
-    "prediction.samples.facts.num_given": "samples given",
-    "validation.loss": "validation loss",
-    "validation.accuracy": "validation accuracy",
-    "epochs.loss": "loss",
-    "epochs.0.loss": "loss",
-    "epochs.-1.loss": "loss",
-    "step_losses": "loss of each step",
-    "step_losses.-1": "last loss",
-    "num_samples": "samples per rank",
-    "parameter_digest": "digest of parameters",
-    "error.requested_bytes": "bytes requested",
-    "error.step": "step of the error",
-    "model.layers.0.bytes": "bytes of the first layer",
-    "timing.step": "step time",
-    "timing.step.median_seconds": "step time",
-}
-_PATTERNS = (
-    (re.compile(r"settings\.(?:num_)?(\w+)(?:\.-?\d)?"), "{}"),
-    (re.compile(r"measures\.(?:num_)?(\w+)"), "{}"),
-    (re.compile(r"timing\.measures\.(\w+)"), "{} time"),
-    (re.compile(r"timing\.ranks\.(?:\d\.)?(\w+?)(?:_seconds)?"), "{}"),
-    (re.compile(r"prediction\.\w+\.facts\.(?:num_)?(\w+)"), "{}"),
-    (re.compile(r"memory\.(?:largest|at_peak)\.(\w+)_bytes"), "{} held"),
-)
-_CALLED = re.compile(r"collectives\.(\w+)\.(bytes|count)")
+# What the fields of a run are called: the first pattern that a path is, with its word.
+_WORDS = tuple((re.compile(path), word) for path, word in (
+    (r"world_size", "ranks"),
+    (r"model\.bytes", "model bytes"),
+    (r"model\.value_bytes", "bytes per value"),
+    (r"model\.num_parameters", "parameters"),
+    (r"model\.layers\.0\.bytes", "bytes of the first layer"),
+    (r"num_parameters", "parameters per rank"),
+    (r"num_samples", "samples per rank"),
+    (r"prediction\.samples\.facts\.num_given", "samples given"),
+    (r"budget_bytes", "budget"),
+    (r"settings\.learning_rate", "rate"),
+    (r"memory\.peak_bytes", "peak"),
+    (r"memory\.phases\.held", "bytes held"),
+    (r"memory\.largest\.optimizer_bytes", "optimizer state held"),
+    (r"memory\.(?:largest|at_peak)\.(\w+)_bytes", "{} held"),
+    (r"measures\.num_wrong", "wrong sums"),
+    (r"measures\.num_distinct", "distinct replicas"),
+    (r"validation\.(loss|accuracy)", "validation {}"),
+    (r"epochs\.(?:0\.|-1\.)?loss", "loss"),
+    (r"step_losses", "loss of each step"),
+    (r"parameter_digest", "digest of parameters"),
+    (r"error\.requested_bytes", "bytes requested"),
+    (r"error\.step", "step of the error"),
+    (r"collectives\.(\w+)\.bytes", "bytes of {}"),
+    (r"collectives\.(\w+)\.count", "calls of {}"),
+    (r"timing\.step(?:\.median_seconds)?", "step time"),
+    (r"timing\.measures\.(\w+)", "{} time"),
+    (r"timing\.ranks\.(?:\d\.)?(\w+?)(?:_seconds)?", "{}"),
+    (r"settings\.(?:num_)?(\w+)(?:\.-?\d)?", "{}"),
+    (r"measures\.(?:num_)?(\w+)", "{}"),
+    (r"prediction\.\w+\.facts\.(?:num_)?(\w+)", "{}"),
+))  # fmt: skip
 _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")
 _LETTER = re.compile(r"`[^`]*`|\{\{.*?\}\}|(?<!['’])\b([b-zA-HJ-Z])\b")  # `a` is a word as well
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
@@ -79,31 +76,21 @@ def _as_code(found: re.Match[str]) -> str:
 
 def printed(claim: Claim) -> str | None:
     """A claim's rule as a Line; None where it reads something that has no short name."""
-    sides = (claim.predicted, claim.relation, claim.observed)
-    return _printed(*sides, _is_rough(claim.tolerance), tuple(claim.names.items()))
-
-
-@lru_cache(maxsize=4096)
-def _printed(
-    predicted: str, relation: str, observed: str, is_rough: bool, runs: tuple[tuple[str, str], ...]
-) -> str | None:
-    if relation not in SIGNS:
+    if claim.relation not in SIGNS:
         return None
     try:
-        right, left = _tree(predicted), _tree(observed)
-        words = _words([*names_of(left), *names_of(right)], dict(runs))
+        right, left = _tree(claim.predicted), _tree(claim.observed)
+        words = _words([*names_of(left), *names_of(right)], claim.names)
     except ExpressionError:
         return None
-    sign = "≈" if is_rough and relation == "equals" else SIGNS[relation]
+    within = claim.tolerance and (claim.tolerance.share or claim.tolerance.amount)
+    is_rough = claim.relation == "equals" and (within or 0) > ROUGHLY
     first, last = (
         formula.printed(tree, words).replace(" * ", " × ").replace(" - ", " − ")
         for tree in (left, right)
     )
+    sign = "≈" if is_rough else SIGNS[claim.relation]
     return f"`{first} {sign} {last}`" if names_of(left) and first != last else None
-
-
-def _is_rough(tolerance: Tolerance | None) -> bool:
-    return tolerance is not None and (tolerance.share or tolerance.amount or 0) > ROUGHLY
 
 
 def _tree(text: str) -> Tree:
@@ -140,11 +127,11 @@ _OF_PLACES: dict[str, Function] = {
     **dict.fromkeys(FORMS, lambda place, *_: place),
     **{name: _over_ranks(name) for name in OVER_RANKS},
     "each": _each,
-    "epsilon": lambda *_: Symbol("ε"),
+    "epsilon": lambda *_: Symbol(EPSILON),
 }
 
 
-class _Read:
+class _Read(NamedTuple):
     """What a path of a rule leads to.
 
     Attributes:
@@ -154,62 +141,62 @@ class _Read:
         is_given: whether the run was given it, and did not measure it.
     """
 
-    def __init__(self, name: str) -> None:
-        """Name it.
-
-        Raises:
-            ExpressionError: it has no short name.
-        """
-        over, _, path = name.rpartition(" ")
-        first, *steps = path.split(".")
-        self.run = first if first in ("run", "other") else steps.pop(0) if steps else ""
-        is_of_rank = steps[:1] == ["ranks"] and steps[1:2] != [] and steps[1].isdigit()
-        self.rank = steps.pop(1) if is_of_rank else ""
-        path = ".".join(steps).removeprefix("ranks.")
-        word = "ε" if name == "ε" else _short_name(path)
-        if word is None:
-            raise ExpressionError(f"{path} has no short name")
-        is_count = bool(steps) and steps[-1].startswith("num_") and over in OF_COUNTS
-        if over == "each":
-            of_each = "of each epoch" if path.startswith("epochs.") else "on each rank"
-            word = f"{word.removesuffix(' per rank')} {of_each}"
-        elif over:
-            word = f"{(OF_COUNTS if is_count else OVER_RANKS)[over]} {word}"
-        self.word, self.is_given = word, name == "ε" or path.startswith(_GIVEN)
-
-    def told_apart(self, runs: dict[str, str], *, by_run: bool) -> str:
-        """Its word with its run, or else with its rank."""
-        run = runs.get(self.run, self.run).rpartition(".")[2]
-        return f"{self.word} of {run if by_run else f'rank {self.rank}'}"
+    word: str
+    run: str = ""
+    rank: str = ""
+    is_given: bool = True
 
 
-def _words(paths: list[str], runs: dict[str, str]) -> dict[str, str]:
+def _read(name: str) -> _Read:
+    """What a name of the formula leads to: a path, with what is made of it over the ranks.
+
+    Raises:
+        ExpressionError: it has no short name.
+    """
+    if name == EPSILON:
+        return _Read(EPSILON)
+    over, _, path = name.rpartition(" ")
+    run, *steps = path.split(".")
+    if run not in ("run", "other"):
+        run, *steps = steps or [""]
+    rank = steps.pop(1) if steps[:1] == ["ranks"] and "".join(steps[1:2]).isdigit() else ""
+    path = ".".join(steps).removeprefix("ranks.")
+    word = _short_name(path)
+    if over == "each":
+        of_each = "of each epoch" if path.startswith("epochs.") else "on each rank"
+        word = f"{word.removesuffix(' per rank')} {of_each}"
+    elif over:
+        is_count = steps[-1].startswith("num_") and over in OF_COUNTS
+        word = f"{(OF_COUNTS if is_count else OVER_RANKS)[over]} {word}"
+    return _Read(word, run, rank, path.startswith(_GIVEN))
+
+
+def _words(paths: list[str], runs: Mapping[str, str]) -> dict[str, str]:
     """A word for each path; what several runs measured is told apart by run, else by rank.
 
     Raises:
         ExpressionError: one has no short name, or two cannot be told apart.
     """
-    found = {path: _Read(path) for path in paths}
-    measured = {one.run for one in found.values() if not one.is_given}
+    found = {path: _read(path) for path in paths}
+    several = len({one.run for one in found.values() if not one.is_given}) > 1
     words = {}
     for path, one in found.items():
         alike = [other for other in found.values() if other.word == one.word]
-        by_run = len({other.run for other in alike}) > 1
-        if by_run or (len(measured) > 1 and not one.is_given):
-            words[path] = one.told_apart(runs, by_run=True)
+        if (several and not one.is_given) or len({other.run for other in alike}) > 1:
+            words[path] = f"{one.word} of {runs.get(one.run, one.run).rpartition('.')[2]}"
         else:
-            words[path] = one.told_apart(runs, by_run=False) if len(alike) > 1 else one.word
+            words[path] = f"{one.word} of rank {one.rank}" if len(alike) > 1 else one.word
     if len(set(words.values())) < len(words):
         raise ExpressionError("reads two fields that have one name")
     return words
 
 
-def _short_name(path: str) -> str | None:
-    if path in _NAMED:
-        return _NAMED[path]
-    for pattern, words in _PATTERNS:
+def _short_name(path: str) -> str:
+    for pattern, word in _WORDS:
         found = pattern.fullmatch(path)
+        if found and not found.groups():
+            return word
         if found and not _SPELLED.search(found[1]):
-            return words.format(found[1].replace("_", " "))
-    called = _CALLED.fullmatch(path)
-    return called and f"{'calls' if called[2] == 'count' else called[2]} of {called[1]}"
+            of = found[1] if path.startswith("collectives.") else found[1].replace("_", " ")
+            return word.format(of)
+    raise ExpressionError(f"{path} has no short name")
