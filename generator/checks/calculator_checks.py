@@ -51,7 +51,7 @@ def _unknown(
     try:
         names = parsed(formula).names
     except ExpressionError as error:
-        yield document.error(path, str(error), offset=error.offset or 0)
+        yield document.error(path, str(error))
         return
     for name in names:
         if name not in known:

@@ -114,7 +114,7 @@ def parsed(formula: str) -> Formula:
     """A formula, parsed once.
 
     Raises:
-        ExpressionError: it holds something else, which is at `offset`.
+        ExpressionError: it holds something else.
     """
     expression = compiled(formula)
     inputs = {name: Symbol(name) for name in expression.names}

@@ -13,9 +13,8 @@ import ast
 import inspect
 import math
 import operator
-import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -46,7 +45,7 @@ class Expression:
         """Parse and check.
 
         Raises:
-            ExpressionError: it is not of the language; with the place of the character.
+            ExpressionError: it is not of the language.
         """
         self.tree, nodes = _parsed(text)
         called = [one.func for one in nodes if isinstance(one, ast.Call)]
@@ -59,7 +58,7 @@ class Expression:
         """What it comes to.
 
         Raises:
-            ExpressionError: a name is unknown, or the arithmetic makes no sense; with the place.
+            ExpressionError: a name is unknown, or the arithmetic makes no sense.
             AbsentError: this machine lacks what is asked for.
         """
         return _Walk(names, functions).result(self.tree)
@@ -74,7 +73,7 @@ class Expression:
         try:
             return tree_of(found)
         except TypeError:
-            raise ExpressionError("no formula, which calculates with numbers", 0) from None
+            raise ExpressionError("no formula, which calculates with numbers") from None
 
 
 @lru_cache(maxsize=65536)
@@ -94,18 +93,15 @@ class _Walk:
         self._names, self._functions = names, functions
 
     def result(self, node: ast.expr) -> Any:  # noqa: ANN401
-        """What a node comes to; an error is at the innermost node that it concerns."""
+        """What a node comes to."""
         try:
             return self._result(node)
-        except ExpressionError as error:
-            error.offset = node.col_offset if error.offset is None else error.offset
-            raise
         except ZeroDivisionError:
-            raise ExpressionError("divides by zero", node.col_offset) from None
+            raise ExpressionError("divides by zero") from None
         except OverflowError:
-            raise ExpressionError(BEYOND, node.col_offset) from None
+            raise ExpressionError(BEYOND) from None
         except TypeError:
-            raise ExpressionError(SINGLE, node.col_offset) from None
+            raise ExpressionError(SINGLE) from None
 
     def _result(self, node: ast.expr) -> object:
         match node:
@@ -178,38 +174,25 @@ def _finite(number: object) -> object:
 
 
 def _parsed(text: str) -> tuple[ast.expr, list[ast.expr]]:
-    """The tree of a text and its nodes, all of which the language has; places are characters."""
-    line = re.sub(r"\s", " ", text).rstrip()
-    lead = len(line) - len(line.lstrip())
-    line = line.lstrip()
+    """The tree of a text and its nodes, all of which the language has."""
+    line = " ".join(text.split())
+    if len(line) > MAX_CHARACTERS:
+        raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
+    if "#" in line:
+        raise ExpressionError(f"'#' is not allowed; {MADE_OF}")
     try:
-        if len(line) > MAX_CHARACTERS:
-            raise ExpressionError(f"longer than {MAX_CHARACTERS} characters", 0)
-        if "#" in line:
-            raise ExpressionError(f"'#' is not allowed; {MADE_OF}", line.index("#"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(line, mode="eval").body
         tree = _Filters().visit(tree) if "|" in line else tree
         nodes = [one for one in ast.walk(tree) if isinstance(one, ast.expr)]
-        for node in nodes:
-            _refuse(node, line)
-    except ExpressionError as error:
-        raise ExpressionError(str(error), lead + (error.offset or 0)) from None
     except SyntaxError as error:
-        at = min(max((error.offset or 1) - 1, 0), max(len(line) - 1, 0))
-        raise ExpressionError(f"not an expression: {error.msg}", lead + at) from None
+        raise ExpressionError(f"not an expression: {error.msg}") from None
     except (RecursionError, MemoryError, ValueError):
-        raise ExpressionError("not an expression", lead) from None
-    _move(nodes, line, lead)
+        raise ExpressionError("not an expression") from None
+    for node in nodes:
+        _refuse(node, line)
     return tree, nodes
-
-
-def _move(nodes: Iterable[ast.expr], line: str, lead: int) -> None:
-    """Let places be characters of the author's text, where Python counts bytes."""
-    written = line.encode()
-    for node in nodes if lead or not line.isascii() else ():
-        node.col_offset = lead + len(written[: node.col_offset].decode(errors="ignore"))
 
 
 class _Filters(ast.NodeTransformer):
@@ -247,6 +230,6 @@ def _refuse(node: ast.expr, line: str) -> None:
     """
     if not _LANGUAGE.get(type(node), lambda _: False)(node):
         written = ast.get_source_segment(line, node) or type(node).__name__
-        raise ExpressionError(f"{written!r} is not allowed; {MADE_OF}", node.col_offset)
+        raise ExpressionError(f"{written!r} is not allowed; {MADE_OF}")
     if isinstance(node, ast.Constant) and node.value in (math.inf, -math.inf):
-        raise ExpressionError(BEYOND, node.col_offset)
+        raise ExpressionError(BEYOND)

@@ -27,16 +27,7 @@ _NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")
 
 
 class ExpressionError(ValueError):
-    """An expression that asks for something impossible or forbidden.
-
-    Args:
-        message: what is wrong, with the fix.
-        offset: the character of the expression at which it is wrong, where that is known.
-    """
-
-    def __init__(self, message: str, offset: int | None = None) -> None:
-        super().__init__(message)
-        self.offset = offset
+    """An expression that asks for something impossible or forbidden."""
 
 
 class MixedError(ExpressionError):

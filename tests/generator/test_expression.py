@@ -106,12 +106,11 @@ TEXT = st.text("ab.[]()'|+-*/ 019_{}%~<>=,:#\"\\é\n") | st.text(max_size=60)
 
 
 @given(TEXT)
-def test_any_text_is_an_expression_or_refused_at_one_of_its_characters(text):
+def test_any_text_is_an_expression_or_refused(text):
     try:
         expression = compiled(text)
         parsed(text)
-    except ExpressionError as error:
-        assert 0 <= error.offset <= max(len(text) - 1, 0)  # noqa: PT017
+    except ExpressionError:
         return
     with suppress(ExpressionError, AbsentError):
         expression.evaluate(dict.fromkeys(expression.names, Watched()), FUNCTIONS)

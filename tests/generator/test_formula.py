@@ -1,6 +1,7 @@
 """Formulas of calculators and claims: what they come to, how a page and its script get them."""
 
 import math
+import re
 
 import pytest
 from hypothesis import example, given, reject
@@ -113,22 +114,20 @@ def test_brackets_that_change_nothing_are_not_written():
 
 
 @pytest.mark.parametrize(
-    ("text", "offset", "said"),
+    ("text", "said"),
     [
-        ("a + b % 2", 4, "made of"),
-        ("é + sqrt(b)", 4, "sqrt(…) is not known"),
-        ("  a +", None, "not an expression"),
-        ("a.b + 1", 0, "has no 'b'"),
-        ("'a' * 2", 0, "arithmetic on text"),
-        ("min('a', b)", 0, "only single values"),
-        ("1 + 2 * 1e400", 8, "beyond"),
+        ("a + b % 2", "'b % 2' is not allowed; expressions are made of"),
+        ("é + sqrt(b)", "sqrt(…) is not known"),
+        ("  a +", "not an expression"),
+        ("a.b + 1", "has no 'b'"),
+        ("'a' * 2", "arithmetic on text"),
+        ("min('a', b)", "only single values"),
+        ("1 + 2 * 1e400", "beyond"),
     ],
 )
-def test_what_is_no_formula_is_refused_at_its_place(text, offset, said):
-    with pytest.raises(ExpressionError) as refused:
+def test_what_is_no_formula_is_refused(text, said):
+    with pytest.raises(ExpressionError, match=re.escape(said)):
         parsed(text)
-    assert said in str(refused.value)
-    assert offset is None or refused.value.offset == offset
 
 
 def test_a_calculator_calls_a_law_and_readers_see_it_written_out():
