@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.claim import Claim
-from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import no_trace
 from generator.evidence import quantifier, units, verdicts
@@ -55,7 +54,6 @@ class Evidence:
         self._underway: list[str] = []
         self._of_claims = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
         self._reference: Evidence | None = None
-        self._places: dict[str, tuple[Document[Any], Field]] | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
     def over(self, book: Book) -> Evidence:
@@ -172,37 +170,23 @@ class Evidence:
             raise AbsentError(outcome.explanation)
         return side
 
-    def value(self, expression: str, names: Names | None = None) -> object:
-        """The result of an expression: a Value, a Node, a tuple, a Label, words.
+    def one(self, expression: str, names: Names | None = None) -> Value | None:
+        """A single value, or a list as one value; None where this machine has none.
 
         Args:
             expression: what an author wrote.
             names: what names of its own stand for in it, such as `run`.
 
         Raises:
-            ContentError: it fails; located where the book holds this expression.
-            AbsentError: this machine has no such value.
+            ContentError: it fails.
         """
         found = self.evaluate(expression, names)
-        if found.absent:
-            raise found.absent
-        if found.error:
-            raise self._located(expression, expression, found.error)
-        return found.result
+        if found.error and not found.absent:
+            raise _failed(expression, found.error)
+        value = quantifier.in_one(found.result)
+        return value if isinstance(value, Value) and not value.absent else None
 
-    def one(self, expression: str, names: Names | None = None) -> Value | None:
-        """A single value, or a list as one value; None where this machine has none.
-
-        Raises:
-            ContentError: as `value`.
-        """
-        try:
-            found = quantifier.in_one(self.value(expression, names))
-        except AbsentError:
-            return None
-        return found if isinstance(found, Value) and not found.absent else None
-
-    def printable(self, expression: str, text: str | None = None) -> Printable:
+    def printable(self, expression: str) -> Printable:
         """What a page prints for an expression; a value that this machine lacks says so.
 
         Raises:
@@ -211,7 +195,7 @@ class Evidence:
         found = self.evaluate(expression)
         problem = self.unprintable(found)
         if problem:
-            raise self._located(text or expression, expression, problem)
+            raise _failed(expression, problem)
         if found.absent:
             return absent_value(expression, found.absent)
         result: Printable = found.result
@@ -287,7 +271,7 @@ class Evidence:
         """
         words, done = "", 0
         for one in prose.expressions(text):
-            found = self.printable(one.text, text)
+            found = self.printable(one.text)
             words += text[done : one.begin]
             words += found.text if isinstance(found, Label) else str(found)
             done = one.end
@@ -301,18 +285,10 @@ class Evidence:
         made: Made = self._made[key][1]
         return made
 
-    def _located(self, text: str, expression: str, message: str) -> ContentError:
-        if self._places is None:
-            self._places = {
-                one.text: (document, one)
-                for document in reversed(self.book.documents)
-                for one in document.fields
-            }
-        if text not in self._places:
-            return ContentError("", 0, 0, f"{expression}: {message}")
-        document, one = self._places[text]
-        offset = max(text.find(expression), 0)
-        return document.error(one.path, f"{expression}: {message}", offset=offset)
+
+def _failed(expression: str, message: str) -> ContentError:
+    """What is raised while a page is printed; checks have told before where authors wrote it."""
+    return ContentError("", 0, 0, f"{expression}: {message}")
 
 
 def absent_value(expression: str, reason: AbsentError) -> Value:

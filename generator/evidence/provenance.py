@@ -15,7 +15,6 @@ from functools import lru_cache
 from markupsafe import Markup, escape
 
 from generator.content import prose
-from generator.content.prose import Fill
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import SIDES, Showed, asked_of_claims
 from generator.evidence.sources import Sources
@@ -56,15 +55,24 @@ class PageText:
 
     def line(self, text: str) -> Markup:
         """Inline HTML of a Line."""
-        return _read(prose.render(text, self._fill(text), inline=True))
+        return _read(prose.render(text, self.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
         """Paragraphs of a Prose."""
-        return _read(prose.render(text, self._fill(text), inline=False))
+        return _read(prose.render(text, self.expression, inline=False))
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
-        return self._shown(expression, expression)
+        thing = self._evidence.printable(expression)
+        if isinstance(thing, Value):
+            sides = (one for name, one in asked_of_claims(expression) if name in SIDES)
+            claim = next(sides, "")
+            return self.show(thing, claim and self.claim_place(claim))
+        if isinstance(thing, Showed):
+            self.claims.add(thing.claim)
+            self.shown_claims.add(thing.claim)
+            return self.line(sentence(self._evidence.outcome(thing.claim)))
+        return escape(thing.text)
 
     def show(self, value: Value, stated_at: str = "") -> Markup:
         """A value made in Python, printed with its provenance; `sources.place` says what it is."""
@@ -89,21 +97,6 @@ class PageText:
                 shown = self._evidence.book.holder(f"{origin.experiment}.{origin.run}")
                 if shown and origin.machine == shown.measured_on:
                     yield f"{origin.experiment}.{origin.run}"
-
-    def _fill(self, text: str) -> Fill:
-        return lambda expression: str(self._shown(expression, text))
-
-    def _shown(self, expression: str, text: str) -> Markup:
-        thing = self._evidence.printable(expression, text)
-        if isinstance(thing, Value):
-            sides = (one for name, one in asked_of_claims(expression) if name in SIDES)
-            claim = next(sides, "")
-            return self.show(thing, claim and self.claim_place(claim))
-        if isinstance(thing, Showed):
-            self.claims.add(thing.claim)
-            self.shown_claims.add(thing.claim)
-            return self.line(sentence(self._evidence.outcome(thing.claim)))
-        return escape(thing.text)
 
 
 def _read(html: str) -> Markup:
