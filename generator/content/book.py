@@ -33,7 +33,15 @@ from generator.content.laws import Laws
 from generator.content.lesson import MODES, LessonFile, Mode, RecallFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
-from generator.content.shelf import IsStale, Measured, Shelf, TraceOnPage, is_stale, on_page
+from generator.content.shelf import (
+    IsStale,
+    Measured,
+    Shelf,
+    TraceOnPage,
+    is_stale,
+    on_page,
+    published_references,
+)
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
 from runners.traces.machine_records import Machine
@@ -296,10 +304,10 @@ def load(
     terms: dict[str, Term] = loader.parts(words, "terms", {}, "term")
     pages = tuple(loader.handwritten())
     shelf = Shelf(loader, is_stale, only, with_new)
-    references |= shelf.published_references()
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
+    references |= {one.id: one for one in published_references(on_pages)}
     judged = laws.of_documents(written, on_pages, loader.errors) if on_pages else Laws()
     if loader.errors or not (home and shown and reference):
         faults = [fault for document in loader.documents for fault in document.text_faults()]

@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from generator.content import prose
 from generator.content.claim import Reference
 from generator.content.content_files import Files, found_in
-from generator.content.errors import ContentError, nearest
+from generator.content.errors import nearest
 from runners.plans.experiment import command_for
 from runners.traces import files as traces
 from runners.traces import published, values
@@ -24,12 +24,9 @@ from runners.traces.machine_records import Machine, Primitives
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
 from runners.traces.records import Run, Trace
 
-NO_FOLDER = "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/: "
-NO_MACHINE = "no machine has measured yet; run `make traces`"
-NONE_COMMITTED = "the commit holds no machine's folder, and a published book shows no other"
-NOT_COMMITTED = (
-    "not in the commit, and a published book shows no other machine; `git add --force` its "
-    "JSON files and commit them, or choose another machine"
+NO_FOLDER = (
+    "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `make traces` "
+    "wrote, and of a published book one that is committed: "
 )
 IsStale = Callable[[Trace], bool]
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
@@ -57,8 +54,9 @@ class TraceOnPage:
         is_fallback: taken whole from another machine, because the book's own has none.
         is_stale: the experiment's code has changed since.
         reference: the reference machine's trace of the same experiment, where there is one.
-        lent: the runs that this trace lacks or skipped, as another machine measured them.
+        lent: the runs that this trace lacks or skipped, as other machines measured them.
         grid: the committed plans of a model that these are: simulated, measured on no machine.
+        file: that it was read from, below the content, and below the site's root.
     """
 
     trace: Trace
@@ -66,17 +64,18 @@ class TraceOnPage:
     is_fallback: bool = False
     is_stale: bool = False
     reference: Trace | None = None
-    lent: TraceOnPage | None = None
+    lent: tuple[TraceOnPage, ...] = ()
     grid: Grid | None = None
+    file: str = ""
 
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        return {**self.trace.runs, **(self.lent.runs if self.lent else {})}
+        return {name: run for one in (self, *self.lent) for name, run in one.trace.runs.items()}
 
     def holder(self, run: str) -> TraceOnPage:
         """Where a run of this name is read: here, or in what another machine lends."""
-        return self.lent.holder(run) if self.lent and run in self.lent.runs else self
+        return next((one for one in reversed(self.lent) if run in one.trace.runs), self)
 
     def machine_of(self, run: str) -> str:
         """The machine that measured a run; empty where it says nothing about any machine."""
@@ -92,25 +91,9 @@ class TraceOnPage:
         return self.trace.experiment.startswith(PREFIX)
 
     @property
-    def file(self) -> str:
-        """The file that it was read from, below the content."""
-        if self.grid:
-            return f"planner/plans/{self.grid.preset}.json"
-        if self.is_plan:
-            return f"planner/{self.trace.experiment}.json"
-        return f"traces/{self.machine.name}/{self.trace.experiment}.json"
-
-    @property
     def page(self) -> str:
         """The page of its runs, from the site's root."""
         return page_of(self.trace.experiment)
-
-    @property
-    def raw(self) -> str:
-        """Where the site keeps the file that it was read from."""
-        if self.is_plan:
-            return f"plans/{self.trace.experiment}.json"
-        return f"traces/{self.machine.name}/{self.trace.experiment}.json"
 
     @property
     def measured_on(self) -> str:
@@ -166,25 +149,19 @@ class Shelf:
                 traces/this-machine, then the reference machine. Where only some folders may be
                 shown, `this-machine` is not asked.
         """
-        known = traces.machine_folders(self.folder)
-        shown = [one for one in known if self._may_show(one)]
-        reference, own = self.reference_name, self._own_name(known)
+        known = list(filter(self._may_show, traces.machine_folders(self.folder)))
+        reference, own = self.reference_name, self._own_name()
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         name = name or (own if self.only is None else None) or reference
-        if name is None:
-            self.files.refuse(self.folder, NO_MACHINE if self.only is None else NONE_COMMITTED)
+        if name not in known:
+            problem = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
+            self.files.refuse(self.folder / name if name else self.folder, problem)
             return {}
-        if name not in shown:
-            there = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
-            problem = there if self._may_show(name) else NOT_COMMITTED
-            folder = f"{self.files.name(self.folder)}/{name}"
-            self.files.errors.append(ContentError(folder, 0, 0, problem))
-            return {}
-        names = dict.fromkeys((name, *([reference] if reference else []), *shown))
+        names = dict.fromkeys((name, *filter(None, [reference]), *known))
         found = {one: read for one in names if (read := self._measured(one))}
         if name not in found:  # without it there is nothing to show
             return {}
-        if self.with_new and own and not self._may_show(own):
+        if self.with_new and own and own not in found:
             found |= self._new_here(own, found)
         return found
 
@@ -193,14 +170,16 @@ class Shelf:
         measured = self._measured(own)
         if measured is None:
             return {}
-        kept = {}
+        new = {}
         for name, trace in measured.traces.items():
-            old = (one.traces[name] for one in known.values() if name in one.traces)
-            runs = set(trace.runs).difference(*(one.runs for one in old))
+            old = {
+                run for one in known.values() if name in one.traces for run in one.traces[name].runs
+            }
+            runs = {run: found for run, found in trace.runs.items() if run not in old}
             if runs and name not in measured.stale:
-                kept[name] = _with_runs(trace, runs)
-        altered = (line for line in measured.altered if Path(line.partition(":")[0]).stem in kept)
-        return {own: Measured(measured.machine, kept, altered=tuple(altered))} if kept else {}
+                new[name] = trace.model_copy(update={"runs": runs})
+        altered = (line for line in measured.altered if Path(line.partition(":")[0]).stem in new)
+        return {own: replace(measured, traces=new, altered=tuple(altered))} if new else {}
 
     def first_two(
         self, machines: Mapping[str, Measured]
@@ -218,29 +197,22 @@ class Shelf:
         found = {name: on_page(name, machines.values(), reference) for name in measured}
         return {name: one for name, one in found.items() if one} | self._plans(shown.machine)
 
-    def published_references(self) -> dict[str, Reference]:
-        """A citation of each published number, with the number."""
-        found = (one for trace in self._published() for one in _published_references(trace))
-        return {one.id: one for one in found}
-
-    def _published(self) -> Iterator[Trace]:
-        """What is computed of published numbers."""
-        for name in published.COMPARISONS:
-            path = self.files.content / "planner" / f"{name}.json"
-            if path.exists() and (trace := self.files.trying(traces.read, path)):
-                yield trace
-
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
-        """The committed plans of each preset, as pages of any machine show them."""
+        """The committed plans of each preset, and what is computed of published numbers."""
         found = {}
-        for path in found_in(self.files.content / "planner" / "plans", "*.json"):
-            if grid := self.files.trying(traces.read_grid, path):
-                trace = as_trace(grid)
-                found[grid.experiment] = TraceOnPage(
-                    trace, machine, is_stale=self.is_stale(trace), grid=grid
-                )
-        for trace in self._published():
-            found[trace.experiment] = TraceOnPage(trace, machine, is_stale=self.is_stale(trace))
+        for path in sorted((self.files.content / "planner").rglob("*.json")):
+            held = self.files.trying(_grid_or_trace, path)
+            if held is None:
+                continue
+            grid = held if isinstance(held, Grid) else None
+            trace = held if isinstance(held, Trace) else as_trace(held)
+            found[trace.experiment] = TraceOnPage(
+                trace,
+                machine,
+                is_stale=self.is_stale(trace),
+                grid=grid,
+                file=path.relative_to(self.files.content).as_posix(),
+            )
         return found
 
     @property
@@ -252,11 +224,11 @@ class Shelf:
     def _may_show(self, name: str) -> bool:
         return self.only is None or name in self.only
 
-    def _own_name(self, known: Collection[str]) -> str | None:
+    def _own_name(self) -> str | None:
         """The folder that this machine measured into last."""
         note = self.folder / "this-machine"
-        name = (self.files.trying(self.files.text_of, note) or "") if note.exists() else ""
-        return name.strip() if name.strip() in known else None
+        name = note.read_text(encoding="utf-8").strip() if note.exists() else ""
+        return name if name in traces.machine_folders(self.folder) else None
 
     def _measured(self, name: str) -> Measured | None:
         """What a machine's folder holds; None where it does not say which machine it is."""
@@ -269,7 +241,7 @@ class Shelf:
         found = {}
         for experiment in sorted(experiments):
             if trace := trying(traces.read, folder / f"{experiment}.json"):
-                self._check_trace(folder / f"{experiment}.json", trace)
+                self._check_name(folder / f"{experiment}.json", "machine", trace.machine)
                 found[experiment] = trace
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
         primitives = trying(traces.read_primitives, folder)
@@ -279,13 +251,6 @@ class Shelf:
         altered = tuple(f"{self.files.name(folder)}/{file}: {why}" for file, why in faults)
         return Measured(machine, found, stale, primitives, altered)
 
-    def _check_trace(self, path: Path, trace: Trace) -> None:
-        """Refuse what no page may show: its question stands in prose, its names in addresses."""
-        self._check_name(path, "machine", trace.machine)
-        for _, word in prose.numerals(trace.question):
-            said = f"bare numeral {word!r}; the experiment's QUESTION asks without a number"
-            self.files.refuse(path, f"question: {said}")
-
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Numbers must not pass for another machine's: a file says where it was measured."""
         folder = path.parent.relative_to(self.folder).as_posix()
@@ -293,30 +258,30 @@ class Shelf:
             self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
 
-def _published_references(trace: Trace) -> Iterator[Reference]:
-    """A citation of each number that was published of the rows of a trace."""
-    for name, row in trace.runs.items():
-        about = {key: str(row.settings.get(key, "")) for key in ("where", "url")}
-        for kind, number in published.published_bytes_of(row):
+def _grid_or_trace(path: Path) -> Grid | Trace:
+    """Simulated layouts of one model, or what was computed of published numbers."""
+    return traces.read_grid(path) if path.parent.name == "plans" else traces.read(path)
+
+
+def published_references(found: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
+    """A citation of each number that was published beside the rows of a trace, with the number."""
+    rows = (
+        row for name in published.COMPARISONS if name in found for row in found[name].runs.items()
+    )
+    for name, row in rows:
+        said = {key: str(value) for key, value in row.settings.items()}
+        numbers: list[tuple[Any, ...]] = [
+            (kind, number, "bytes", said["case"], f"{said[f'field_{kind}']}.")
+            for kind, number in published.published_bytes_of(row)
+        ]
+        if isinstance(rate := row.settings.get("rate"), float):
+            says = f"{said['unit']} of each device: {said['model']}, {said['devices']} devices."
+            numbers.append((None, rate, "plain", said["title"], says))
+        for kind, number, unit, title, says in numbers:
             yield Reference(
-                id=published.reference_of(name, kind),
-                title=str(row.settings["case"]),
-                says=f"{row.settings[f'field_{kind}']}.",
-                value=number,
-                unit="bytes",
-                **about,
-            )
-        rate = row.settings.get("rate")
-        if isinstance(rate, float):
-            unit, model, devices = (row.settings[key] for key in ("unit", "model", "devices"))
-            yield Reference(
-                id=published.reference_of(name),
-                title=str(row.settings["title"]),
-                says=f"{unit} of each device: {model}, {devices} devices.",
-                value=rate,
-                unit="plain",
-                **about,
-            )
+                id=published.reference_of(name, kind), title=title, says=says, value=number,
+                unit=unit, where=said.get("where", ""), url=said.get("url", ""),
+            )  # fmt: skip
 
 
 def page_of(experiment: str) -> str:
@@ -337,49 +302,36 @@ def on_page(
         reference: the reference machine.
 
     Returns:
-        None where none of them has measured it. Of a machine that is neither the one shown nor the
-        reference machine, a stale trace does not count.
+        The trace of the first that has measured it; the others lend the runs that it lacks, and the
+        reference machine those that it skipped. Of a machine that is neither of the two, a stale
+        trace does not count. None where none has measured it.
     """
     shown, *others = machines
     usable = (one for one in others if one is reference or experiment not in one.stale)
-    holders = [one for one in (shown, *usable) if experiment in one.traces]
-    found: TraceOnPage | None = None
-    for one in reversed(holders):
+    there = reference.traces.get(experiment)
+    found: list[TraceOnPage] = []
+    known: dict[str, Run] = {}
+    for one in (one for one in (shown, *usable) if experiment in one.traces):
         trace = one.traces[experiment]
-        found = TraceOnPage(
-            trace=trace,
-            machine=one.machine,
-            is_fallback=one is not shown,
-            is_stale=experiment in one.stale,
-            reference=reference.traces.get(experiment),
-            lent=_lent(found, trace, reference.machine.name) if found else None,
-        )
-    return found
-
-
-def _lent(other: TraceOnPage, trace: Trace, reference: str) -> TraceOnPage | None:
-    """What another machine lends: the runs that a trace lacks, and those that it skipped.
-
-    A run that was skipped comes from the reference machine alone.
-    """
-    further = _lent(other.lent, trace, reference) if other.lent else None
-    is_reference = other.machine.name == reference
-    runs = {
-        name
-        for name, run in other.trace.runs.items()
-        if name not in trace.runs
-        or (is_reference and trace.runs[name].status == "skipped" != run.status)
-    }
-    if not runs:
-        return further
-    lending = other if is_reference else replace(other, reference=None)
-    return replace(lending, trace=_with_runs(other.trace, runs), lent=further)
-
-
-def _with_runs(trace: Trace, names: Collection[str]) -> Trace:
-    """A trace with only these of its runs."""
-    runs = {name: run for name, run in trace.runs.items() if name in names}
-    return trace.model_copy(update={"runs": runs})
+        lends = {
+            name: run
+            for name, run in trace.runs.items()
+            if name not in known
+            or (one is reference and known[name].status == "skipped" != run.status)
+        }
+        known |= lends
+        if lends or not found:
+            found.append(
+                TraceOnPage(
+                    trace=trace.model_copy(update={"runs": lends}) if found else trace,
+                    machine=one.machine,
+                    is_fallback=one is not shown,
+                    is_stale=experiment in one.stale,
+                    reference=None if found and one is not reference else there,
+                    file=f"traces/{one.machine.name}/{experiment}.json",
+                )
+            )
+    return replace(found[0], lent=tuple(found[1:])) if found else None
 
 
 def no_trace(experiment: str, traces: Mapping[str, TraceOnPage]) -> str:

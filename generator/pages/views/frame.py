@@ -137,7 +137,7 @@ def _origin(shown: TraceOnPage, book: Book, depth: int) -> Shown:
         recorded_at=shown.trace.recorded_at,
         torch=shown.trace.circumstances.torch,
         runs=[],
-        raw=f"{'../' * depth}{shown.raw}",
+        raw=f"{'../' * depth}{shown.file}",
         again=again(shown, book),
         is_stale=shown.is_stale,
         is_new=shown.reference is None and not shown.is_plan,
