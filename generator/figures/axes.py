@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator.figures.drawing import LINE, Drawing, text_width
 
@@ -33,6 +33,10 @@ class Scale:
         else:
             share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
+
+    def between(self, low: float, high: float) -> Scale:
+        """The part of the scale between two values."""
+        return replace(self, low=low, high=high, start=self(low), end=self(high))
 
     def ticks(self, num: int) -> list[float]:
         """About `num` round values of the scale."""
@@ -110,21 +114,37 @@ def room_for(values: Sequence[float], says: Callable[[float], str] = plain) -> f
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of a legend: a name, the looks of its line, and the look and shape of its point."""
+    """An entry of a legend: a name, and a sample of the line, the point or the box that it names.
+
+    Attributes:
+        name: what the sample stands for.
+        line: the look of a line.
+        mark: look and shape of a point.
+        box: the look of a box.
+        letter: what stands on the box, and its look; none by default.
+    """
 
     name: str
-    lines: tuple[str, ...] = ()
-    point: tuple[str, str] | None = None
+    line: str = ""
+    mark: tuple[str, str] | None = None
+    box: str = ""
+    letter: tuple[str, str] = ("", "")
 
 
 def legend(drawing: Drawing, keys: Sequence[Key], y: float = 10) -> float:
-    """A row a key from `y` on; returns where the rows end."""
+    """A sample and a name each, in as many lines as they need; returns where the last one ends."""
+    x = 0.0
     for key in keys:
-        for look in key.lines:
-            drawing.line(0, y, SAMPLE, y, look)
-        if key.point:
-            look, shape = key.point
-            drawing.point(SAMPLE / 2, y, look, shape)
-        drawing.word(SAMPLE + GAP, y, key.name)
-        y += LINE
-    return y - LINE / 2
+        width = SAMPLE + GAP + text_width(key.name)
+        if x and x + width > drawing.width:
+            x, y = 0.0, y + LINE
+        if key.box:
+            drawing.box(x, y - 8, SAMPLE, 16, key.box)
+            drawing.word(x + SAMPLE / 2, y, *key.letter, "middle")
+        if key.line:
+            drawing.line(x, y, x + SAMPLE, y, key.line)
+        if key.mark:
+            drawing.point(x + SAMPLE / 2, y, *key.mark)
+        drawing.word(x + SAMPLE + GAP, y, key.name)
+        x += width + 2 * GAP
+    return y + LINE / 2

@@ -12,10 +12,9 @@ machines. Words then end where a drawing expects it or earlier, and no byte depe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from html import escape
 from typing import Literal
 
@@ -24,7 +23,6 @@ from markupsafe import Markup
 SIZE = 13  # of all text, in pixels; `drawings.css` says it once for every drawing
 REM = 20  # pixels, in which a drawing is shown as large as it is drawn
 LINE = 20  # from one line of text to the next
-BOLD = 1.13  # a line in bold letters is at most this much wider
 # Letters by their width, in thousandths of the size; every other letter counts as `OTHER`.
 WIDTHS = {
     278: "'ijl", 295: "I", 318: " ,.\u00a0‘’", 337: "/:;\\|·", 361: "-f", 401: "!()[]t", 411: "r",
@@ -60,18 +58,9 @@ WIDE = Layout("wide", 720, labels_above=False)
 NARROW = Layout("narrow", 358, labels_above=True)
 
 
-def text_width(text: str, *, bold: bool = False) -> float:
+def text_width(text: str) -> float:
     """The width of a line of text, in pixels."""
-    width = sum(_WIDTH_OF.get(letter, OTHER) for letter in text) * SIZE / 1000
-    return width * BOLD if bold else width
-
-
-def fitting(text: str, width: float) -> str:
-    """The text, cut to what fits into a width; nothing where less than three letters would."""
-    if text_width(text) <= width:
-        return text
-    kept = next((n for n in range(len(text), 2, -1) if text_width(f"{text[:n]}…") <= width), 0)
-    return f"{text[:kept].rstrip()}…" if kept else ""
+    return sum(_WIDTH_OF.get(letter, OTHER) for letter in text) * SIZE / 1000
 
 
 def wrapped(text: str, width: float) -> list[str]:
@@ -86,7 +75,6 @@ def wrapped(text: str, width: float) -> list[str]:
     return lines
 
 
-@lru_cache(maxsize=65536)
 def number(value: float) -> str:
     """A place in pixels, to a tenth: what lies nearer than that looks the same."""
     return f"{round(value, 1) + 0:.1f}".removesuffix(".0")
@@ -105,6 +93,20 @@ class Drawing:
     height: float = 0
     parts: list[str] = field(default_factory=list)
 
+    def add(self, kind: str, look: str, within: str = "", **attributes: float | str) -> None:
+        """Add an element: its looks, its attributes, and text within.
+
+        Attributes have `_` for `-`, and empty ones are left out.
+        """
+        named = {"class": " ".join(f"pb-{one}" for one in look.split())} | attributes
+        written = "".join(
+            f' {name.replace("_", "-")}="{_attribute(value)}"'
+            for name, value in named.items()
+            if value != ""
+        )
+        end = f">{escape(within, quote=False)}</{kind}>" if within else "/>"
+        self.parts.append(f"<{kind}{written}{end}")
+
     def box(
         self, x: float, y: float, width: float, height: float, look: str, *,
         radius: float = 0, say: str = "",
@@ -112,50 +114,47 @@ class Drawing:
         """Add a rectangle. Its sides are rounded one by one, so that neighbours touch."""
         right, lower = round(x + width, 1), round(y + height, 1)
         x, y = round(x, 1), round(y, 1)
-        corners = {"rx": radius} if radius else {}
-        self._add("rect", look, say, x=x, y=y, width=right - x, height=lower - y, **corners)
+        width, height = right - x, lower - y
+        self.add(
+            "rect", look, x=x, y=y, width=width, height=height, rx=radius or "", data_say=say
+        )  # fmt: skip
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, look: str, say: str = "") -> None:
+    def line(self, x1: float, y1: float, x2: float, y2: float, look: str) -> None:
         """Add a straight line."""
-        self._add("line", look, say, x1=x1, y1=y1, x2=x2, y2=y2)
+        self.add("line", look, x1=x1, y1=y1, x2=x2, y2=y2)
 
     def curve(self, points: Sequence[tuple[float, float]], look: str) -> None:
         """Add a line through points."""
-        self.parts.append(f"<polyline{_classes(look)} {_places(points)}/>")
+        self.add("polyline", look, points=_places(points))
 
-    def area(self, corners: Sequence[tuple[float, float]], look: str) -> None:
+    def area(self, corners: Sequence[tuple[float, float]], look: str, say: str = "") -> None:
         """Add a filled polygon."""
-        self.parts.append(f"<polygon{_classes(look)} {_places(corners)}/>")
+        self.add("polygon", look, points=_places(corners), data_say=say)
 
     def point(
         self, x: float, y: float, look: str, shape: str = "circle", radius: float = 4, say: str = ""
     ) -> None:
         """Add a point: a circle, or one of `SHAPES`."""
         if shape == "circle":
-            self._add("circle", look, say, cx=x, cy=y, r=radius)
+            self.add("circle", look, cx=x, cy=y, r=radius, data_say=say)
         else:
-            corners = [(x + radius * dx, y + radius * dy) for dx, dy in SHAPES[shape]]
-            self.parts.append(f"<polygon{_classes(look)} {_places(corners)}{_told(say)}/>")
+            self.area([(x + radius * dx, y + radius * dy) for dx, dy in SHAPES[shape]], look, say)
 
     def arrow(
-        self, x1: float, y1: float, x2: float, y2: float, look: str = "communication", *,
-        both: bool = False,
+        self, x1: float, y1: float, x2: float, y2: float, *, both: bool = False
     ) -> None:  # fmt: skip
         """Add a line with a head at its end, or at both ends."""
-        drawn = f"M{_place(x1, y1)}L{_place(x2, y2)}{_head(x1, y1, x2, y2)}"
-        drawn += _head(x2, y2, x1, y1) if both else ""
-        self.parts.append(f'<path{_classes(look)} d="{drawn}"/>')
+        drawn = f"M{_places([(x1, y1)])}L{_places([(x2, y2)])}{_head(x1, y1, x2, y2)}"
+        self.add("path", "communication", d=drawn + (_head(x2, y2, x1, y1) if both else ""))
 
-    def word(self, x: float, y: float, text: str, look: str = "", anchor: Anchor = "start") -> None:
-        """Add a line of text whose middle is at `y`."""
-        side = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        place = f' x="{number(x)}" y="{number(y)}"'
-        self.parts.append(f"<text{_classes(look)}{place}{side}>{escape(text, quote=False)}</text>")
-
-    def middles(self, places: Sequence[tuple[float, float, str]], look: str) -> None:
-        """Add words of one look, each in the middle of its place."""
-        words = (f'<text x="{number(x)}" y="{number(y)}">{said}</text>' for x, y, said in places)
-        self.parts.append(f'<g{_classes(look)} text-anchor="middle">{"".join(words)}</g>')
+    def word(
+        self, x: float, y: float, text: str, look: str = "", anchor: Anchor = "start",
+        data: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Add a line of text, if there is any, whose middle is at `y`."""
+        side = anchor if anchor != "start" else ""
+        if text:
+            self.add("text", look, text, x=x, y=y, text_anchor=side, **(data or {}))
 
     @contextmanager
     def during(self, start: float, end: float) -> Iterator[None]:
@@ -167,16 +166,10 @@ class Drawing:
 
     def playhead(self, start: float, end: float, top: float, bottom: float) -> None:
         """Add the line that moves from one place to another, and a veil over what is to come."""
-        height = number(bottom - top)
-        self.parts.append(
-            f'<g class="pb-past" data-now="{number(start)} {number(end)}">'
-            f'<rect class="pb-veil" y="{number(top)}" width="{number(end - start)}" '
-            f'height="{height}"/><path d="M0 {number(top)}v{height}"/></g>'
-        )
-
-    def _add(self, kind: str, look: str, say: str, **places: float) -> None:
-        numbers = "".join(f' {name}="{number(value)}"' for name, value in places.items())
-        self.parts.append(f"<{kind}{_classes(look)}{numbers}{_told(say)}/>")
+        self.parts.append(f'<g class="pb-past" data-now="{number(start)} {number(end)}">')
+        self.box(0, top, end - start, bottom - top, "veil")
+        self.line(0, top, 0, bottom, "")
+        self.parts.append("</g>")
 
     def svg(self, name: str, title: str, description: str, css_class: str) -> Markup:
         """The drawing as one inline `<svg>` with a title and a description.
@@ -197,26 +190,18 @@ class Drawing:
         )
 
 
-def _classes(look: str) -> str:
-    return f' class="{" ".join(f"pb-{one}" for one in look.split())}"' if look else ""
-
-
-def _told(say: str) -> str:
-    return f' data-say="{escape(say)}"' if say else ""
+def _attribute(value: float | str) -> str:
+    return escape(value) if isinstance(value, str) else number(value)
 
 
 def _places(points: Sequence[tuple[float, float]]) -> str:
-    return 'points="{}"'.format(" ".join(f"{number(x)},{number(y)}" for x, y in points))
-
-
-def _place(x: float, y: float) -> str:
-    return f"{number(x)} {number(y)}"
+    return " ".join(f"{number(x)},{number(y)}" for x, y in points)
 
 
 def _head(x1: float, y1: float, x2: float, y2: float) -> str:
     """The open head of an arrow from one place to another."""
     back = math.atan2(y1 - y2, x1 - x2)
-    wings = [
+    one, other = (
         (x2 + 7 * math.cos(back + turn), y2 + 7 * math.sin(back + turn)) for turn in (-0.5, 0.5)
-    ]
-    return f"M{_place(*wings[0])}L{_place(x2, y2)}L{_place(*wings[1])}"
+    )
+    return "M{} L{} L{}".format(*_places([one, (x2, y2), other]).split())

@@ -2,92 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
-from generator.figures.drawings.lines import Series, lines
-from generator.figures.picture import Picture, Table, figure_svg
+from generator.figures.axes import percent, plain
+from generator.figures.drawings.plot import LINES, Axis, Series, axis_of, plot
+from generator.figures.picture import Picture, Table, plainly
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
-Epochs = list[dict[str, Value | None]]  # of a run: each field, and the epoch's number
+WIDTH, HEIGHT = 344, 170  # of a panel: half a column; between its axes
 
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
     """Two panels: losses and accuracies, in training and in validation where there is any."""
-    words = folio.ui["figure"]
-    read = {path: _read(path, folio) for path in figure.runs}
-    names = _names(figure, folio)
+    words, names = folio.ui["figure"], _names(figure, folio)
     panels = []
-    for panel in ("loss", "accuracy"):
-        series = _series(panel, read, names, folio)
+    for panel, says in (("loss", plain), ("accuracy", percent)):
+        series = _series(panel, names, folio)
         if series:
-            drawing = lines(series, words["epoch"], is_share=panel == "accuracy")
-            title = words[panel]
-            description = f"{title}. " + "; ".join(
-                f"{s.name}: " + ", ".join(f"{y:.4g}" for _, y in s.points) for s in series
+            ys = [y for one in series for _, y, _ in one.points]
+            numbers = range(1, 1 + max(len(one.points) for one in series))
+            x = Axis(words["epoch"], numbers, ends=(1, max(numbers[-1], 2)))
+            drawing = plot(series, x, axis_of("", ys, 4, says=says), WIDTH, HEIGHT)
+            described = "; ".join(
+                f"{one.name}: " + ", ".join(f"{y:.4g}" for _, y, _ in one.points) for one in series
             )
-            panels.append((title, figure_svg(drawing, figure, folio, panel, description)))
-    return Picture(_table(read, names, folio), panels=panels)
-
-
-def _read(path: str, folio: Folio) -> Epochs:
-    run = folio.run(path)
-    if run is None:
-        return []
-    return [
-        {
-            name: folio.value(f"{path}.epochs[{position}].{name}")
-            if getattr(epoch, name) is not None
-            else None
-            for name in FIELDS
-        }
-        | {"epoch": folio.value(f"{path}.epochs[{position}].epoch")}
-        for position, epoch in enumerate(run.epochs)
-    ]
+            name, title = f"{figure.id}-{panel}", words[panel]
+            shown = drawing.svg(
+                name, plainly(figure.title, folio), f"{title}. {described}", f"pb-{panel}"
+            )
+            panels.append((title, shown))
+    return Picture(_table(names, folio), panels=panels)
 
 
 def _names(figure: Figure, folio: Folio) -> dict[str, str]:
     """A short name a run: its strategy, or its own name where strategies repeat."""
-    runs = {path: folio.run(path) for path in figure.runs}
-    names = {path: folio.strategy(run) if run else path for path, run in runs.items()}
+    runs = {path: run for path in figure.runs if (run := folio.run(path))}
+    names = {path: folio.strategy(run) for path, run in runs.items()}
     if len(set(names.values())) < len(names):
         words, own = folio.ui["strategies"], {path: path.split(".")[1] for path in names}
         return {path: words.get(name, name.replace("_", " ")) for path, name in own.items()}
     return names
 
 
-def _series(
-    panel: str, read: dict[str, Epochs], names: dict[str, str], folio: Folio
-) -> list[Series]:
+def _values(path: str, field: str, folio: Folio) -> list[Value | None]:
+    """A field of each epoch of a run."""
+    run = folio.book.run(path)
+    assert run is not None
+    return [
+        None if getattr(epoch, field) is None else folio.value(f"{path}.epochs[{position}].{field}")
+        for position, epoch in enumerate(run.epochs)
+    ]
+
+
+def _series(panel: str, names: Mapping[str, str], folio: Folio) -> list[Series]:
+    """Lines that dashes tell apart; of more runs than there are dashes, training alone."""
     words = folio.ui["figure"]
-    found = []
-    for path, rows in read.items():
-        for field, kind in ((panel, "training"), (f"validation_{panel}", "validation")):
+    fields = {panel: words["training"]}
+    if 2 * len(names) <= len(LINES):
+        fields[f"validation_{panel}"] = words["validation"]
+    found: list[Series] = []
+    for path, of_run in names.items():
+        for field, kind in fields.items():
+            name = f"{of_run}, {kind}" if len(names) > 1 else kind
             points = [
-                (float(position + 1), value, row["epoch"])
-                for position, row in enumerate(rows)
-                if (value := row[field]) is not None and not isinstance(value.number, str)
+                (float(n), numeric(value), f"{name}, {words['epoch']} {n}: {value}")
+                for n, value in enumerate(_values(path, field, folio), 1)
+                if value is not None and not isinstance(value.number, str)
             ]
-            if not points:
-                continue
-            name = words[kind] if len(read) == 1 else f"{names[path]}, {words[kind]}"
-            says = tuple(f"{name}, {words['epoch']} {epoch}: {value}" for _, value, epoch in points)
-            found.append(Series(name, tuple((x, numeric(y)) for x, y, _ in points), says))
-    if len(found) > 4:  # told apart by four dashes; training alone says enough
-        found = [one for one in found if one.name.endswith(words["training"])]
-    return found[:4]
+            if points and len(found) < len(LINES):
+                look = LINES[len(found)]
+                found.append(Series(name, points, look, (look.partition(" ")[0], "circle"), 3.3))
+    return found
 
 
-def _table(read: dict[str, Epochs], names: dict[str, str], folio: Folio) -> Table:
+def _table(names: Mapping[str, str], folio: Folio) -> Table:
     words = folio.ui["figure"]
-    columns = [f for f in FIELDS if any(row[f] for rows in read.values() for row in rows)]
+    read = {path: {one: _values(path, one, folio) for one in FIELDS} for path in names}
+    columns = [one for one in FIELDS if any(any(of_run[one]) for of_run in read.values())]
     table = Table([words["epoch_column"], *(words[column] for column in columns)])
-    for path, rows in read.items():
-        for row in rows:
-            label = f"{words['epoch']} {row['epoch']}"
-            if len(read) > 1:
-                label = f"{names[path]} · {label}"
+    for path, of_run in read.items():
+        for position in range(len(of_run["loss"])):
+            label = f"{words['epoch']} {position + 1}"
+            values = [of_run[column][position] for column in columns]
             table.rows.append(
-                [label, *(folio.show(v) if (v := row[column]) else "" for column in columns)]
+                [
+                    f"{names[path]} · {label}" if len(names) > 1 else label,
+                    *("" if value is None else folio.show(value) for value in values),
+                ]
             )
     return table

@@ -1,4 +1,4 @@
-"""What a figure is made of once its runs are read: drawings, and a table of the same numbers."""
+"""What a figure is made of once its runs are read: drawings, their words, and tables of numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from types import SimpleNamespace
 
 from markupsafe import Markup
 
-from generator.content.exhibit import Figure
 from generator.content.typesetting import plain
+from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.figures.drawing import NARROW, WIDE, Drawing, Layout
+from generator.figures.drawing import NARROW, WIDE, Drawing
+
+# A part of the play, from 0 to 1, and what goes on from then on; below it, in words, what is drawn.
+Moment = tuple[float, str]
 
 
 @dataclass
@@ -26,30 +29,56 @@ class Table:
 class Picture:
     """Drawings for a wide and a narrow page, or panels that stand side by side.
 
-    `details` is a second table, where a drawing shows more than its first can hold. A figure that
-    readers operate has all that it shows in `play`, which `play/frame.py` makes.
+    A figure that readers operate has all that it shows in `play`, which `play/frame.py` makes.
     """
 
     table: Table
-    drawings: list[Markup] = field(default_factory=list)
-    details: Table | None = None
+    drawings: Markup | None = None
     panels: list[tuple[str, Markup]] = field(default_factory=list)
     play: SimpleNamespace | None = None
 
 
-def figure_svg(
-    drawing: Drawing, figure: Figure, folio: Folio, part: str, description: str
-) -> Markup:
-    """A drawing of a figure as inline SVG, titled by the figure."""
-    title = plain(folio.line(figure.title))
-    return drawing.svg(f"{figure.id}-{part}", title, description, f"pb-{part}")
+@dataclass(frozen=True)
+class Seen:
+    """One state of runs: a drawing for each layout, and the same in words.
+
+    Attributes:
+        drawings: for a wide page and for a phone.
+        says: what they show, in words.
+        cells: for each run of the state, the values in the drawing.
+        title: the key of the words above it, where these are not those of the view.
+        moments: when something begins or ends, if the state is played.
+    """
+
+    drawings: tuple[Drawing, Drawing]
+    says: str
+    cells: tuple[dict[str, Markup], ...] = ()
+    title: str = ""
+    moments: tuple[Moment, ...] = ()
+
+    def svg(self, name: str, title: str) -> Markup:
+        """The drawing of each layout, which says the same in words."""
+        return Markup("").join(
+            drawing.svg(f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}")
+            for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
+        )
 
 
-def on_both(
-    draw: Callable[[Layout], Drawing], figure: Figure, folio: Folio, description: str
-) -> list[Markup]:
-    """A figure as it stands in a column of text, and on a phone."""
-    return [
-        figure_svg(draw(layout), figure, folio, layout.name, description)
-        for layout in (WIDE, NARROW)
-    ]
+def both(draw: Callable[..., Drawing], *what: object, **more: object) -> tuple[Drawing, Drawing]:
+    """A drawing for a wide page and one for a phone."""
+    return draw(*what, layout=WIDE, **more), draw(*what, layout=NARROW, **more)
+
+
+def plainly(text: str, folio: Folio) -> str:
+    """An author's line as the words of a drawing."""
+    return plain(folio.line(text))
+
+
+def byte_unit(largest: float) -> tuple[str, float]:
+    """The unit of an axis of bytes, the largest of which its longest bar has two."""
+    return units.of_axis(units.BYTES, largest, 2)
+
+
+def said_bytes(number: float) -> str:
+    """Bytes as every page prints them."""
+    return units.printed(number, units.BYTES, units.AS_RULED)

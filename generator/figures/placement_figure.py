@@ -1,105 +1,64 @@
-"""Drawings drawn from runs: which rank holds which layer, and what travels."""
+"""Which rank holds which layer, and what travels between ranks in a step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+
+from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
-from generator.figures.drawings import placement as drawing
-from generator.figures.drawings.placement import Lane, Panel, Piece
-from generator.figures.picture import Picture, Table, on_both
+from generator.figures.drawings.stacks import Panel, Part, Stack, panels
+from generator.figures.picture import Picture, Seen, Table, both, plainly
 from runners.traces.records import RankRecord, Run
 
 
-def _pieces(run: Run, rank: int) -> tuple[Piece, ...]:
-    if run.model is None:
-        return ()
-    return tuple(
-        Piece(
-            name=layer.name,
-            size=layer.bytes / (len(layer.ranks) if layer.is_sharded else 1),
-            is_shard=layer.is_sharded,
-        )
-        for layer in run.model.layers
-        if rank in layer.ranks
-    )
+def placement(figure: Figure, folio: Folio) -> Picture:
+    """What each rank holds, as wide as its bytes, and what travels between the ranks in a step."""
+    runs = {path: folio.run(path) for path in figure.runs}
+    placed = {path: run for path, run in runs.items() if run and run.model}
+    table = _table(placed, folio)
+    if not placed:
+        return Picture(table)
+    drawn = [_panel(path, run, folio) for path, run in placed.items()]
+    says = " ".join(map(_in_words, drawn))
+    seen = Seen(both(panels, drawn), says)
+    return Picture(table, seen.svg(figure.id, plainly(figure.title, folio)))
 
 
-def _travels(path: str, run: Run, folio: Folio) -> tuple[str, ...]:
-    """What travels in one step: each operation, summed over the ranks that send."""
-    sent: dict[str, list[str]] = {}
+def _panel(path: str, run: Run, folio: Folio) -> Panel:
+    """What the ranks of a run hold, and what they send."""
+    assert run.model is not None
+    ranks = []
+    for rank in range(run.world_size):
+        label = f"{folio.ui['figure']['rank']} {rank}"
+        parts = [
+            Part(
+                "shard" if layer.is_sharded else "layer",
+                layer.name,
+                layer.bytes / (len(layer.ranks) if layer.is_sharded else 1),
+                f"{label}: {layer.name}",
+            )
+            for layer in run.model.layers
+            if rank in layer.ranks
+        ]
+        held = folio.value(f"{path}.ranks[{rank}].memory.largest.parameters_bytes")
+        ranks.append(Stack("", label, parts, "" if held is None else str(held)))
+    return Panel(folio.strategy(run), ranks, list(_travels(path, run, folio)))
+
+
+def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
+    """What travels in one step, in the order of its calls: payloads of all ranks that send."""
+    words, sent = folio.ui["figure"], dict[str, list[str]]()
     for position, record in enumerate(run.ranks):
         for operation in _sent(record):
             value = folio.value(f"{path}.ranks[{position}].collectives['{operation}'].bytes")
             if value is not None:
                 sent.setdefault(operation, []).append(str(value))
-    lines = []
-    for operation, sizes in sorted(sent.items(), key=lambda one: _first_call(run, one[0])):
-        distinct = list(dict.fromkeys(sizes))
-        words = folio.ui["figure"]
-        lines.append(f"{operation}: {words['payload']} {' / '.join(distinct)} {words['per_rank']}")
-    return tuple(lines)
-
-
-def _first_call(run: Run, operation: str) -> tuple[float, str]:
-    """When ranks first call an operation in the recorded step; without a record, by its name."""
-    spans = (one for one in run.timing.timeline if one.name == operation)
-    return min((one.start_seconds for one in spans), default=float("inf")), operation
-
-
-def _panel(path: str, run: Run, folio: Folio) -> Panel:
-    """What the ranks of a run hold, and what they send."""
-    rank = folio.ui["figure"]["rank"]
-    lanes = tuple(
-        Lane(f"{rank} {position}", _held(path, position, folio), _pieces(run, position))
-        for position in range(run.world_size)
-    )
-    return Panel(folio.strategy(run), lanes, _travels(path, run, folio))
-
-
-def _held(path: str, position: int, folio: Folio) -> str:
-    value = folio.value(f"{path}.ranks[{position}].memory.largest.parameters_bytes")
-    return str(value) if value is not None else ""
-
-
-def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
-    words = folio.ui["figure"]
-    table = Table([words["layer"], words["parameters"], words["bytes"], words["holds"]])
-    for path, run in placed.items():
-        assert run.model is not None
-        name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
-        for position, layer in enumerate(run.model.layers):
-            base = f"{path}.model.layers[{position}]"
-            how = words["shards"] if layer.is_sharded else words["whole"]
-            ranks = ", ".join(f"{words['rank']} {rank}" for rank in layer.ranks)
-            table.rows.append(
-                [
-                    f"{name}{layer.name}",
-                    folio.cell(f"{base}.num_parameters"),
-                    folio.cell(f"{base}.bytes"),
-                    f"{ranks}, {how}",
-                ]
-            )
-    return table
-
-
-def _by_rank(placed: Mapping[str, Run], folio: Folio) -> Table:
-    """What a drawing prints beside each rank: the parameters that it holds, and its payload."""
-    words = folio.ui["figure"]
-    table = Table([words["of_rank"], words["bytes"]])
-    for path, run in placed.items():
-        name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
-        for position, record in enumerate(run.ranks):
-            base, rank = f"{path}.ranks[{position}]", f"{name}{words['rank']} {position}"
-            if record.memory and record.memory.largest:
-                held = folio.cell(f"{base}.memory.largest.parameters_bytes")
-                table.rows.append([f"{rank} · {words['parameters'].lower()}", held])
-            for operation in _sent(record):
-                sent = folio.cell(f"{base}.collectives['{operation}'].bytes")
-                table.rows.append([f"{rank} · {operation}", sent])
-    return table
+    called = [span.name for span in sorted(run.timing.timeline, key=lambda one: one.start_seconds)]
+    for operation in sorted(sent, key=lambda one: called.index(one) if one in called else 0):
+        sizes = " / ".join(dict.fromkeys(sent[operation]))
+        yield f"{operation}: {words['payload']} {sizes} {words['per_rank']}"
 
 
 def _sent(record: RankRecord) -> list[str]:
@@ -108,14 +67,37 @@ def _sent(record: RankRecord) -> list[str]:
     return sorted(found - {"recv", "barrier"})
 
 
-def placement(figure: Figure, folio: Folio) -> Picture:
-    """What each rank holds, as wide as its bytes, and what travels between the ranks in a step."""
-    runs = {path: folio.run(path) for path in figure.runs}
-    placed = {path: run for path, run in runs.items() if run and run.model}
-    panels = [_panel(path, run, folio) for path, run in placed.items()]
-    table = _table(placed, folio)
-    if not placed:
-        return Picture(table)
-    description = " ".join(map(drawing.in_words, panels))
-    draw = partial(drawing.panels, panels)
-    return Picture(table, on_both(draw, figure, folio, description), _by_rank(placed, folio))
+def _in_words(panel: Panel) -> str:
+    """The panel as a sentence, for those who cannot see it."""
+    ranks = "; ".join(
+        f"{rank.label} holds {', '.join(part.name for part in rank.parts)}"
+        + (f" ({rank.words})" if rank.words else "")
+        for rank in panel.ranks
+    )
+    travels = f" Payload of a step: {'; '.join(panel.travels)}." if panel.travels else ""
+    return f"{panel.title}: {ranks}.{travels}"
+
+
+def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
+    """Each layer and the ranks that hold it, and what the drawing prints beside each rank."""
+    words = folio.ui["figure"]
+    table = Table([words["of_rank"], words["parameters"], words["bytes"], words["holds"]])
+    for path, run in placed.items():
+        assert run.model is not None
+        name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
+        for position, layer in enumerate(run.model.layers):
+            base = f"{path}.model.layers[{position}]"
+            how = words["shards"] if layer.is_sharded else words["whole"]
+            ranks = ", ".join(f"{words['rank']} {rank}" for rank in layer.ranks)
+            sizes = [folio.cell(f"{base}.{field}") for field in ("num_parameters", "bytes")]
+            table.rows.append([f"{name}{layer.name}", *sizes, f"{ranks}, {how}"])
+        for position, record in enumerate(run.ranks):
+            base, rank = f"{path}.ranks[{position}]", f"{name}{words['rank']} {position}"
+            read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
+            if record.memory and record.memory.largest:
+                held = "memory.largest.parameters_bytes"
+                read = {held: words["parameters"].lower()} | read
+            for field, what in read.items():
+                sizes = [Markup(), folio.cell(f"{base}.{field}")]
+                table.rows.append([f"{rank} · {what}", *sizes, ""])
+    return table

@@ -10,41 +10,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.figures import schedule_rule
-from generator.figures.axes import Scale
+from generator.figures.axes import Scale, percent, plain
 from generator.figures.drawing import NARROW, WIDE, text_width
-from generator.figures.drawings.bars import Bar, bars
-from generator.figures.drawings.growth import MARKS, Axes, Grown, Point, growth
 from generator.figures.drawings.lanes import Lane as Rank
 from generator.figures.drawings.lanes import Travel, lanes
-from generator.figures.drawings.lines import SERIES, Series, lines
-from generator.figures.drawings.placement import Lane, Panel, Piece, panels
-from generator.figures.drawings.regions import Place, Words, regions
+from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, plot
 from generator.figures.drawings.schedule import Curve, Mark, schedule
-from generator.figures.drawings.stacks import Part, Stack, stacks
+from generator.figures.drawings.stacks import Budget, Panel, Part, Stack, panels, stacks
 from generator.figures.schedule_rule import Action
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
 
 NEAR = 0.2  # pixels: places are rounded to a tenth
 BARS = (
-    Bar("DDP", "DDP · all_reduce", 427.0, "427 MiB in 8 calls"),
-    Bar("DDP", "broadcast", 38.0, "38 MiB in one call"),
-    Bar("FSDP", "FSDP · all_gather", 854.0, "854 MiB in 16 calls"),
-    Bar("single", "one device", 0, "nothing"),
+    ("DDP", "DDP · all_reduce", 427.0, "427 MiB in 8 calls"),
+    ("DDP", "broadcast", 38.0, "38 MiB in one call"),
+    ("FSDP", "FSDP · all_gather", 854.0, "854 MiB in 16 calls"),
 )
 STEP = {
     "rank": [Action("forward", "3", 0, 1), Action("backward", "3", 1, 3)],
     "link": [Action("reduce", "3", 4, 6)],
 }
 HELD = Curve("MiB", [("whole", "communication faint", [1, 2, 2, 1, 1, 0])], 4, Mark(3.5, "peak"))
-CURVES = (
-    Series("training", ((1.0, 1.2), (2.0, 0.8))),
-    Series("validation", ((1.0, 1.3), (2.0, 0.9))),
-)
+CURVES = [
+    Series("training", [(1.0, 1.2, "a"), (2.0, 0.8, "b")], LINES[0], ("series-a", "circle")),
+    Series("validation", [(1.0, 1.3, ""), (2.0, 0.9, "")], LINES[1]),
+]
 
 
 def payloads(layout=WIDE):
-    return bars(BARS, "MiB per step", 900.0, layout)
+    rows = [Stack(group, label, [Part("payload", "", size, words)], words)
+            for group, label, size, words in BARS]  # fmt: skip
+    rows.append(Stack("single", "one device", [], "nothing"))
+    return stacks(rows, "MiB per step", 900.0, layout)
+
+
+def curves(series=CURVES, says=plain):
+    values = [y for one in series for _, y, _ in one.points]
+    return plot(series, Axis("epoch", [1, 2, 3]), axis_of("loss", values, 4, says=says), 344, 170)
 
 
 def step(layout=WIDE):
@@ -53,9 +56,9 @@ def step(layout=WIDE):
 
 
 def peaks(layout=WIDE):
-    parts = (Part(0, "parameters", 58, ""), Part(2, "activations", 40, ""))
-    row = Stack("", "FSDP", parts, "98 MiB")
-    return stacks([row], ("parameters", "gradients", "activations"), "", "MiB", 120, 99, layout)
+    parts = [Part("parameters", "parameters", 58, ""), Part("activations", "activations", 40, "")]
+    row = Stack("", "FSDP", parts, "98 MiB", limits=(98, 98))
+    return stacks([row], "MiB", 120, layout, budget=Budget(99))
 
 
 def stage():
@@ -71,7 +74,7 @@ DRAWINGS = {
     "bars, narrow": lambda: payloads(NARROW),
     "schedule": step,
     "schedule, narrow": lambda: step(NARROW),
-    "lines": lambda: lines(CURVES, "epoch", is_share=False),
+    "curves": curves,
 }
 
 
@@ -99,7 +102,7 @@ def test_every_look_of_a_drawing_is_in_the_style_sheet(drawn):
 
 def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
     evil = '"><script>alert(1)</script>'
-    drawing = lines([Series(evil, ((1.0, 1.0),), (evil,))], "x", is_share=False)
+    drawing = curves([Series(evil, [(1.0, 1.0, evil)], mark=MARKS[0])])
     assert "<script>" not in Drawn(drawing).markup
     assert Drawn(drawing).says() == [evil]
     titled = str(drawing.svg("a", "<script>", "a & b", "c"))
@@ -115,22 +118,19 @@ def test_bars_end_where_the_axis_says(layout):
     drawn = Drawn(payloads(layout))
     x = drawn.across()
     boxes = drawn.marks("rect", "communication")
-    assert [at(box, "x") for box in boxes] == pytest.approx([x(0)] * 4, abs=NEAR)
+    assert [at(box, "x") for box in boxes] == pytest.approx([x(0)] * 3, abs=NEAR)
     ends = [at(box, "x") + at(box, "width") for box in boxes]
-    assert ends == pytest.approx([x(bar.size) for bar in BARS], abs=NEAR)
+    assert ends == pytest.approx([x(size) for _, _, size, _ in BARS], abs=NEAR)
 
 
-@pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_runs_and_marks_lie_on_their_side_of_the_line_that_divides_the_plane(layout):
-    runs, marks = [Place(16, 4, "slow"), Place(2, 4, "fast", True)], [Place(2474, 2474, "a node")]
-    drawn = Drawn(regions(runs, marks, Words("F / B", "tokens", "hidden", "waits", "runs"), layout))
+def test_points_lie_on_their_side_of_the_line_that_divides_a_plane():
+    places = [Series("runs", [(16, 4, "slow"), (2, 4, "fast")], mark=MARKS[0])]
+    across, up = (axis_of(one, [2, 4, 2474], 5, is_logarithmic=True) for one in ("F / B", "tokens"))
+    drawn = Drawn(plot(places, across, up, WIDE.width, 260, sides=("hidden", "waits")))
     x, y = drawn.across(is_logarithmic=True), drawn.up(is_logarithmic=True)
     _, slow, fast = drawn.marks("circle", "series-a")  # the first is the legend's
     assert middle(fast) == pytest.approx((x(2), y(4)), abs=NEAR)
     assert middle(slow) == pytest.approx((x(16), y(4)), abs=NEAR)
-    assert middle(drawn.marks("polygon", "series-b")[-1]) == pytest.approx(
-        (x(2474), y(2474)), abs=NEAR
-    )
     (line,) = drawn.marks("line", "thick")
     ends = [(at(line, "x1"), at(line, "y1")), (at(line, "x2"), at(line, "y2"))]
     share = (x(100) - ends[0][0]) / (ends[1][0] - ends[0][0])
@@ -140,8 +140,9 @@ def test_runs_and_marks_lie_on_their_side_of_the_line_that_divides_the_plane(lay
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_a_word_in_a_bar_stands_over_the_line_on_a_patch_of_its_bar(layout):
     name = "activations"
-    parts = tuple(Part(kind, name, size, "") for kind, size in enumerate((58, 1, 40)))
-    drawing = stacks([Stack("", "DDP", parts, "99 MiB")], [name] * 3, "", "", 99, 30, layout)
+    parts = [Part("parameters", name, 58, ""), Part("buckets", name, 40, "")]
+    rows = [Stack("", "DDP", parts, "99 MiB")]
+    drawing = stacks(rows, "", 99, layout, budget=Budget(30))
     _, over = "".join(drawing.parts).split("data-scale")
     patch = r'<rect[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"[^>]*/>'
     words = re.findall(patch + rf'<text[^>]* x="([\d.]+)"[^>]*>{name}<', over)
@@ -151,16 +152,16 @@ def test_a_word_in_a_bar_stands_over_the_line_on_a_patch_of_its_bar(layout):
         assert x < at_x < x + wide
 
 
-@pytest.mark.parametrize("is_share", [False, True])
-def test_curves_go_through_their_points(is_share):
-    curves = [Series("a", ((1.0, 0.2), (2.0, 0.8), (3.0, 0.75)), ("one", "two", "three"))]
-    drawn = Drawn(lines(curves, "epoch", is_share=is_share))
+@pytest.mark.parametrize("says", [plain, percent])
+def test_curves_go_through_their_points(says):
+    places = [(1.0, 0.2, "one"), (2.0, 0.8, "two"), (3.0, 0.75, "three")]
+    drawn = Drawn(curves([Series("a", places, LINES[0], ("series-a", "circle"))], says))
     x, y = drawn.across(), drawn.up()
-    expected = [pytest.approx((x(at), y(value)), abs=NEAR) for at, value in curves[0].points]
+    expected = [pytest.approx((x(at), y(value)), abs=NEAR) for at, value, _ in places]
     (curve,) = drawn.marks("polyline", "series-a")
     assert list(points(curve)) == expected
-    assert [middle(dot) for dot in drawn.marks("circle", "series-a")] == expected
-    assert any(word.endswith("%") for word in drawn.words()) == is_share
+    assert [middle(dot) for dot in drawn.marks("circle", "series-a")][1:] == expected
+    assert any(word.endswith("%") for word in drawn.words()) == (says is percent)
 
 
 @given(
@@ -181,10 +182,9 @@ def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, si
 
 def test_words_stand_inside_a_drawing_and_apart(drawn):
     width = float(drawn.tree.attrib["viewBox"].split()[2])
-    of_group = {one: group.get("text-anchor") for group in drawn.tree.iter("g") for one in group}
     places = []
     for word in drawn.tree.iter("text"):
-        long, anchor = text_width(word.text), word.get("text-anchor") or of_group.get(word)
+        long, anchor = text_width(word.text), word.get("text-anchor")
         left = at(word, "x") - long * {"middle": 0.5, "end": 1}.get(anchor, 0)
         assert -1 < left < left + long < width + 1, word.text
         places.append((at(word, "y"), left, left + long, word.text))
@@ -203,16 +203,15 @@ def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_pa
     }"""
     for said in ("budget 401 MiB", "(a) “b” 12.5% → 3 × µ – W−1", "gradient_synchronization"):
         for font in ('"Liberation Sans", Arial, sans-serif', '"DejaVu Sans", sans-serif'):
-            for weight in ("", "bold "):
-                drawn = page.evaluate(script, [said, f"{weight}13px {font}"])
-                assert drawn <= text_width(said, bold=bool(weight)) + 0.5
-                assert text_width(said) < 1.35 * drawn
+            drawn = page.evaluate(script, [said, f"13px {font}"])
+            assert drawn <= text_width(said) + 0.5
+            assert text_width(said) < 1.35 * drawn
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_numbers_of_layers_do_not_touch_their_boxes(layout):
-    pieces = tuple(Piece(f"layer{n}", 1.0, False) for n in range(1, 15))
-    split = Panel("split", (Lane("rank 0", "214 MiB", pieces),), ())
+    layers = [Part("layer", f"layer{n}", 1.0, "") for n in range(1, 15)]
+    split = Panel("split", [Stack("", "rank 0", layers, "214 MiB")], ())
     drawn = Drawn(panels([split], layout))
     assert any("214 MiB" in word for word in drawn.words())
     numbers = [word for word in drawn.words() if word.isdecimal()]
@@ -225,7 +224,7 @@ def test_the_number_of_a_microbatch_stands_in_the_middle_of_its_box(layout):
     words = {kind: kind for kind in ("forward", "backward", "idle")}
     rows = dict(zip("abcd", schedule_rule.rows("one_f_one_b", 4, 4, 2.0), strict=True))
     drawn = Drawn(schedule(rows, "time", words, layout))
-    centred = drawn.tree.iterfind(".//g[@text-anchor='middle']/text")
+    centred = drawn.tree.iterfind(".//text[@text-anchor='middle']")
     numbers = [(n.text, at(n, "x"), at(n, "y")) for n in centred]
     boxes = [box for box in drawn.marks("rect", "span") if "data-say" in box.attrib]
     assert len(boxes) == 2 * 4 * 4
@@ -240,7 +239,7 @@ def test_the_number_of_a_microbatch_stands_in_the_middle_of_its_box(layout):
 
 def test_series_differ_by_dash_as_well_as_by_colour():
     drawn = Drawn(
-        lines([Series(str(n), ((1.0, n), (2.0, n))) for n in range(4)], "x", is_share=True)
+        curves([Series(look, [(1.0, n, ""), (2.0, n, "")], look) for n, look in enumerate(LINES)])
     )
     style = publish.style().decode()
     dashes = dict(re.findall(r"\.(pb-[a-z-]+)\{stroke-dasharray:([\d ]+)", style))
@@ -248,7 +247,7 @@ def test_series_differ_by_dash_as_well_as_by_colour():
     assert [sorted(dashes[look] for look in one if look in dashes) for one in looks] == [
         [], ["6 3"], ["2 3"], ["9 3 2 3"],
     ]  # fmt: skip
-    assert len({look.split()[0] for look in SERIES}) == 4
+    assert len({look.split()[0] for look in LINES}) == 4
 
 
 # --- ranks, layers, and what travels
@@ -256,37 +255,10 @@ def test_series_differ_by_dash_as_well_as_by_colour():
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_layers_are_as_wide_as_their_bytes(layout):
-    lanes = (
-        Lane("rank 0", "", (Piece("a", 300.0, False), Piece("b", 100.0, True))),
-        Lane("rank 1", "", (Piece("c", 200.0, False),)),
-    )
-    drawn = Drawn(panels([Panel("split", lanes, ())], layout))
+    first = [Part("layer", "a", 300.0, ""), Part("shard", "b", 100.0, "")]
+    ranks = [Stack("", "", first, ""), Stack("", "", [Part("layer", "c", 200.0, "")], "")]
+    drawn = Drawn(panels([Panel("split", ranks, ())], layout))
     first, second, third = (at(box, "width") for box in drawn.marks("rect", "layer"))
     assert first == pytest.approx(3 * second, abs=NEAR)
     assert third == pytest.approx(2 * second, abs=NEAR)
     assert len(drawn.marks("rect", "shard")) == 1
-
-
-# --- growth
-
-
-def place(x, y, values):
-    """Where these points lie, by the labels of the axes."""
-    return [pytest.approx((x(across), y(up)), abs=0.2) for across, up in values]
-
-
-def test_points_and_formula_are_drawn_where_they_belong_each_line_with_its_own_mark():
-    runs = (Point(1, 10, 11, "one"), Point(2, 20, 22, "two"), Point(4, 40, None, "four"))
-    other = (Point(1, 5, None), Point(4, 5, None))
-    axes = Axes("ranks", "bytes", "measured", "by the formula", is_logarithmic=False)
-    found = Drawn(growth([Grown("first", runs), Grown("second", other)], axes, WIDE))
-    x, y = found.across(), found.up()
-    one, two, formula = (list(points(curve)) for curve in found.marks("polyline"))
-    assert one == place(x, y, [(1, 10), (2, 20), (4, 40)])
-    assert two == place(x, y, [(1, 5), (4, 5)])
-    assert formula == place(x, y, [(1, 11), (2, 22)])
-    dots = [middle(dot) for dot in found.marks("circle", MARKS[0][0])]
-    assert dots[1:] == place(x, y, [(1, 10), (2, 20), (4, 40)])  # the first is the legend's
-    assert len(found.marks("polygon", MARKS[1][0])) == 3
-    assert found.says() == ["one", "two", "four"]
-    assert {"first, measured", "second, measured", "by the formula"} <= set(found.words())

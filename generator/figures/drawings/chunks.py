@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Literal
 
 from generator.figures.axes import GAP
 from generator.figures.drawing import Drawing, Layout, text_width
@@ -17,17 +18,13 @@ class Cell:
     """A tensor on a rank: what it is, whether it is finished, and where it just came from.
 
     `came` is `above` from the cell above, in a ring whose last row comes first; `all above` or `all
-    below` from the cells of its group in that row, which are summed.
+    below` from the cells of its group in that row, which are summed. A cell is drawn once for all
+    moments at which it is equal to itself, where it came from aside.
     """
 
     words: str
     is_whole: bool
-    came: Literal["", "above", "all above", "all below"] = ""
-
-    @property
-    def looks(self) -> tuple[str, bool]:
-        """What is drawn of it, but for its arrows."""
-        return self.words, self.is_whole
+    came: Literal["", "above", "all above", "all below"] = field(default="", compare=False)
 
 
 Rows = Sequence[Sequence[Cell | None]]
@@ -52,94 +49,53 @@ def chunks(
     cells = [cell for found in frames.values() for row in found for cell in row if cell]
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
-    grid = _Grid(0 if is_above else left, layout.width - 2, len(columns), group)
-    heads = [(position * group + (group - 1) / 2, 7, name) for position, name in enumerate(groups)]
-    heads += [(position, 22, name) for position, name in enumerate(columns)]
-    drawing.middles([(grid.middle(at), y, name) for at, y, name in heads], "soft")
+    start = 0 if is_above else left
+    width = (layout.width - 2 - start) / len(columns)
+    middles = [start + width * (column + 0.5) for column in range(len(columns))]
+    for position, name in enumerate(groups):
+        drawing.word(middles[position * group] + width * (group - 1) / 2, 7, name, "soft", "middle")
+    for middle, name in zip(middles, columns, strict=True):
+        drawing.word(middle, 22, name, "soft", "middle")
+    moments = list(pairwise([*frames, 2.0]))
     for position, name in enumerate(rows):
-        y = grid.top(position)
+        y = TOP + position * (HEIGHT + BETWEEN)
         if is_above:
             drawing.word(0, y - BETWEEN / 2, name, "soft")
         else:
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
-    moments = [*frames, 2.0]
-    for (first, last), places in _lasting(list(frames.values())).items():
-        with drawing.during(moments[first], moments[last]):
-            for row, column, cell in places:
-                _cell(drawing, cell, grid, row, column)
-    for (start, found), end in zip(frames.items(), moments[1:], strict=True):
-        came = [
-            (row, column, cell)
-            for row, line in enumerate(found) for column, cell in enumerate(line)
-            if cell and cell.came
-        ]  # fmt: skip
-        if came:
-            with drawing.during(start, end):
-                for row, column, cell in came:
-                    _arrows(drawing, cell.came, grid, row, column, len(rows))
+        for column, middle in enumerate(middles):
+            through = [found[position][column] for found in frames.values()]
+            _held(drawing, list(zip(through, moments, strict=True)), middle, y, width)
+            ranks = middles[column - column % group :][:group]
+            for cell, ends in zip(through, moments, strict=True):
+                if cell and cell.came:
+                    with drawing.during(*ends):
+                        _arrows(drawing, cell.came, middle, y, ranks)
     return drawing
 
 
-class _Grid(NamedTuple):
-    """Where cells are."""
-
-    left: float
-    right: float
-    num: int
-    group: int
-
-    @property
-    def width(self) -> float:
-        return (self.right - self.left) / self.num
-
-    def middle(self, column: float) -> float:
-        return self.left + self.width * (column + 0.5)
-
-    def top(self, row: int) -> int:
-        return TOP + row * (HEIGHT + BETWEEN)
-
-    def ranks(self, column: int) -> range:
-        """The columns that are summed with one."""
-        first = column - column % self.group
-        return range(first, first + self.group)
-
-
-def _lasting(frames: Sequence[Rows]) -> dict[tuple[int, int], list[tuple[int, int, Cell]]]:
-    """The cells that stay as they are from one frame to another, with their places."""
-    found: dict[tuple[int, int], list[tuple[int, int, Cell]]] = {}
-    for row, line in enumerate(frames[-1]):
-        for column in range(len(line)):
-            through = [frame[row][column] for frame in frames]
-            start = 0
-            for n, cell in enumerate(through):
-                following = through[n + 1] if n + 1 < len(through) else None
-                if following is None or cell is None or following.looks != cell.looks:
-                    if cell:
-                        found.setdefault((start, n + 1), []).append((row, column, cell))
-                    start = n + 1
-    return found
-
-
-def _cell(drawing: Drawing, cell: Cell, grid: _Grid, row: int, column: int) -> None:
-    middle, y = grid.middle(column), grid.top(row)
-    look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
-    drawing.box(middle - grid.width / 2 + 2, y, grid.width - 4, HEIGHT, look, radius=4)
-    drawing.word(middle, y + HEIGHT / 2, cell.words, letters, "middle")
-
-
-def _arrows(
-    drawing: Drawing, came: str, grid: _Grid, row: int, column: int, num_rows: int
+def _held(
+    drawing: Drawing, through: Sequence[tuple[Cell | None, tuple[float, float]]],
+    middle: float, y: float, width: float,
 ) -> None:  # fmt: skip
-    middle, y = grid.middle(column), grid.top(row)
+    """What one place holds, a box for as long as it stays as it is."""
+    for cell, found in groupby(through, lambda one: one[0]):
+        times = [time for _, ends in found for time in ends]
+        if cell:
+            look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
+            with drawing.during(times[0], times[-1]):
+                drawing.box(middle - width / 2 + 2, y, width - 4, HEIGHT, look, radius=4)
+                drawing.word(middle, y + HEIGHT / 2, cell.words, letters, "middle")
+
+
+def _arrows(drawing: Drawing, came: str, middle: float, y: float, ranks: Sequence[float]) -> None:
     if came == "above":
         drawing.arrow(middle, y - BETWEEN + 4, middle, y - 2)
-        if row == 0:  # it left the last row at the bottom
-            lower = grid.top(num_rows) - BETWEEN
-            drawing.arrow(middle, lower + 2, middle, lower + BETWEEN - 6)
+        if y == TOP:  # it left the last row at the bottom
+            drawing.arrow(middle, drawing.height - BETWEEN + 2, middle, drawing.height - 6)
         return
-    start, end = y - BETWEEN + 2.0, y - 3.0
+    start, end = y - BETWEEN + 2, y - 3
     if came == "all below":
         start, end = y + HEIGHT + BETWEEN - 2, y + HEIGHT + 3
-    for other in grid.ranks(column):
-        origin = grid.middle(other)
+    for origin in ranks:
         drawing.arrow(origin, start, middle + (origin - middle) / 8, end)

@@ -7,9 +7,9 @@ travels is a rail at the side, with a head where a rank receives and none where 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from generator.figures.drawing import Drawing, fitting, text_width
+from generator.figures.drawing import Drawing, text_width
 
 WIDTH = 344
 LEFT, RIGHT = 108, 312  # of the lanes' boxes
@@ -18,8 +18,7 @@ HEIGHT, GAP, NARROW_GAP = 36, 27, 9
 NEXT = 16  # from one line of a box to the next
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(NamedTuple):
     """One rank: what it holds in this run, and what it works on in this stage, if anything."""
 
     label: str
@@ -27,8 +26,7 @@ class Lane:
     holds: str
 
 
-@dataclass(frozen=True)
-class Travel:
+class Travel(NamedTuple):
     """One operation between ranks; no source: all give, no destination: all receive."""
 
     words: str
@@ -44,64 +42,48 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing
         travels: what travels between them; of those that need a rail, the first is drawn.
         idle: words for a rank that takes no part.
     """
-    steps = [one for one in travels if _are_neighbours(one)]
+    steps = [
+        (one.words, one.source, one.destination)
+        for one in travels
+        if one.source is not None and one.destination is not None
+        if abs(one.source - one.destination) == 1
+    ]
     shared = next((one for one in travels if one not in steps), None)
-    gap = GAP if steps else NARROW_GAP
-    top = 26 if shared else 2
+    gap, top = GAP if steps else NARROW_GAP, 26 if shared else 2
     drawing = Drawing(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)
     tops = [top + position * (HEIGHT + gap) for position in range(len(rows))]
     for lane, y in zip(rows, tops, strict=True):
-        _lane(drawing, lane, y, idle)
-    for one in steps:
-        _between(drawing, one, tops)
+        _lane(drawing, lane, y + HEIGHT / 2, idle)
+    for words, source, destination in steps:
+        down = destination > source
+        x = LEFT + (60 if down else 130)  # what goes up is drawn beside what goes down
+        start, end = tops[source] + HEIGHT * down, tops[destination] + HEIGHT * (not down)
+        drawing.arrow(x, start, x, end)
+        drawing.word(x + 8, (start + end) / 2, words, "communication")
     if shared:
         _rail(drawing, shared, tops)
     return drawing
 
 
-def _lane(drawing: Drawing, lane: Lane, y: float, idle: str) -> None:
-    works, middle = bool(lane.works_on), y + HEIGHT / 2
-    name = middle - NEXT / 2 if lane.holds else middle
-    drawing.word(LEFT - 8, name, lane.label, anchor="end")
-    drawing.word(LEFT - 8, middle + NEXT / 2, fitting(lane.holds, LEFT - 8), "soft", "end")
-    drawing.box(LEFT, y, RIGHT - LEFT, HEIGHT, "layer" if works else "idle", radius=4)
-    lines = _lines(lane.works_on or idle)
+def _lane(drawing: Drawing, lane: Lane, middle: float, idle: str) -> None:
+    """The box of a rank, whose words take a second line, from → on, where they are too long."""
+    drawing.word(LEFT - 8, middle - NEXT / 2 * bool(lane.holds), lane.label, anchor="end")
+    drawing.word(LEFT - 8, middle + NEXT / 2, lane.holds, "soft", "end")
+    look, letters = ("layer", "") if lane.works_on else ("idle", "soft")
+    drawing.box(LEFT, middle - HEIGHT / 2, RIGHT - LEFT, HEIGHT, look, radius=4)
+    words = lane.works_on or idle
+    is_long = text_width(words) > RIGHT - LEFT
+    lines = words.replace(" → ", "\n→ ").split("\n") if is_long else [words]
     for position, line in enumerate(lines):
         y = middle + NEXT * (position - (len(lines) - 1) / 2)
-        drawing.word((LEFT + RIGHT) / 2, y, line, "" if works else "soft", "middle")
-
-
-def _lines(words: str) -> list[str]:
-    """What stands in a box: on one line, or where that is too long, on two, the second from →."""
-    if text_width(words) <= RIGHT - LEFT:
-        return [words]
-    before, arrow, after = words.partition(" → ")
-    return [fitting(line, RIGHT - LEFT) for line in (before, f"→ {after}")[: 1 + bool(arrow)]]
-
-
-def _are_neighbours(travel: Travel) -> bool:
-    source, destination = travel.source, travel.destination
-    return source is not None and destination is not None and abs(source - destination) == 1
-
-
-def _between(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
-    """An arrow from one lane to the next; what goes up is drawn beside what goes down."""
-    assert travel.source is not None
-    assert travel.destination is not None
-    down = travel.destination > travel.source
-    x = LEFT + (60 if down else 130)
-    start = tops[travel.source] + (HEIGHT if down else 0)
-    end = tops[travel.destination] + (0 if down else HEIGHT)
-    drawing.arrow(x, start, x, end)
-    drawing.word(x + 8, (start + end) / 2, travel.words, "communication")
+        drawing.word((LEFT + RIGHT) / 2, y, line, letters, "middle")
 
 
 def _rail(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
     """A line beside the lanes that take part; its words stand above it."""
     ends = {travel.source, travel.destination}
-    taking_part = [at for at in range(len(tops)) if None in ends or at in ends]
-    middles = {at: tops[at] + HEIGHT / 2 for at in taking_part}
-    drawing.line(RAIL, middles[taking_part[0]], RAIL, middles[taking_part[-1]], "communication")
+    middles = {n: y + HEIGHT / 2 for n, y in enumerate(tops) if None in ends or n in ends}
+    drawing.line(RAIL, min(middles.values()), RAIL, max(middles.values()), "communication")
     drawing.word(WIDTH, 11, travel.words, "communication", "end")
     for at, y in middles.items():
         if at == travel.source or travel.destination not in (None, at):

@@ -1,19 +1,21 @@
 """Who does what when: a row a rank, a link or a unit, and a box for each action, with its name.
 
-What a rank holds meanwhile may stand below, as a curve over the same time; a play then moves a line
-over both.
+What is held meanwhile may stand below, as a number for each row or as a curve over the same time; a
+play moves a line over all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, Scale, across, around, room_for, up
+from generator.figures.axes import BELOW, GAP, Key, Scale, across, around, legend, room_for, up
 from generator.figures.drawing import LINE, Drawing, Layout, text_width
+from generator.figures.overlap_rule import Step
 from generator.figures.schedule_rule import Action, Kind
 
-ROW, HALF, SWATCH = 32, 10.0, 14
+ROW, HALF = 32, 10.0
 LOADED, LOAD = 52, 16  # of a row that has a load: its height, and that of the largest load
 CURVE = 150  # the height of a curve
 LOOKS: dict[Kind, tuple[str, str]] = {
@@ -24,22 +26,24 @@ LOOKS: dict[Kind, tuple[str, str]] = {
     "reduce": ("communication", "ground"),
     "wait": ("waiting hollow shard", ""),
 }
+LOOK_OF_LOAD = "series-e faint"  # as activations in other figures
+Rows = Mapping[str, Sequence[Action]]
+# How many things each row holds, as a number from each time on.
+Loads = Sequence[Sequence[tuple[float, int]]]
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A measured value at its place on an axis, and its words."""
 
     value: float
     words: str
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """What is held in each unit of time, in parts, one on the other.
 
     Attributes:
-        unit: title of the axis.
+        unit: title of its axis.
         parts: each with its name, its look, and its size in each unit of time.
         top: what the axis reaches at least, the same for all states of a figure.
         mark: the measured peak.
@@ -51,27 +55,12 @@ class Curve:
     mark: Mark
 
 
-LOOK_OF_LOAD = "series-e faint"  # as activations in other figures
-# How many things each row holds, as a number from each time on.
-Loads = Sequence[Sequence[tuple[float, int]]]
-
-
 def schedule(
-    rows: Mapping[str, Sequence[Action]],
-    unit: str,
-    words: Mapping[str, str],
-    layout: Layout,
-    *,
-    upper: float = 0,
-    longest: float = 0,
-    mark: Mark | None = None,
-    curve: Curve | None = None,
-    loads: Loads | None = None,
-) -> Drawing:
+    rows: Rows, unit: str, words: Mapping[str, str], layout: Layout, *,
+    upper: float = 0, longest: float = 0, mark: Mark | None = None,
+    curve: Curve | None = None, loads: Loads = (),
+) -> Drawing:  # fmt: skip
     """Draw the actions of each row, up to the end of the last.
-
-    The boxes of a kind are named where each of them has room for its name: some names without the
-    others would look like the only ones.
 
     Args:
         rows: the actions of each, by its name.
@@ -81,150 +70,151 @@ def schedule(
         upper: where the rows begin, below what else is drawn.
         longest: where the axis ends at least, so that several drawings have the same.
         mark: when the step was over in a run.
-        curve: what is held meanwhile.
+        curve: what is held meanwhile; the time of such a step is the order of its events.
         loads: the same as a number for each row, drawn below it.
     """
-    drawing = Drawing(layout.width)
+    drawing, end = Drawing(layout.width), max(one.end for row in rows.values() for one in row)
     ticks = around(0, max(curve.top, curve.mark.value), 4) if curve else []
-    labels = {**rows, **({f"{words['most']} {_most(loads)}": ()} if loads else {})}
-    left = max(room_for(ticks), GAP + max(map(text_width, labels)))
-    end = max(one.end for actions in rows.values() for one in actions)
+    mosts = [f"{words['most']} {_most(row)}" for row in loads]
+    left = max(room_for(ticks), GAP + max(map(text_width, [*rows, *mosts])))
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
-    top = upper + (LINE if mark else 0)
-    height = LOADED if loads else ROW
-    _rows(drawing, rows, words, x, top, height)
-    bottom = top + 2 + height * len(rows)
-    kinds = {one.kind: LOOKS[one.kind][0] for actions in rows.values() for one in actions}
-    keys = [(kinds[kind], words[kind]) for kind in LOOKS if kind in kinds]
-    below = bottom
-    if curve:
-        bottom = _curve(drawing, curve, ticks, x, below + 2 * GAP)
-        keys += [(f"span {look}", name) for name, look, _ in curve.parts]
+    top, height = upper + LINE * bool(mark), LOADED if loads else ROW
+    bottom = top + height * len(rows)
+    _rows(drawing, rows, words, x.between(0, end), top, height)
+    used = [kind for kind in LOOKS if any(one.kind == kind for row in rows.values() for one in row)]
+    keys = [Key(words[kind], box=f"span {LOOKS[kind][0]}") for kind in used]
+    for position, (row, most) in enumerate(zip(loads, mosts, strict=True)):
+        base = top + LOADED * (position + 1) - 4
+        y = Scale(0, max(map(_most, loads)), base, base - LOAD)
+        drawing.area(_stepped([*row, (end, 0)], x, y), LOOK_OF_LOAD)
+        drawing.word(x.start - GAP, base - LOAD / 2, most, "soft", "end")
     if loads:
-        _loads(drawing, loads, words["most"], x, top, end)
-        keys.append((LOOK_OF_LOAD, words["load"]))
-    drawing.playhead(x(0), x(end), top, below)
+        keys.append(Key(words["load"], box=LOOK_OF_LOAD))
+    drawing.playhead(x(0), x(end), top, bottom)
     if mark:  # what was measured is veiled at no time
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
-        drawing.playhead(x(0), x(end), bottom - CURVE, bottom)
-        _measured(drawing, curve, Scale(0, ticks[-1], bottom, bottom - CURVE), x, below + 2 * GAP)
-    if curve:  # its time is the order of events, which has no values
-        drawing.line(x.start, bottom, x.end, bottom, "axis")
-        drawing.word(x.end, bottom + LINE / 2 + 2, unit, "soft", "end")
-        bottom += LINE
-    else:
-        across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
-        bottom += BELOW
-    keys += [("", words["idle"])] if any(_gaps(one, end) for one in rows.values()) else []
-    drawing.height = _legend(drawing, keys, bottom + LINE / 2)
+        bottom = _curve(drawing, curve, ticks, x, bottom + 2 * GAP)
+        keys += [Key(name, box=f"span {look}") for name, look, _ in curve.parts]
+        keys.append(Key(curve.mark.words, line="budget"))
+    across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
+    keys.append(Key(words["idle"], line="waiting"))
+    drawing.height = legend(drawing, keys, bottom + BELOW + LINE / 2) + 2
     return drawing
 
 
 def _rows(
-    drawing: Drawing, rows: Mapping[str, Sequence[Action]], words: Mapping[str, str],
-    x: Scale, top: float, height: float,
-) -> None:  # fmt: skip
-    end = max(one.end for actions in rows.values() for one in actions)
-    looks = {kind: _names(rows, kind, x) for kind in LOOKS}
-    named: dict[str, list[tuple[float, float, str]]] = {}
+    drawing: Drawing, rows: Rows, words: Mapping[str, str], x: Scale, top: float, height: float
+) -> None:
+    """A box for each action, over the line of a row that does nothing.
+
+    The boxes of a kind are named where each of them has room for its name: some names without the
+    others would look like the only ones.
+    """
+    tight = {
+        one.kind for row in rows.values() for one in row
+        if text_width(one.name) + 2 > x(one.end) - x(one.start)
+    }  # fmt: skip
     for position, (label, actions) in enumerate(rows.items()):
-        middle = top + 2 + height * position + ROW / 2
+        middle = top + height * position + ROW / 2
         drawing.word(x.start - GAP, middle, label, anchor="end")
-        for start, stop in _gaps(actions, end):
-            drawing.line(x(start), middle, x(stop), middle, "waiting")
+        drawing.line(x.start, middle, x.end, middle, "waiting")
         for one in actions:
-            look, letters_of = LOOKS[one.kind][0], looks[one.kind]
+            look, letters = LOOKS[one.kind]
             start, width = x(one.start), x(one.end) - x(one.start)
             say = f"{label}, {words[one.kind]} {one.name}".rstrip()
             drawing.box(start, middle - HALF, width, 2 * HALF, f"span {look}", say=say)
-            if letters_of is not None and one.name:
-                named.setdefault(letters_of, []).append((start + width / 2, middle, one.name))
-    for look, places in named.items():
-        drawing.middles(places, look)
+            name = "" if one.kind in tight else one.name
+            drawing.word(start + width / 2, middle, name, letters, "middle")
 
 
-def _names(rows: Mapping[str, Sequence[Action]], kind: Kind, x: Scale) -> str | None:
-    """The look of the names in all boxes of a kind; None where one would not fit."""
-    fit = all(
-        text_width(one.name) + 2 <= x(one.end) - x(one.start)
-        for actions in rows.values() for one in actions if one.kind == kind
-    )  # fmt: skip
-    return LOOKS[kind][1] if fit else None
+def _most(row: Iterable[tuple[float, int]]) -> int:
+    return max(number for _, number in row)
 
 
-def _gaps(actions: Sequence[Action], end: float) -> list[tuple[float, float]]:
-    """When a row does nothing, up to the end of the step."""
-    found, free = [], 0.0
-    for one in sorted(actions, key=lambda one: one.start):
-        if one.start > free:
-            found.append((free, one.start))
-        free = max(free, one.end)
-    return [*found, (free, end)] if end > free else found
-
-
-def _most(loads: Loads) -> int:
-    return max(number for row in loads for _, number in row)
-
-
-def _loads(
-    drawing: Drawing, loads: Loads, most: str, x: Scale, top: float, end: float
-) -> None:  # fmt: skip
-    for position, row in enumerate(loads):
-        base = top + LOADED * (position + 1) - 2
-        y = Scale(0, _most(loads), base, base - LOAD)
-        times = [*(time for time, _ in row), end]
-        places = [
-            (x(at), y(number))
-            for (start, number), stop in zip(row, times[1:], strict=True)
-            for at in (start, stop)
-        ]
-        drawing.area([(x(times[0]), y.start), *places, (x(end), y.start)], LOOK_OF_LOAD)
-        drawing.word(x.start - GAP, y.start - LOAD / 2, f"{most} {_most([row])}", "soft", "end")
+def _stepped(
+    heights: Sequence[tuple[float, float]], x: Scale, y: Scale
+) -> list[tuple[float, float]]:  # fmt: skip
+    """The corners of an area over the axis: each height lasts until the next."""
+    steps = (
+        (x(at), y(height))
+        for (start, height), (stop, _) in pairwise(heights)
+        for at in (start, stop)
+    )
+    return [(x(heights[0][0]), y.start), *steps, (x(heights[-1][0]), y.start)]
 
 
 def _curve(
     drawing: Drawing, curve: Curve, ticks: Sequence[float], x: Scale, top: float
 ) -> float:  # fmt: skip
-    """The parts as areas of steps; returns where their axis lies."""
+    """The parts as areas, the whole of them behind; returns where their axis lies."""
     y = Scale(0, ticks[-1], top + LINE + CURVE, top + LINE)
+    drawing.word(0, top, curve.unit, "soft")
     up(drawing, y, x.start, x.end, ticks)
-    below = [0.0] * len(curve.parts[0][2])
+    sums = [0.0] * len(curve.parts[0][2])
+    stacked = []
     for _, look, sizes in curve.parts:
-        above = [low + size for low, size in zip(below, sizes, strict=True)]
-        drawing.area([*_steps(above, x, y), *reversed([*_steps(below, x, y)])], f"span {look}")
-        below = above
+        sums = [low + size for low, size in zip(sums, sizes, strict=True)]
+        stacked.append(([*enumerate(sums), (len(sums), 0.0)], look))
+    for heights, look in reversed(stacked):
+        drawing.area(_stepped(heights, x, y), f"span {look}")
+    drawing.playhead(x(0), x(len(sums)), y.end, y.start)
+    drawing.line(x.start, y(curve.mark.value), x.end, y(curve.mark.value), "budget")
     return y.start
 
 
-def _measured(drawing: Drawing, curve: Curve, y: Scale, x: Scale, top: float) -> None:
-    """The line of a curve, and the words above the curve."""
-    height = y(curve.mark.value)
-    drawing.line(x.start, height, x.end, height, "budget")
-    sample = x.end - text_width(curve.mark.words) - GAP
-    drawing.line(sample - 2 * SWATCH, top, sample, top, "budget")
-    drawing.word(x.end, top, curve.mark.words, "soft", "end")
-    drawing.word(0, top, curve.unit, "soft")
+# --- a step of DDP
+
+TOP, HEIGHT, APART = 22, 30, 6  # of the boxes of layers
+LAYERS = {
+    "forward": ("compute faint", ""),
+    "backward": ("compute", "ground"),
+    "ready": ("collective", "communication"),
+    "sent": ("communication", "ground"),
+    "averaged": ("layer", ""),
+}
 
 
-def _steps(heights: Sequence[float], x: Scale, y: Scale) -> Iterator[tuple[float, float]]:
-    for time, height in enumerate(heights):
-        yield x(time), y(height)
-        yield x(time + 1), y(height)
+def overlap(
+    step: Step, names: tuple[str, str], unit: str, words: Mapping[str, str], layout: Layout, *,
+    longest: float, mark: Mark,
+) -> Drawing:  # fmt: skip
+    """A step of DDP as it goes: the state of each layer's gradient over what rank and link do.
+
+    Args:
+        step: what is drawn.
+        names: of the rows: the rank, and its link.
+        unit: title of the axis.
+        words: names of actions, of the states of a gradient, and `layer`.
+        layout: the room there is.
+        longest: where the axis ends at least.
+        mark: when the step was over in the run.
+    """
+    rows, upper = dict(zip(names, step, strict=True)), TOP + HEIGHT + 12
+    drawing = schedule(rows, unit, words, layout, upper=upper, longest=longest, mark=mark)
+    num = len(step.computed) // 2
+    width = (layout.width + APART) / num
+    for layer in range(1, num + 1):
+        x = (layer - 1) * width
+        middle = x + (width - APART) / 2
+        drawing.word(middle, 10, f"{words['layer']} {layer}", "soft", "middle")
+        drawing.box(x, TOP, width - APART, HEIGHT, "idle", radius=4)
+        for state, start, end in _states(step, layer):
+            look, letters = LAYERS[state]
+            with drawing.during(start, end):
+                drawing.box(x, TOP, width - APART, HEIGHT, look, radius=4)
+                drawing.word(middle, TOP + HEIGHT / 2, words[state], letters, "middle")
+    return drawing
 
 
-def _legend(drawing: Drawing, keys: Sequence[tuple[str, str]], y: float) -> float:
-    """A swatch and a name each, in as many lines as they need; returns where they end."""
-    x = 0.0
-    for look, name in keys:
-        width = SWATCH + GAP + text_width(name)
-        if x and x + width > drawing.width:
-            x, y = 0.0, y + LINE
-        if look:
-            drawing.box(x, y - 6, SWATCH, 12, look)
-        else:
-            drawing.line(x, y, x + SWATCH, y, "waiting")
-        drawing.word(x + SWATCH + GAP, y, name)
-        x += width + 2 * GAP
-    return y + LINE / 2 + 2
+def _states(step: Step, layer: int) -> Iterator[tuple[str, float, float]]:
+    """What is seen of a layer's gradient from when to when, in parts of the step."""
+    forward, backward = (one for one in step.computed if one.name == str(layer))
+    sent = next((one for one in step.sent if one.name == str(layer)), step.sent[-1])
+    times = [backward.start, backward.end, sent.start, sent.end, 2 * step.end]
+    found = [("forward", (forward.start, forward.end))]
+    found += zip(("backward", "ready", "sent", "averaged"), pairwise(times), strict=True)
+    for state, (start, end) in found:
+        if end > start + 1e-9:
+            yield state, round(start / step.end, 4), round(end / step.end, 4)

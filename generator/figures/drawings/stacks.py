@@ -1,40 +1,43 @@
-"""Bars of several parts under a budget line that readers move: what a rank holds at its peak.
+"""Bars of several parts: what ranks hold or send, and which layers they have.
 
-The line runs over the bars, with an edge of the ground, which parts it from every look. Words lie
-on it, each on a patch of what is below them, so that it crosses none wherever play.js moves it.
+A budget line, which readers may move, runs over the bars, with an edge of the ground, which parts
+it from every look. Words lie on it, each on a patch of what is below them, so that it crosses none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_letters
+from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, Scale, across
+from generator.figures.axes import BELOW, GAP, Key, Scale, across, legend
 from generator.figures.drawing import LINE, Drawing, Layout, number, text_width, wrapped
 
-# Parts in their order, each with its look and that of words on it.
-LOOKS = (
-    ("series-a", "ground"),
-    ("series-e", "ground"),
-    ("series-a faint", ""),
-    ("series-e faint", ""),
-    ("series-b", "ground"),
-    ("series-c hollow", ""),
-    ("series-e hollow shard", ""),
-    ("soft hollow", ""),
-)
-THICK, ROW, APART, SWATCH = 18, 27, 9, 16
+# Kinds of parts in their order, each with its look and that of words on it.
+LOOKS = {
+    "parameters": ("series-a", "ground"),
+    "gradients": ("series-e", "ground"),
+    "optimizer": ("series-a faint", ""),
+    "activations": ("series-e faint", ""),
+    "buckets": ("series-b", "ground"),
+    "buffers": ("series-c hollow", ""),
+    "allocator": ("series-e hollow shard", ""),
+    "outside": ("soft hollow", ""),
+    "payload": ("communication", ""),
+    "layer": ("layer", ""),
+    "shard": ("layer shard", ""),
+}
+THICK, APART = 18, 9  # of a bar; between groups, more than between bars
 BESIDE = 14  # from the end of the axis to the words
-LEAST = 0.3  # of a part, in pixels: what is narrower stands in the table alone
-SEEN = 1.5  # what is narrower is there for the keyboard only, and not in the legend
+LEAST = 1.5  # of a part, in pixels: what is narrower stands in the table alone
 OVER = 3  # how far the line stands out of the bars
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of a bar: which of all parts it is, its size in the unit of the axis, its words."""
+class Part(NamedTuple):
+    """A part of a bar: its kind, its name, its size in the unit of the axis, and what it says."""
 
-    kind: int
+    kind: str
     name: str
     size: float
     say: str
@@ -45,14 +48,14 @@ class Stack:
     """A bar: rows of a `group` stand together; `words` tells its sum.
 
     Attributes:
-        limits: where the line has to be for the bar to fit, and where it begins to be marginal; by
-            default both are the sum of its parts.
+        limits: where the line of a budget has to be for the bar to fit, and where it begins to be
+            marginal, if readers move that line.
         is_over: whether the words say that it does not fit.
     """
 
     group: str
     label: str
-    parts: tuple[Part, ...]
+    parts: Sequence[Part]
     words: str
     limits: tuple[float, float] | None = None
     is_over: bool = False
@@ -62,151 +65,161 @@ class Stack:
         """The sum of the parts."""
         return sum(part.size for part in self.parts)
 
+    @property
+    def width_of_words(self) -> float:
+        """In pixels, with the longest verdict that play.js adds to the words."""
+        return text_width(f"{self.words} · marginal" if self.limits else self.words)
+
+
+class Budget(NamedTuple):
+    """Where a line starts, and the words at its head if nobody moves it."""
+
+    size: float
+    words: str = ""
+
+
+class Panel(NamedTuple):
+    """One run: its name, its ranks, and what travels in a step, a line an operation."""
+
+    title: str
+    ranks: Sequence[Stack]
+    travels: Sequence[str]
+
 
 def stacks(
-    rows: Sequence[Stack],
-    names: Sequence[str],
-    unseen: str,
-    unit: str,
-    top: float,
-    budget: float,
-    layout: Layout,
-    said: str = "",
-) -> Drawing:
+    rows: Sequence[Stack], unit: str, top: float, layout: Layout, *,
+    unseen: str = "", budget: Budget | None = None,
+) -> Drawing:  # fmt: skip
     """Draw the bars.
 
     Args:
         rows: from top to bottom, in `unit`.
-        names: of all kinds of parts, for the legend.
-        unseen: what the legend says before the names of parts that are too small to be seen.
         unit: title of the axis, as in "MiB per rank".
         top: the end of the axis, the same for all states of a figure; a longer bar is cut there,
             and two gaps mark it.
-        budget: where the line starts.
         layout: the room there is.
-        said: the words at the head of a line that nobody moves.
+        unseen: what the legend says before the names of parts that are too small to be seen.
+        budget: the line, if there is one.
     """
-    drawing = Drawing(layout.width)
-    left, room = 1.0, 1.0
-    if not layout.labels_above:
-        left = max(text_width(row.label) for row in rows) + GAP
-        room = max(map(_said_width, rows)) + BESIDE + GAP
-    x = Scale(0, top, left, layout.width - room)
-    y = _legend(drawing, rows, names, unseen, x)
-    head, y = y, y + LINE * bool(said)
-    uppers: list[float] = []
-    group = rows[0].group
+    drawing, over = Drawing(layout.width), Drawing(layout.width)
+    x = _scale(rows, top, layout)
+    y = _legend(drawing, rows, unseen, x) + GAP
+    if budget and budget.words:
+        half = text_width(budget.words) / 2
+        middle = min(max(x(budget.size), half), layout.width - half)
+        over.word(middle, y, budget.words, "strong", "middle")
+        y += LINE
+    upper, group = y, rows[0].group
     for row in rows:
         y, group = y + APART * (row.group != group), row.group
-        y += LINE if layout.labels_above else 0
-        uppers.append(y)
-        y += THICK + GAP if layout.labels_above else ROW
-    bottom = uppers[-1] + THICK + 8
-    for row, upper in zip(rows, uppers, strict=True):
-        _bar(drawing, row, upper, x)
-    _line(drawing, x, budget, head + LINE / 2 if said else uppers[0] - OVER, bottom)
-    if said:
-        half = text_width(said) / 2
-        drawing.word(min(max(x(budget), half), layout.width - half), head, said, "strong", "middle")
-    for row, upper in zip(rows, uppers, strict=True):
-        _names(drawing, row, upper, x)
-        _words(drawing, row, upper, x, layout)
-    across(drawing, x, bottom, unit, x.ticks(4 if layout.labels_above else 6))
-    drawing.height = bottom + BELOW
+        y = _bar(drawing, over, row, y, x, layout)
+    if budget:
+        places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
+        start = upper - (LINE / 2 if budget.words else OVER)
+        drawing.add(
+            "path", "", data_scale=places, transform=f"translate({number(x(budget.size))})",
+            d=f"M-1 {number(start)}h2V{number(y)}h-2z",
+        )  # fmt: skip
+    drawing.parts += over.parts
+    across(drawing, x, y, unit, x.ticks(4 if layout.labels_above else 6))
+    drawing.height = y + BELOW
     return drawing
 
 
-def _drawn(row: Stack, x: Scale) -> Iterator[tuple[Part, float, float]]:
-    """The parts that are drawn, each with its left side and its width."""
+def panels(runs: Sequence[Panel], layout: Layout) -> Drawing:
+    """Every run as a group of bars, a bar a rank, its layers as parts as wide as their bytes."""
+    drawing = Drawing(layout.width)
+    ranks = [rank for run in runs for rank in run.ranks]
+    x, y = _scale(ranks, max(rank.size for rank in ranks), layout), 4.0
+    for run in runs:
+        drawing.word(0, y + 10, run.title, "strong")
+        y += LINE + GAP
+        for rank in run.ranks:
+            y = _bar(drawing, drawing, rank, y, x, layout)
+        if run.travels and len(run.ranks) > 1:
+            drawing.arrow(x.start + GAP, y, x.start + GAP, y + LINE * len(run.travels), both=True)
+        for line in run.travels:
+            for part in wrapped(line, layout.width - x.start - 3 * GAP):
+                drawing.word(x.start + 3 * GAP, y + LINE / 2, part, "communication")
+                y += LINE
+        y += LINE
+    drawing.height = y
+    return drawing
+
+
+def _scale(rows: Sequence[Stack], top: float, layout: Layout) -> Scale:
+    """From zero to the top, with room for the words at both ends of each bar."""
+    if layout.labels_above:
+        return Scale(0, top, 1, layout.width - 1)
+    left = max(text_width(row.label) for row in rows) + GAP
+    room = max(row.width_of_words for row in rows) + BESIDE
+    return Scale(0, top, left, layout.width - room)
+
+
+def _bar(
+    drawing: Drawing, over: Drawing, row: Stack, y: float, x: Scale, layout: Layout
+) -> float:  # fmt: skip
+    """A bar, and over it, its words and those of its parts; returns where the next one begins."""
+    if layout.labels_above:
+        y += LINE
     start = 0.0
     for part in row.parts:
         left, right = x(start), min(x(start + part.size), x.end)
-        width = right - left
         start += part.size
-        if width >= LEAST:
-            yield part, left, width
-
-
-def _bar(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
-    for part, left, width in _drawn(row, x):
-        look = LOOKS[part.kind][0]
-        seen = look if width >= SEEN else look.partition(" ")[0]
-        drawing.box(left, y, width, THICK, f"span {seen}", say=part.say)
+        if right - left >= LEAST:
+            look, letters = LOOKS[part.kind]
+            drawing.box(left, y, right - left, THICK, f"span {look}", say=part.say)
+            name = next((n for n in _names(part) if text_width(n) + 4 <= right - left), "")
+            middle, wide = (left + right) / 2, text_width(name) + 2
+            if name and over is not drawing:  # a line may cross it
+                patch = "ground" if "hollow" in look else look
+                over.box(middle - wide / 2, y + 1, wide, THICK - 2, patch)
+            over.word(middle, y + THICK / 2, name, letters, "middle")
     if row.size > x.high:
         for gap in (4, 8):
             drawing.box(x.end - gap, y, 2, THICK, "ground")
+    _words(over, row, y, x, layout)
+    return y + THICK + GAP
 
 
-def _names(drawing: Drawing, row: Stack, y: float, x: Scale) -> None:
-    """The names of parts, or their first letters, where they have room."""
-    for part, left, width in _drawn(row, x):
-        look, letters = LOOKS[part.kind]
-        fits = part.name if text_width(part.name) + 6 < width else _initial(part.name)
-        long = text_width(fits) + 2
-        if long + 2 < width:
-            middle, patch = left + width / 2, "ground" if "hollow" in look else look
-            drawing.box(middle - long / 2, y + 1, long, THICK - 2, patch)
-            drawing.word(middle, y + THICK / 2, fits, letters, "middle")
-
-
-def _initial(name: str) -> str:
-    return name[:1].upper()
+def _names(part: Part) -> tuple[str, str]:
+    """What may stand on a part: its name, or else the number in it, or its first letter."""
+    number_in = part.name.lstrip(f"{ascii_letters} ")
+    return part.name, number_in or part.name[:1].upper()
 
 
 def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> None:
     """The name of a bar, and its sum, to which play.js adds whether it fits."""
-    middle, place, side = y + THICK / 2, x.end + BESIDE, ""
-    if layout.labels_above:
-        middle, place, side = y - LINE / 2, layout.width - 1.0, ' text-anchor="end"'
-        drawing.box(0, y - LINE + 1, text_width(row.label) + 2, LINE - 2, "ground")
-        wide = _said_width(row)
-        drawing.box(place - wide, y - LINE + 1, wide, LINE - 2, "ground")
-        drawing.word(0, middle, row.label)
-    else:
-        drawing.word(x.start - GAP, middle, row.label, anchor="end")
-    at = f'x="{number(place)}" y="{number(middle)}"{side}'
-    need, least = row.limits or (row.size, row.size)
-    limits = f'data-need="{need:.3f}" data-least="{least:.3f}"'
-    over = ' class="pb-fails"' if row.is_over else ""
-    drawing.parts.append(f"<text {limits} {at}{over}>{row.words}</text>")
+    names = ("data_need", "data_least")
+    limits = {name: f"{size:.3f}" for name, size in zip(names, row.limits or (), strict=False)}
+    look = "fails" if row.is_over else ""
+    if not layout.labels_above:
+        drawing.word(x.start - GAP, y + THICK / 2, row.label, anchor="end")
+        drawing.word(x.end + BESIDE, y + THICK / 2, row.words, look, data=limits)
+        return
+    wide = row.width_of_words
+    for left, width in ((0.0, text_width(row.label) + 2), (layout.width - 1 - wide, wide)):
+        drawing.box(left, y - LINE + 1, width, LINE - 2, "ground")
+    drawing.word(0, y - LINE / 2, row.label)
+    drawing.word(layout.width - 1, y - LINE / 2, row.words, look, "end", limits)
 
 
-def _said_width(row: Stack) -> float:
-    """What the sum of a bar takes, with what play.js adds."""
-    return max(text_width(f"{row.words} · {word}") for word in ("fits", "marginal"))
+def _legend(drawing: Drawing, rows: Sequence[Stack], unseen: str, x: Scale) -> float:
+    """The kinds of parts that any row shows, and the names of those that are too small to be seen.
 
-
-def _line(drawing: Drawing, x: Scale, budget: float, top: float, bottom: float) -> None:
-    places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
-    at, box = f"translate({number(x(budget))})", f"M-1 {number(top)}h2V{number(bottom)}h-2z"
-    drawing.parts.append(f'<path data-scale="{places}" transform="{at}" d="{box}"/>')
-
-
-def _legend(
-    drawing: Drawing, rows: Sequence[Stack], names: Sequence[str], unseen: str, x_of: Scale
-) -> float:  # fmt: skip
-    """Swatches of the parts that any row shows, in as many lines as they need; returns their end.
-
-    Each holds the letter that stands on a bar which is too narrow for the part's name. The other
-    parts that a row has are named behind them.
+    Each sample holds the letter that stands on a part which is too narrow for its name.
     """
-    drawn = (one for row in rows for one in _drawn(row, x_of))
-    used = sorted({part.kind for part, _, width in drawn if width >= SEEN})
-    x, y = 0.0, 10.0
-    for kind in used:
-        width = SWATCH + GAP + text_width(names[kind]) + 2 * GAP
-        if x and x + width > drawing.width:
-            x, y = 0.0, y + LINE
-        look, letters = LOOKS[kind]
-        drawing.box(x, y - SWATCH / 2, SWATCH, SWATCH, f"span {look}")
-        drawing.word(x + SWATCH / 2, y, _initial(names[kind]), letters, "middle")
-        drawing.word(x + SWATCH + GAP, y, names[kind])
-        x += width
-    others = sorted({part.kind for row in rows for part in row.parts} - {*used})
-    said = f"{unseen}: {', '.join(names[kind] for kind in others)}"
-    if x + text_width(said) > drawing.width:
-        x, y = 0.0, y + LINE
-    for line in wrapped(said, drawing.width) if others else ():
-        drawing.word(x, y, line, "soft")
+    parts = {part.kind: part for row in rows for part in row.parts if part.name}
+    seen = {p.kind for row in rows for p in row.parts if x(p.size) - x.start >= LEAST}
+    keys, small = [], []
+    for kind, (look, letters) in LOOKS.items():
+        if kind in parts and kind in seen:
+            letter = (_names(parts[kind])[-1], letters)
+            keys.append(Key(parts[kind].name, box=f"span {look}", letter=letter))
+        elif kind in parts:
+            small.append(parts[kind].name)
+    y = legend(drawing, keys) if keys else 0
+    for line in wrapped(f"{unseen}: {', '.join(small)}", drawing.width) if small else ():
+        drawing.word(0, y + LINE / 2, line, "soft")
         y += LINE
-    return y if others else y + LINE
+    return y

@@ -1,26 +1,30 @@
-"""What happens in one step, and from step to step: schedules, payloads, losses."""
+"""Steps that are played, as rules compute them from runs: of a pipeline, of DDP, and of FSDP.
+
+What a run measured of the same step is drawn beside it: when it ended, or the most that it held.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from markupsafe import Markup
+from collections.abc import Callable, Mapping, Sequence
 
 from generator.content.exhibit import Figure
 from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.play_states import ShownRun, State
 from generator.evidence.units import AS_RULED
-from generator.figures import schedule_rule
-from generator.figures.drawing import Drawing, Layout
-from generator.figures.drawings import bars as bars_drawing
-from generator.figures.drawings import schedule as schedule_drawing
-from generator.figures.drawings.bars import Bar
-from generator.figures.drawings.lines import Series, lines
-from generator.figures.play.seen import Seen, both, byte_unit, in_lines, moments, said_bytes
-from runners.traces.records import RankRecord
+from generator.figures import overlap_rule, schedule_rule, unit_rule
+from generator.figures.drawings.schedule import Curve, Mark
+from generator.figures.drawings.schedule import overlap as drawn_over_link
+from generator.figures.drawings.schedule import schedule as drawn
+from generator.figures.picture import Moment, Seen, both, byte_unit, said_bytes
+from generator.figures.schedule_rule import Action
 
-EVERY, MOST = 16, 32  # of a line over more steps, each so many-th point can be read off
+# Of the parts of what is held: shards as in other figures, and what is whole as it travels.
+LOOKS = {
+    "optimizer": "series-a faint", "parameters": "series-a", "gradients": "series-e",
+    "whole_parameters": "communication faint", "whole_gradients": "communication",
+    "copies": "communication hollow",
+}  # fmt: skip
 
 
 def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
@@ -28,115 +32,100 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
     Each has an axis of its own: forward passes of another number of microbatches last another time.
     """
-    words, rank = folio.ui["play"], folio.ui["figure"]["rank"]
-    found, all_rows = [], []
+    words, rank, found = folio.ui["play"], folio.ui["figure"]["rank"], []
     for state in states:
         run = state.runs[0].run
-        ratio = run.settings["backward_ratio"]
-        microbatches = run.settings["num_microbatches"]
+        ratio, num = (run.settings[name] for name in ("backward_ratio", "num_microbatches"))
         assert isinstance(ratio, int | float)
-        assert isinstance(microbatches, int)
-        rule = "gpipe" if microbatches == 1 else run.strategy
-        all_rows.append(schedule_rule.rows(rule, run.world_size, microbatches, ratio))
-    for rows in all_rows:
+        assert isinstance(num, int)
+        rule = "gpipe" if num == 1 else run.strategy
+        rows = schedule_rule.rows(rule, run.world_size, num, ratio)
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
         named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
         loads = [schedule_rule.in_flight(actions) for actions in rows]
+        drawings = both(drawn, named, words["forwards"], words["actions"], loads=loads)
+        says = f"{words['idle_by_rule']}: {idle}"
+        found.append(Seen(drawings, says, moments=_moments(named, words["actions"])))
+    return found
+
+
+def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The step of each state's first run, in the time of its backward, all on the same axis."""
+    words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
+    names, found = (words["rank"], words["link"]), []
+    steps = [_over_link(state.runs[0]) for state in states]
+    longest = max(max(step.end, measured) for step, measured in steps)
+    for step, measured in steps:
         drawings = both(
-            schedule_drawing.schedule, named, words["forwards"], words["actions"], loads=loads
-        )
-        said = f"{words['idle_by_rule']}: {idle}"
-        found.append(Seen(drawings, said, moments=moments(named, words["actions"])))
+            drawn_over_link, step, names, words["time"], words,
+            longest=longest, mark=Mark(measured, words["measured"]),
+        )  # fmt: skip
+        waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
+        rows = dict(zip(names, step, strict=True))
+        moments = _moments(rows, words | words["told"])
+        found.append(Seen(drawings, words["waits"].format(share=waits), moments=moments))
     return found
 
 
-def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """What the rank with the largest payload passed to each operation in a step."""
-    busiest = {one.path: _busiest(one) for state in states for one in state.runs}
-    most = max((c.bytes for rank in busiest.values() for c in rank.collectives), default=0)
-    unit, size = byte_unit(most)
-    title = f"{unit} {folio.ui['figure']['per_step']}"
-    found = []
-    for state in states:
-        bars = [bar for one in state.runs for bar in _bars(one, busiest[one.path], size, folio)]
-        found.append(
-            Seen(
-                both(bars_drawing.bars, bars, title, most / size),
-                "; ".join(f"{bar.label}: {bar.words}" for bar in bars),
-                tuple(_payload_cells(one, busiest[one.path], folio) for one in state.runs),
-            )
-        )
+def _over_link(one: ShownRun) -> tuple[overlap_rule.Step, float]:
+    """The step of a run by the law of time, and how long it was, in the time of its backward."""
+    step = overlap_rule.step(one.run.settings, overlaps=one.run.strategy == "ddp")
+    backward, timed = one.run.settings["backward_seconds"], one.run.timing.step
+    assert isinstance(backward, float)
+    assert timed is not None
+    return step, timed.median_seconds / backward
+
+
+def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The step of each state's first run under its curve of memory, all on the same axis."""
+    words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
+    runs = [state.runs[0].run for state in states]
+    peaks = [max(one.memory.peak_bytes or 0 for one in run.ranks if one.memory) for run in runs]
+    unit, size = byte_unit(max(peaks))
+    title, found = f"{unit} {folio.ui['figure']['per_rank']}", []
+    for run, peak in zip(runs, peaks, strict=True):
+        assert run.model is not None
+        sizes = [layer.bytes for layer in run.model.layers]
+        step = unit_rule.step(sizes, run.world_size, frees=run.strategy == "fsdp")
+        labels = [*(f"{words['unit']} {n}" for n in range(1, len(sizes))), words["root"]]
+        rows = dict(zip(labels, step.rows, strict=True))
+        parts = [
+            (words["held"][name], look, [one[name] / size for one in step.held])
+            for name, look in LOOKS.items()
+        ]
+        says = f"{words['measured']} {said_bytes(peak)}"
+        curve = Curve(title, parts, max(peaks) / size, Mark(peak / size, says))
+
+        def more(time: float, step: unit_rule.Step = step) -> str:
+            held = sum(step.held[min(int(time), len(step.held) - 1)].values())
+            most = words["peak"] if held == step.peak_bytes else ""
+            return f"{words['holds']} {said_bytes(held)}{most}"
+
+        drawings = both(drawn, rows, words["events"], words, curve=curve)
+        found.append(Seen(drawings, says, moments=_moments(rows, words, more)))
     return found
 
 
-def _busiest(one: ShownRun) -> RankRecord:
-    return max(one.run.ranks, key=lambda rank: sum(c.bytes for c in rank.collectives))
+def _moments(
+    rows: Mapping[str, Sequence[Action]], words: Mapping[str, str],
+    more: Callable[[float], str] = lambda _: "",
+) -> tuple[Moment, ...]:  # fmt: skip
+    """The actions under way from each moment on.
 
-
-def _bars(one: ShownRun, rank: RankRecord, size: float, folio: Folio) -> list[Bar]:
-    bars = [
-        Bar(
-            group=one.path,
-            label=" · ".join(filter(None, (one.label, c.operation))),
-            size=c.bytes / size,
-            words=f"{said_bytes(c.bytes)} {_in_calls(c.count, folio)}",
-            say=f"{c.operation}: {said_bytes(c.bytes)} {_in_calls(c.count, folio)}",
-        )
-        for c in rank.collectives
-    ]
-    nothing = Bar(one.path, one.label, 0, folio.ui["play"]["nothing_sent"])
-    return bars or [nothing]
-
-
-def _in_calls(count: int, folio: Folio) -> str:
-    """In how many calls a payload was passed, as words for a drawing."""
-    words: str = folio.ui["play"]["in_one_call" if count == 1 else "in_calls"]
-    return words.format(n=f"{count:,}")
-
-
-def _payload_cells(one: ShownRun, rank: RankRecord, folio: Folio) -> dict[str, Markup]:
-    at = f"{one.path}.ranks[{one.run.ranks.index(rank)}]"
-    passed = {
-        c.operation: folio.cell(f"{at}.collectives['{c.operation}'].bytes")
-        for c in rank.collectives
-    }
-    return in_lines(folio.ui["plan"]["sends"], passed)
-
-
-def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The loss of each step, a line a run, all on the same axes."""
-    every = [
-        loss for state in states for one in state.runs for loss in one.run.step_losses
-        if loss is not None
-    ]  # fmt: skip
-    if not every:
-        return []
-    words, between = folio.ui["play"], (min(every), max(every))
-    found = []
-    for state in states:
-        series = [_line(one, folio) for one in state.runs]
-        found.append(
-            Seen(
-                both(_lines, series, words["steps"], between),
-                "; ".join(f"{one.name}: {one.says[-1]}" for one in series),
-            )
-        )
-    return found
-
-
-def _lines(
-    series: Sequence[Series], title: str, between: tuple[float, float], layout: Layout
-) -> Drawing:
-    return lines(series, title, is_share=False, width=layout.width, between=between)
-
-
-def _line(one: ShownRun, folio: Folio) -> Series:
-    name = one.label or folio.strategy(one.run)
-    known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
-    says = [
-        f"{name}, {folio.ui['play']['steps']} {n}: {units.printed(loss, units.LOSS, AS_RULED)}"
-        if len(known) <= MOST or n % EVERY == 0 or n == len(known)
-        else ""
-        for n, loss in known
-    ]
-    return Series(name, tuple((float(n), loss) for n, loss in known), tuple(says))
+    Args:
+        rows: the actions of each, by its name.
+        words: names of actions, and `done`, for a moment without any.
+        more: what else there is to say of a time.
+    """
+    actions = [(row, one) for row, found in rows.items() for one in found]
+    end = max(one.end for _, one in actions)
+    told = []
+    for time in sorted({round(at, 9) for _, one in actions for at in (one.start, one.end)}):
+        now = [
+            f"{row}: {words[one.kind]} {one.name}".rstrip()
+            for row, one in actions
+            if one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
+        ]
+        said = "; ".join(filter(None, [*(now or [words["done"]]), more(time)]))
+        told.append((round(time / end, 4), f"{said[:1].upper()}{said[1:]}."))
+    return tuple(told)

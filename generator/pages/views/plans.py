@@ -24,9 +24,10 @@ from generator.evidence.folio import Folio, breakable
 from generator.evidence.play_states import Control
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, computed, numeric
+from generator.figures.play.bar_views import MOST as AXIS
+from generator.figures.play.bar_views import Bar
+from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
-from generator.figures.play.plan_view import MOST as AXIS
-from generator.figures.play.plan_view import Bar, bars
 from generator.pages.shown import Shown
 from generator.pages.table import Cell, Column, Row, counted, label, table
 from runners.planning.answer import Answer

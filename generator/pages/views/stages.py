@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -50,7 +49,7 @@ def _stage(
     drawn, travelled = _travels(flow.run, base, written, found, run, folio)
     rows = [_lane(rank, found, run, drawn, folio) for rank in range(run.world_size)]
     if _comes_before_layers(flow, written):
-        rows = [replace(row, holds="") for row in rows]
+        rows = [row._replace(holds="") for row in rows]
     drawing = lanes(rows, drawn, folio.ui["trace"]["idle"]).svg(
         anchor,
         plain(row.title),

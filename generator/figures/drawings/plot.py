@@ -1,0 +1,119 @@
+"""Points and lines over two axes: epochs, growth, or a plane that a line divides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from generator.figures.axes import BELOW, GAP, Key, Scale, across, around, legend, plain, room_for
+from generator.figures.axes import up as grid
+from generator.figures.drawing import LINE, Drawing
+
+# Series are told apart by the shape of their points as well as by colour, both in a pinned order.
+MARKS = (
+    ("series-a", "circle"),
+    ("series-b", "square"),
+    ("series-c", "triangle"),
+    ("series-d", "diamond"),
+    ("series-e", "cross"),
+)
+# Pinned colours and dashes; of two runs, both lines of training are blue, of validation grey.
+LINES = (
+    "series-a thick",
+    "series-b dashed thick",
+    "series-d dotted thick",
+    "series-c dash-dot thick",
+)
+RIGHT = 16
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis says, and the values at its ends: those of its ticks, or others."""
+
+    title: str
+    ticks: Sequence[float]
+    ends: tuple[float, float] | None = None
+    says: Callable[[float], str] = plain
+    is_logarithmic: bool = False
+
+    def between(self, start: float, end: float) -> Scale:
+        """The axis between two places in pixels."""
+        low, high = self.ends or (self.ticks[0], self.ticks[-1])
+        return Scale(low, high, start, end, self.is_logarithmic)
+
+
+def axis_of(
+    title: str, values: Sequence[float], num: int, *,
+    says: Callable[[float], str] = plain, is_logarithmic: bool = False,
+) -> Axis:  # fmt: skip
+    """An axis with about `num` round ticks around some values."""
+    low, high = min(values), max(values)
+    space = 0 if high > low else abs(low) * 0.1 or 1.0
+    ticks = around(low - space, high + space, num, is_logarithmic=is_logarithmic)
+    return Axis(title, ticks, says=says, is_logarithmic=is_logarithmic)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one look.
+
+    Attributes:
+        name: for the legend; empty where another series stands there for this one.
+        points: of each x, y, and what it says, if anything.
+        line: the look of the line through them, if any.
+        mark: look and shape of the points that say something, if these are marked.
+        radius: of such a point.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float, str]]
+    line: str = ""
+    mark: tuple[str, str] | None = None
+    radius: float = 4
+
+
+def plot(
+    series: Sequence[Series], x: Axis, y: Axis, width: float, height: float, *,
+    sides: tuple[str, str] | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw the series, with a legend above them.
+
+    Args:
+        series: what is drawn, from back to front.
+        x: the axis below.
+        y: the axis at the left.
+        width: of the drawing.
+        height: between the axes.
+        sides: what holds above the line y = x, and below it, if that line is drawn.
+    """
+    drawing = Drawing(width)
+    keys = [Key(one.name, one.line, one.mark) for one in series if one.name]
+    top = legend(drawing, keys) + GAP
+    drawing.word(0, top + LINE / 2, y.title, "soft")
+    top += LINE + GAP if y.title else 4
+    bottom = top + height
+    to_x, to_y = x.between(room_for(y.ticks, y.says), width - RIGHT), y.between(bottom, top)
+    if sides:
+        _divided(drawing, to_x, to_y, *sides)
+    grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
+    across(drawing, to_x, bottom, x.title, x.ticks, x.says)
+    for one in series:
+        if one.line:
+            drawing.curve([(to_x(at), to_y(value)) for at, value, _ in one.points], one.line)
+    for one in series:
+        for at, value, say in one.points:
+            if one.mark and say:
+                drawing.point(to_x(at), to_y(value), *one.mark, one.radius, say)
+    drawing.height = bottom + BELOW
+    return drawing
+
+
+def _divided(drawing: Drawing, x: Scale, y: Scale, above: str, below: str) -> None:
+    """The two sides of the line from the lower left to the upper right, and their words."""
+    low, high = (x.start, y.start), (x.end, y.end)
+    for side, look in (((x.end, y.start), "series-b"), ((x.start, y.end), "series-a")):
+        drawing.area([low, side, high], f"region {look}")
+    drawing.line(*low, *high, "thick")
+    drawing.word(x.start + 12, y.end + LINE, above)
+    drawing.word(x.end - 12, y.start - LINE, below, anchor="end")

@@ -1,0 +1,218 @@
+"""Bars: what ranks hold at their peak by class of tensors, what they send, and what plans need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from generator.content.exhibit import Figure
+from generator.evidence.folio import Folio
+from generator.evidence.play_states import ShownRun, State
+from generator.evidence.value import numeric
+from generator.figures.drawings.stacks import Budget, Part, Stack, stacks
+from generator.figures.picture import Seen, both, byte_unit, said_bytes
+from runners.traces.device_memory import Verdict
+from runners.traces.measured import Memory
+from runners.traces.records import RankRecord, Run
+
+CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
+MOST = 2.2  # memories of a device that the axis of a plan reaches to: a longer bar is cut
+
+
+def _joined(*words: str) -> str:
+    return " · ".join(filter(None, words))
+
+
+def _cell(
+    one: ShownRun, rank: RankRecord, title: str, read: Mapping[str, str], folio: Folio
+) -> dict[str, Markup]:  # fmt: skip
+    """Fields of a rank in one cell, a line each: a column for each makes a table too wide."""
+    at = f"{one.path}.ranks[{one.run.ranks.index(rank)}]"
+    shown = (
+        Markup("{} {}").format(name, folio.cell(f"{at}.{field}")) for name, field in read.items()
+    )
+    # one element, which stands beside its label where cells are stacked
+    return {title: Markup("<span>{}</span>").format(Markup("<br>").join(shown))} if read else {}
+
+
+def _parts(label: str, held: Mapping[str, int], size: float, folio: Folio) -> list[Part]:
+    """The parts of a bar, from their bytes by class."""
+    words = folio.ui["play"]["classes"]
+    return [
+        Part(kind, words[kind], number / size, f"{label}, {words[kind]}: {said_bytes(number)}")
+        for kind, number in held.items()
+        if number > 0
+    ]
+
+
+def _described(rows: Iterable[Stack]) -> str:
+    return "; ".join(f"{row.label}: {row.words}" for row in rows)
+
+
+# --- what ranks hold
+
+
+def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
+    """The bars of each state under the line that readers move: a rank each, parts by class.
+
+    All states have the axis of the largest peak.
+    """
+    runs = [one for state in states for one in state.runs]
+    peaks = [held.peak_bytes for one in runs for held, _ in _peaks(one) if held.peak_bytes]
+    if not all(any(map(_peaks, state.runs)) for state in states):
+        return []
+    assert figure.play is not None
+    assert figure.play.budget is not None
+    budget = folio.value(figure.play.budget)
+    start = numeric(budget) if budget else max(peaks)
+    unit, size = byte_unit(max(peaks))
+    is_one = all(one.run.world_size == 1 and one.run.nature == "real" for one in runs)
+    title = unit if is_one else f"{unit} {folio.ui['figure']['per_rank']}"
+    found = []
+    for state in states:
+        rows = [row for one in state.runs for row in _rows(one, size, folio)]
+        drawings = both(
+            stacks, rows, title, max(*peaks, start) * 1.05 / size,
+            unseen=folio.ui["play"]["unseen"], budget=Budget(start / size),
+        )  # fmt: skip
+        cells = tuple(_held(one, folio) for one in state.runs)
+        found.append(Seen(drawings, _described(rows), cells, "one_device" if is_one else ""))
+    return found
+
+
+def _peaks(one: ShownRun) -> list[tuple[Memory, RankRecord]]:
+    """The memory of each rank whose peak is known by class, and its record."""
+    return [
+        (record.memory, record)
+        for record in one.run.ranks
+        if record.memory and record.memory.at_peak and record.memory.peak_bytes
+    ]
+
+
+def _by_class(peak: Memory) -> dict[str, int]:
+    return {name: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
+
+
+def _rows(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
+    rank_word = folio.ui["figure"]["rank"]
+    for number, (peak, record) in enumerate(_peaks(one)):
+        name = f"{rank_word} {record.rank}" if len(one.run.ranks) > 1 else ""
+        label = _joined(one.label if not number else "", name) or rank_word
+        parts = _parts(_joined(one.label, name) or rank_word, _by_class(peak), size, folio)
+        total = peak.peak_bytes or 0
+        # of a plan: the memory of a device with which a rank fits, and below which it cannot
+        limits = [record.measures.get(name, total) for name in ("needed_bytes", "least_bytes")]
+        need, least = (limit / size for limit in limits if isinstance(limit, int))
+        yield Stack(one.path, label, parts, said_bytes(total), (need, least))
+
+
+def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
+    """What the fullest rank held at its peak, by class."""
+    peaks = _peaks(one)
+    if not peaks:
+        return {}
+    fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
+    words = folio.ui["play"]["classes"]
+    held = {
+        words[name]: f"memory.at_peak.{name}_bytes"
+        for name, number in _by_class(fullest).items()
+        if number
+    }
+    return _cell(one, record, folio.ui["plan"]["held"], held, folio)
+
+
+# --- what ranks send
+
+
+def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """What the rank with the largest payload passed to each operation in a step."""
+    runs = [one for state in states for one in state.runs]
+    most = max((c.bytes for one in runs for c in _busiest(one).collectives), default=0)
+    unit, size = byte_unit(most)
+    title = f"{unit} {folio.ui['figure']['per_step']}"
+    found = []
+    for state in states:
+        rows = [row for one in state.runs for row in _sent(one, size, folio)]
+        drawings = both(stacks, rows, title, most * 1.05 / size or 1)
+        cells = tuple(_passed(one, folio) for one in state.runs)
+        found.append(Seen(drawings, _described(rows), cells))
+    return found
+
+
+def _busiest(one: ShownRun) -> RankRecord:
+    return max(one.run.ranks, key=lambda rank: sum(c.bytes for c in rank.collectives))
+
+
+def _sent(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
+    words, collectives = folio.ui["play"], _busiest(one).collectives
+    for c in collectives:
+        calls = words["in_one_call" if c.count == 1 else "in_calls"].format(n=f"{c.count:,}")
+        said = f"{said_bytes(c.bytes)} {calls}"
+        part = Part("payload", "", c.bytes / size, f"{c.operation}: {said}")
+        yield Stack(one.path, _joined(one.label, c.operation), [part], said)
+    if not collectives:
+        yield Stack(one.path, one.label, [], words["nothing_sent"])
+
+
+def _passed(one: ShownRun, folio: Folio) -> dict[str, Markup]:
+    rank = _busiest(one)
+    passed = {c.operation: f"collectives['{c.operation}'].bytes" for c in rank.collectives}
+    return _cell(one, rank, folio.ui["plan"]["sends"], passed, folio)
+
+
+# --- what plans need
+
+
+class Bar(NamedTuple):
+    """A layout: its name, its simulated run, and whether its ranks fit the device."""
+
+    label: str
+    run: Run
+    verdict: Verdict
+
+
+def plans(found: Sequence[Bar], memory: float, folio: Folio) -> Seen:
+    """The layouts of a plan under a device's memory: what the fullest rank of each needs.
+
+    A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
+    what the device needs beside both. So a layout fits where its bar ends before the line.
+
+    Args:
+        found: at least one, from top to bottom.
+        memory: bytes of a device, where the line stands.
+        folio: the page.
+    """
+    longest = max(memory, *(measure(fullest(one.run), "needed_bytes") for one in found))
+    unit, size = byte_unit(longest)
+    rows = [_planned(one, size, folio) for one in found]
+    drawings = both(
+        stacks, rows, f"{unit} {folio.ui['figure']['per_rank']}",
+        min(longest * 1.05, memory * MOST) / size,
+        unseen=folio.ui["play"]["unseen"], budget=Budget(memory / size, said_bytes(memory)),
+    )  # fmt: skip
+    return Seen(drawings, _described(rows))
+
+
+def fullest(run: Run) -> RankRecord:
+    """The rank that needs most of its device."""
+    return max(run.ranks, key=lambda rank: measure(rank, "needed_bytes"))
+
+
+def measure(rank: RankRecord, name: str) -> int:
+    """A number of bytes that a simulation noted of a rank."""
+    number = rank.measures[name]
+    assert isinstance(number, int)
+    return number
+
+
+def _planned(one: Bar, size: float, folio: Folio) -> Stack:
+    rank, is_over = fullest(one.run), one.verdict == "no"
+    assert rank.memory is not None
+    held = _by_class(rank.memory)
+    needed, reserved = (measure(rank, f"{name}_bytes") for name in ("needed", "reserved"))
+    beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
+    said = folio.ui["playing"]["over" if is_over else one.verdict]
+    parts = _parts(one.label, held | beyond, size, folio)
+    return Stack("", one.label, parts, f"{said_bytes(needed)} · {said}", is_over=is_over)

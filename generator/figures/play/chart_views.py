@@ -1,0 +1,99 @@
+"""Runs as lines and points: the loss of each step, and where runs lie in a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from generator.content.exhibit import Figure
+from generator.evidence import units
+from generator.evidence.folio import Folio
+from generator.evidence.play_states import ShownRun, State
+from generator.evidence.value import numeric
+from generator.figures.axes import Scale
+from generator.figures.drawing import Drawing, Layout
+from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, plot
+from generator.figures.picture import Seen, both, plainly
+
+EVERY, MOST = 16, 32  # of a line over more steps, each so many-th point can be read off
+HEIGHT = 170  # of losses
+HEIGHT_OF_REGIONS = 260
+
+
+def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The loss of each step, a line a run, all on the same axes."""
+    lines = [[_line(one, look, folio) for one, look in zip(state.runs, LINES, strict=False)]
+             for state in states]  # fmt: skip
+    points = [point for series in lines for one in series for point in one.points]
+    if not points:
+        return []
+    last = max(x for x, _, _ in points)
+    x = Axis(folio.ui["play"]["steps"], Scale(1, last, 0, 1).ticks(6), ends=(1, last))
+    y = axis_of("", [y for _, y, _ in points], 4)
+
+    def draw(series: Sequence[Series], layout: Layout) -> Drawing:
+        return plot(series, x, y, layout.width, HEIGHT)
+
+    return [
+        Seen(both(draw, series), "; ".join(f"{one.name}: {one.points[-1][2]}" for one in series))
+        for series in lines
+    ]
+
+
+def _line(one: ShownRun, look: str, folio: Folio) -> Series:
+    name = one.label or folio.strategy(one.run)
+    known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
+    points = [
+        (
+            float(n),
+            loss,
+            f"{name}, {folio.ui['play']['steps']} {n}: "
+            f"{units.printed(loss, units.LOSS, units.AS_RULED)}"
+            if len(known) <= MOST or n % EVERY == 0 or n == len(known)
+            else "",
+        )
+        for n, loss in known
+    ]
+    return Series(name, points, look, (look.partition(" ")[0], "circle"), 3.3)
+
+
+def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
+    """All runs in a plane that a law divides, and devices; the runs of a state stand out."""
+    assert figure.play is not None
+    assert figure.play.regions is not None
+    written = figure.play.regions
+    titles = [plainly(text, folio) for text in (written.x_label, written.y_label)]
+    sides = (plainly(written.above, folio), plainly(written.below, folio))
+    series = []
+    for mark, look in zip(written.marks, MARKS[1:], strict=False):
+        found, name = folio.value(mark.x), plainly(mark.label, folio)
+        if found is not None:
+            place = numeric(found)
+            series.append(Series(name, [(place, place, name)], mark=look, radius=5))
+    places = {}
+    for run in (run for state in states for run in state.runs):
+        x, y = (folio.evidence.one(what, {"run": run.path}) for what in (written.x, written.y))
+        if x is not None and y is not None:
+            side = sides[numeric(y) < numeric(x)]
+            places[run.path] = (numeric(x), numeric(y), f"{run.path}: {y}, {x}: {side}")
+    every = [*places.values(), *(point for one in series for point in one.points)]
+    ends = [value for x, y, _ in every for value in (x, y)]
+    across, up = (axis_of(title, ends, 5, is_logarithmic=True) for title in titles)
+
+    def draw(shown: set[str], layout: Layout) -> Drawing:
+        drawn = [place for path, place in places.items() if path in shown]
+        others = [place for path, place in places.items() if path not in shown]
+        name = plainly(written.runs, folio)
+        runs = [Series(name, others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
+        return plot([*series, *runs], across, up, layout.width, HEIGHT_OF_REGIONS, sides=sides)
+
+    return [
+        Seen(
+            both(draw, {one.path for one in state.runs}),
+            "; ".join(places[one.path][2] for one in state.runs if one.path in places),
+            tuple(
+                {titles[0]: folio.shown(folio.evidence.one(written.x, {"run": one.path}))}
+                for one in state.runs
+            ),
+        )
+        for state in states
+    ]

@@ -1,0 +1,169 @@
+"""What each rank holds, played: a ring all-reduce, and a block under tensor parallelism.
+
+The rule of the ring is that of `ring_all_reduce_by_hand.py`: in the reduce-scatter rank r sends
+chunk r - s and adds what it receives; in the all-gather it sends chunk r + 1 - s and keeps what it
+receives. Each rank begins with a decimal digit of its own.
+
+The rule of the block is that of `runners/training/split.py`: query, key, value and the first layer
+of the MLP are cut by columns, the other two by rows. Partial sums meet after the latter two in
+forward, and in backward before the former.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from generator.content.exhibit import Figure
+from generator.evidence.folio import Folio
+from generator.evidence.play_states import State
+from generator.figures.drawings.chunks import Cell, chunks
+from generator.figures.picture import Seen, both, said_bytes
+
+Held = list[list[Cell | None]]
+Holds = Literal["whole", "own", "partial"]
+# What the block computes, in the order of forward, and what each rank then holds of it.
+FORWARD: dict[str, Holds] = {
+    "input": "whole", "qkv": "own", "heads": "own", "out": "partial", "attended": "whole",
+    "up": "own", "down": "partial", "output": "whole",
+}  # fmt: skip
+# Of whose results backward holds the gradient on each rank: whole, but for what is cut by columns.
+BACKWARD: dict[str, Holds] = {
+    name: "own" if holds == "own" else "whole" for name, holds in reversed(FORWARD.items())
+}
+SUMS = {"forward": ("attended", "output"), "backward": ("attended", "input")}
+
+
+def _places(num: int) -> list[float]:
+    """The moments of a play with so many, from 0 to 1."""
+    return [round(n / (num - 1), 4) for n in range(num)]
+
+
+# --- the ring
+
+
+def start(num: int) -> list[list[int]]:
+    """Numbers whose sums tell what they are sums of: rank 1 holds 10, 20, 30 and so on."""
+    return [[(chunk + 1) * 10**rank for chunk in range(num)] for rank in range(num)]
+
+
+def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
+    """What each rank holds after one more step, as `held[rank][chunk]`.
+
+    Args:
+        before: what it held before.
+        step: how many of the 2 (N - 1) steps of a ring of N ranks have gone before.
+    """
+    num, rows = len(before), [list(row) for row in before]
+    is_adding, turn = step < num - 1, step % (num - 1)
+    for rank in range(num):
+        chunk = (rank - turn if is_adding else rank + 1 - turn) % num
+        to = (rank + 1) % num
+        rows[to][chunk] = before[rank][chunk] + (before[to][chunk] if is_adding else 0)
+    return rows
+
+
+def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The ring of each state, over the ranks of its first run."""
+    words, rank, found = folio.ui["play"]["ring"], folio.ui["figure"]["rank"], []
+    for state in states:
+        num = state.runs[0].run.world_size
+        frames = [start(num)]
+        for step in range(2 * (num - 1)):
+            frames.append(after(frames[-1], step))
+        told = [words["start"]]
+        told += [
+            words[do].format(n=n, of=num - 1) for do in ("adding", "keeping") for n in range(1, num)
+        ]
+        cells = [_cells(*pair) for pair in zip([frames[0], *frames], frames, strict=False)]
+        places = _places(len(frames))
+        named = [[f"{name} {n}" for n in range(num)] for name in (rank, words["chunk"])]
+        drawings = both(chunks, dict(zip(places, cells, strict=True)), *named, num)
+        says = (f"{said}\n{_in_words(one, rank)}" for said, one in zip(told, cells, strict=True))
+        found.append(Seen(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
+    return found
+
+
+def _in_words(rows: Held, rank: str) -> str:
+    held = (" · ".join(cell.words for cell in row if cell) for row in rows)
+    return "; ".join(f"{rank} {position}: {said}" for position, said in enumerate(held))
+
+
+def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
+    """What a frame shows, with an arrow to what has changed; a sum of all ranks is whole."""
+    whole = [sum(column) for column in zip(*start(len(held)), strict=True)]
+    return [
+        [
+            Cell(f"{value:,}", value == whole[chunk], "above" if value != was else "")
+            for chunk, (was, value) in enumerate(zip(*rows, strict=True))
+        ]
+        for rows in zip(before, held, strict=True)
+    ]
+
+
+# --- the block
+
+
+class Step(NamedTuple):
+    """One operation: of which pass, whose result, and whether an all-reduce made it whole."""
+
+    direction: Literal["forward", "backward"]
+    name: str
+    is_summed: bool
+
+
+def steps() -> Iterator[Step]:
+    """All operations of a block, forward and then backward."""
+    for name in FORWARD:
+        yield Step("forward", name, name in SUMS["forward"])
+    for name in BACKWARD:
+        yield Step("backward", name, name in SUMS["backward"])
+
+
+def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """The first block of each state's first run, on all its ranks."""
+    words, rank, found = folio.ui["play"]["block"], folio.ui["figure"]["rank"], []
+    for state in states:
+        run = state.runs[0].run
+        sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
+        num, size = run.world_size, said_bytes(sizes["hidden_state_bytes"])
+        columns = [f"{rank} {n}" for _ in SUMS for n in range(num)]
+        frames: list[Held] = [[[None] * len(columns) for _ in FORWARD]]
+        told = []
+        for step in steps():
+            frames.append(
+                [[cell and Cell(cell.words, cell.is_whole) for cell in row] for row in frames[-1]]
+            )
+            first = num if step.direction == "backward" else 0
+            frames[-1][list(FORWARD).index(step.name)][first : first + num] = [
+                _cell(step, n, sizes, num, words) for n in range(num)
+            ]
+            sent = " " + words["summed"].format(size=size) if step.is_summed else ""
+            told.append(f"{words[step.direction].capitalize()}: {words['rows'][step.name]}.{sent}")
+        places = _places(len(told))
+        drawings = both(
+            chunks, dict(zip(places, frames[1:], strict=True)), list(words["rows"].values()),
+            columns, num, groups=[words[one] for one in SUMS],
+        )  # fmt: skip
+        says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
+        found.append(Seen(drawings, says, moments=tuple(zip(places, told, strict=True))))
+    return found
+
+
+def _cell(step: Step, rank: int, sizes: dict[str, int], ranks: int, words: dict[str, str]) -> Cell:
+    """What a rank holds after an operation, as its shape: tokens by features."""
+    holds = (FORWARD if step.direction == "forward" else BACKWARD)[step.name]
+    tokens, width = sizes["num_tokens_per_step"], sizes["width"]
+    if holds == "partial":
+        return Cell(words["partial"], is_whole=False)
+    if holds == "whole":
+        came: Literal["all above", "all below"] = (
+            "all above" if step.direction == "forward" else "all below"
+        )
+        return Cell(f"{tokens} × {width}", is_whole=True, came=came if step.is_summed else "")
+    if step.name == "heads":
+        each = sizes["num_heads"] // ranks
+        own = ", ".join(str(rank * each + n) for n in range(each))
+        return Cell(words["own_heads"].format(heads=own), is_whole=False)
+    features = {"qkv": 3 * width, "up": sizes["hidden"]}[step.name]
+    return Cell(f"{tokens} × {features // ranks}", is_whole=False)
