@@ -30,7 +30,7 @@ from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed, asked_of_claims
-from generator.items import cases, evidence_checks
+from generator.items import item_checks
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -133,7 +133,7 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
     elif one.mark == "claim" and one.text not in book.claims:
         problem = book.laws.lacks(one.text)
     elif one.mark == "claim" and (isinstance(document.model, GuideFile) or "decisions" in one.path):
-        problem = evidence_checks.unheld(evidence, one.text)
+        problem = item_checks.unheld(evidence, one.text)
     elif one.mark in _KNOWN and one.text not in (ids := _KNOWN[one.mark](book, document)):
         problem = f"no {one.mark} {one.text!r}{nearest(one.text, ids)}"
     if problem:
@@ -161,13 +161,13 @@ def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
-        wrong = list(evidence_checks.mistakes(item, evidence))
+        wrong = list(item_checks.mistakes(item, evidence))
         for path, message in wrong:
             yield document.error(("items", position, *path), message)
-        if wrong or any(cases.unread(item, evidence)):
+        if wrong or any(item_checks.unread(item, evidence)):
             continue  # its other cases would say the same again
         for number, one in enumerate(item.others, 1):
-            for message in cases.mistakes(item, one, evidence)[:1]:
+            for message in item_checks.mistakes_of_case(item, one, evidence)[:1]:
                 yield document.error(("items", position, "for", number), message)
 
 

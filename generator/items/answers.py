@@ -44,7 +44,6 @@ class Answer:
         position: its place among what the author wrote; stored answers name it.
         backing: what shows it.
         beside: the value that a piece is sorted by, or the right side of a pair.
-        mate: match: the right side as the form names it; equal ones are one.
         reach: what a typed answer is compared with.
     """
 
@@ -55,7 +54,6 @@ class Answer:
     position: int = 0
     backing: tuple[Backing, ...] = ()
     beside: Markup | None = None
-    mate: int | None = None
     reach: Reach | None = None
 
 
@@ -64,36 +62,29 @@ def told_once(
 ) -> tuple[tuple[Answer, ...], tuple[Backing, ...]]:
     """The answers, and the evidence below them, so that no sentence of evidence is repeated.
 
-    What several answers rest on moves below them; `more`, the evidence of the whole question,
-    leaves out what stands with an answer.
+    What several answers rest on moves below them, with the belief unless theirs differ; `more`, the
+    evidence of the whole question, leaves out what stands with an answer.
     """
+    behind = [one for answer in explained for one in answer.backing]
     beliefs: dict[str, list[Markup | None]] = {}
-    by_href: dict[str, Backing] = {}
-    for answer in explained:
-        for one in answer.backing:
-            beliefs.setdefault(one.href, []).append(one.belief)
-            by_href[one.href] = one
-    shared = {href for href, found in beliefs.items() if len(found) > 1}
-    moved = {href for href in shared if len(set(beliefs[href])) == 1}  # with the belief, if any
+    for one in behind:
+        beliefs.setdefault(one.href, []).append(one.belief)
+    alike = {href for href, found in beliefs.items() if len(set(found)) == 1}
+    below = {
+        one.href: one if one.href in alike else replace(one, belief=None)
+        for one in behind
+        if len(beliefs[one.href]) > 1
+    }
 
-    def beside(one: Backing) -> Backing | None:
-        """What stays with its answer."""
-        if one.href not in shared:
-            return one
-        if one.href in moved or one.belief is None:
-            return None
-        return replace(one, says=Markup())
+    def kept(answer: Answer) -> tuple[Backing, ...]:
+        return tuple(
+            replace(one, says=Markup()) if one.href in below else one
+            for one in answer.backing
+            if one.href not in below or (one.belief and one.href not in alike)
+        )
 
-    left = tuple(
-        replace(answer, backing=tuple(kept for one in answer.backing if (kept := beside(one))))
-        for answer in explained
-    )
-    below = [
-        one if href in moved else replace(one, belief=None)
-        for href, one in by_href.items()
-        if href in shared
-    ]
-    return left, (*below, *(one for one in more if one.href not in beliefs))
+    left = tuple(replace(answer, backing=kept(answer)) for answer in explained)
+    return left, (*below.values(), *(one for one in more if one.href not in beliefs))
 
 
 def claim_behind(name: str, folio: Folio) -> Backing:
@@ -116,6 +107,6 @@ def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
 
 def slipped(slip: Slip, folio: Folio) -> Markup:
     """What a slip says of itself."""
-    says = folio.ui["item"]["slip_because" if slip.why else "slip"]
     why = folio.line(slip.why) if slip.why else ""
-    return Markup(escape(says)).format(name=folio.line(slip.name), why=why)
+    says = Markup(escape(folio.ui["item"]["slip"]))
+    return says.format(name=folio.line(slip.name), why=why).rstrip()

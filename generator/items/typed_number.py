@@ -6,26 +6,18 @@ and how far off an answer may be, in base units. What the page will print is rig
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from generator.content.claim import Tolerance
-from generator.evidence.units import AS_RULED, COUNTS, NBSP, PLAIN, SIZES, TIMES, printed
+from generator.evidence.units import AS_RULED, NBSP, PLAIN, SIZES, printed
 from generator.evidence.value import Value, numeric
 
-_PRINTED = re.compile(
-    rf"−?([\d,]+(?:\.\d+)?)(?:{NBSP}×{NBSP}10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?{NBSP}?(.*)", re.DOTALL
-)
-_NORMAL = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
-_SCALES: dict[str, float] = {
-    "%": 0.01, "times": 1, "per second": 1, "trillion": 1e12,
-    "byte": 1, "bytes": 1, "second": 1, "seconds": 1, "bytes per second": 1,
-    **dict(SIZES), **{f"{name}/s": size for name, size in SIZES}, **dict(TIMES), **dict(COUNTS),
-}  # fmt: skip
+_PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(NamedTuple):
     """What a typed answer is compared with.
 
     Attributes:
@@ -39,8 +31,7 @@ class Reach:
     words: str | None = None
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """What a number is asked in: a label such as `MiB`, and its size in base units."""
 
     label: str
@@ -48,15 +39,13 @@ class Unit:
 
 
 def unit_of(value: Value) -> Unit:
-    """The unit that a value prints in."""
+    """The unit that a value prints in: one of bytes, or else a power of ten of its base unit."""
     if isinstance(value.number, str):
         return Unit("", 1)
-    _, power, label = _parts(value)
-    scale = _SCALES.get(label) or _SCALES.get(label.partition(" ")[0], 1)  # `million FLOPs`
-    if not power:
-        return Unit(label, scale)
-    label = f"× 10{power} {label}".strip()
-    return Unit(label, scale * 10.0 ** int(power.translate(_NORMAL)))
+    mantissa, label = _parts(value)
+    ratio = abs(value.number) / mantissa if mantissa else 1
+    size = dict(SIZES).get(label.removesuffix("/s"))
+    return Unit(label, size or 10.0 ** round(math.log10(ratio)))
 
 
 def in_unit(value: Value, unit: Unit) -> str:
@@ -70,9 +59,7 @@ def reach(value: Value, tolerance: Tolerance | None) -> Reach:
     """How an answer is compared with a value."""
     if isinstance(value.number, str):
         return Reach(None, words=value.number)
-    mantissa, _, _ = _parts(value)
-    as_printed = float(mantissa.replace(",", "")) * unit_of(value).scale
-    rounded = abs(abs(value.number) - as_printed)
+    rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
     return Reach(value.number, max(slack(tolerance, value), rounded))
 
 
@@ -83,8 +70,8 @@ def slack(tolerance: Tolerance | None, around: Value) -> float:
     return tolerance.slack(around.number)
 
 
-def _parts(value: Value) -> tuple[str, str, str]:
-    """What a value prints: digits, power of ten, unit."""
+def _parts(value: Value) -> tuple[float, str]:
+    """What a value prints: a number, and its unit."""
     found = _PRINTED.fullmatch(str(value))
     assert found, value
-    return found[1], found[2] or "", found[3].replace(NBSP, " ")
+    return float(found[1].replace(",", "")), found[2].replace(NBSP, " ").strip()

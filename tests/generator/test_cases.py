@@ -4,7 +4,7 @@ import json
 import re
 
 from generator.evidence.evaluation import Evidence
-from generator.items.cases import answerable
+from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, key_of
 from generator.pages.press import Press
 

@@ -23,14 +23,18 @@ AS_RECORDED = """\
 
 
 def key(book, name):
+    return kind(book, name).key
+
+
+def kind(book, name):
     (item,) = (topic.items[name] for topic in book.topics if name in topic.items)
-    return key_of(item, Evidence(book))
+    return kind_of(item, Evidence(book))
 
 
 def test_the_key_of_each_kind_is_what_the_runs_give(book):
     assert numeric(key(book, "what-peak").value) == 164_000
     assert [numeric(slip) for slip in key(book, "what-peak").slips] == [80_000]
-    assert [numeric(end) for end in key(book, "how-slow").ends] == pytest.approx([12e-5, 12e-3])
+    assert [numeric(end) for end in kind(book, "how-slow").ends] == pytest.approx([12e-5, 12e-3])
     assert key(book, "how-many-bytes").right == (0,)
     assert key(book, "which-hold").right == (0, 1)
     assert key(book, "who-needs-most").right == (2, 1, 0)
@@ -70,7 +74,7 @@ def test_what_clashes_on_another_machine_only_leaves_the_question_open(copy):
     timing["step"]["samples"] = [0.1] * 5  # beyond the slider
     copy.change_run("tiny_training.averaged", "desk", timing=timing)
     assert key(copy.load(), "what-peak").slips == (None,)
-    assert key(copy.load(), "how-slow").ends is None
+    assert kind(copy.load(), "how-slow").ends is None
     assert numeric(key(copy.load(), "how-slow").value) == 0.1
     assert copy.errors() == []
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
-from generator.items.kinds.faulty_line import Lines
+from generator.items.kinds.arranged import Pairs, Pieces
 from generator.items.kinds.kind import Key, Kind
-from generator.items.kinds.match import Pairs
-from generator.items.kinds.options import OneOption, SeveralOptions
-from generator.items.kinds.order import Pieces
+from generator.items.kinds.picked import Lines, OneOption, SeveralOptions
 from generator.items.kinds.typed import MissingCell, Prediction, TypedNumber
 
 _KINDS: dict[str, type[Kind[Any]]] = {

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
@@ -49,21 +49,18 @@ class Key:
         value: number, predict, complete: the value asked for.
         slips: number, predict, complete: what each slip gives, in the order written; None where
             this machine lacks it, or where here it comes to the answer or to a slip above it.
-        ends: predict: the slider's ends; None where this machine's answer lies beyond them.
     """
 
     is_open: bool = False
     right: tuple[int, ...] = ()
     value: Value | None = None
     slips: tuple[Value | None, ...] = ()
-    ends: tuple[Value, Value] | None = None
 
 
 OPEN = Key(is_open=True)
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """One thing in the form: an option, a piece, a left or right side, a line of code, a cell.
 
     `position` is its place among what the author wrote; None where there is nothing to choose.
@@ -73,16 +70,12 @@ class Asked:
     position: int | None = None
 
 
-@dataclass(frozen=True)
-class Ends:
-    """The ends of a slider: in base units, in the unit of the field, and with values that open."""
+class End(NamedTuple):
+    """An end of a slider: in base units, in the unit of the field, and with a value that opens."""
 
-    low: float
-    high: float
-    says_low: str
-    says_high: str
-    is_logarithmic: bool
-    opened: tuple[Markup, Markup]
+    number: float
+    says: str
+    opened: Markup
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,7 @@ class Form:
         places: order: words for the first and the last place.
         unit: number, predict, complete: the unit asked in.
         is_number: whether a number is asked for, and no shape or word.
-        ends: predict: the slider, if this machine's answer lies on it.
+        ends, is_logarithmic: predict: the slider, if this machine's answer lies on it.
         columns, table, whole: complete: the table as asked, and as completed.
     """
 
@@ -104,7 +97,8 @@ class Form:
     places: tuple[Markup, Markup] | None = None
     unit: Unit | None = None
     is_number: bool = True
-    ends: Ends | None = None
+    ends: tuple[End, End] | None = None
+    is_logarithmic: bool = False
     columns: tuple[Markup, ...] = ()
     table: tuple[tuple[Markup, tuple[Asked, ...]], ...] = ()
     whole: Rows = ()

@@ -15,17 +15,7 @@ from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, against, slipped
-from generator.items.kinds.kind import (
-    OPEN,
-    Asked,
-    Ends,
-    Form,
-    Found,
-    Key,
-    Kind,
-    unopened,
-    whole,
-)
+from generator.items.kinds.kind import OPEN, Asked, End, Form, Found, Key, Kind, unopened, whole
 from generator.items.typed_number import in_unit, reach, slack, unit_of
 
 TypedT = TypeVar("TypedT", bound=Number | Predict | Complete)
@@ -52,16 +42,26 @@ class TypedNumber(Kind[TypedT]):
         value = self.evidence.one(self.item.answer)
         if value is None:
             return OPEN
-        known = [value]
-        slips: list[Value | None] = []
-        for slip in self.item.slips:
-            gives = self.evidence.one(slip.gives)
-            if gives and not any(self._is_same(gives, one) for one in known):
-                known.append(gives)
-                slips.append(gives)
+        return Key(value=value, slips=tuple(gives for gives, _ in self._judged(value)))
+
+    def _judged(self, answer: Value) -> Iterator[tuple[Value | None, str]]:
+        """What each slip gives, or why it cannot stand for a mistake of its own, if that is one."""
+        above = [("the answer", answer)]
+        for number, slip in enumerate(self.item.slips, 1):
+            value = self.evidence.one(slip.gives)
+            if value is None:
+                yield None, ""
+                continue
+            same = next(((n, other) for n, other in above if self._is_same(value, other)), None)
+            if not is_alike(value, answer):
+                yield None, f"the slip is in {value.unit}, the answer in {answer.unit}"
+            elif same is None:
+                yield value, ""
+                above.append((f"slip {number}", value))
             else:
-                slips.append(None)
-        return Key(value=value, slips=tuple(slips))
+                said = f"the slip is {value}, which is {same[0]} ({same[1]}) within the tolerance"
+                clashes = self.on_reference(value, same[1])
+                yield None, f"{said}; a reader's mistake could not be told" if clashes else ""
 
     def _is_same(self, one: Value, other: Value) -> bool:
         """Whether two values cannot be told apart within the tolerance around the second."""
@@ -78,27 +78,13 @@ class TypedNumber(Kind[TypedT]):
             yield self.place, f"the answer is {str(answer)!r}, not a number"
             return
         yield from self._unsound(answer)
-        yield from self._unlike(answer)
+        for number, (_, problem) in enumerate(self._judged(answer)):
+            if problem:
+                yield ("slips", number, "gives"), problem
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """What is wrong with a question of this kind."""
         return iter(())
-
-    def _unlike(self, answer: Value) -> Iterator[Found]:
-        """Each slip stands for one mistake: it is not the answer, and no other slip."""
-        above = [("the answer", answer)]
-        for number, slip in enumerate(self.item.slips):
-            value, path = self.evidence.one(slip.gives), ("slips", number, "gives")
-            if value is None:
-                continue
-            if not is_alike(value, answer):
-                yield path, f"the slip is in {value.unit}, the answer in {answer.unit}"
-                continue
-            for name, other in above:
-                if self._is_same(value, other) and self.on_reference(value, other):
-                    said = f"is {value}, which is {name} ({other}) within the tolerance"
-                    yield path, f"the slip {said}; a reader's mistake could not be told"
-            above.append((f"slip {number + 1}", value))
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The answer, and then the slips."""
@@ -130,42 +116,35 @@ class Prediction(TypedNumber[Predict]):
 
     is_graded = False
 
-    @cached_property
-    def key(self) -> Key:
-        """As of a number, with the ends of the slider, where the answer lies on it."""
-        key = super().key
+    @property
+    def ends(self) -> tuple[Value, Value] | None:
+        """The slider's ends; None where this machine's answer lies beyond them."""
         low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
-        if key.value is None or low is None or high is None:
-            return key
-        is_between = numeric(low) < numeric(key.value) < numeric(high)
-        return replace(key, ends=(low, high)) if is_between else key
+        if self.key.value is None or low is None or high is None:
+            return None
+        is_between = numeric(low) < numeric(self.key.value) < numeric(high)
+        return (low, high) if is_between else None
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """A slider without the answer on it."""
         low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
-        for name, end in (("low", low), ("high", high)):
-            if end is None or isinstance(end.number, str) or not is_alike(end, answer):
-                yield (name,), f"{name} is a number in the unit of the answer ({answer.unit})"
-                return
-        assert low is not None
-        assert high is not None
-        if not self.on_reference(low, answer, high):
-            return
-        if not numeric(low) < numeric(answer) < numeric(high):
+        ends = {"low": low, "high": high}
+        odd = next((n for n, one in ends.items() if not one or not is_alike(one, answer)), None)
+        if odd:
+            yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
+        elif self.ends is None and self.on_reference(low, answer, high):
             yield ("low",), f"the answer does not lie between {low} and {high}"
-        if self.item.logarithmic and numeric(low) <= 0:
+        elif self.item.logarithmic and low and numeric(low) <= 0:
             yield ("low",), f"low is {low}; a logarithmic slider starts above nothing"
 
     def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
         """With the slider."""
         form = super().form(folio, explained)
-        if self.key.ends is None or form.unit is None:
+        unit = form.unit
+        if self.ends is None or unit is None:
             return form
-        low, high = self.key.ends
-        said = in_unit(low, form.unit), in_unit(high, form.unit)
-        opened = folio.show(low), folio.show(high)
-        ends = Ends(numeric(low), numeric(high), *said, self.item.logarithmic, opened)
-        return replace(form, ends=ends)
+        low, high = (End(numeric(one), in_unit(one, unit), folio.show(one)) for one in self.ends)
+        return replace(form, ends=(low, high), is_logarithmic=self.item.logarithmic)
 
 
 class MissingCell(TypedNumber[Complete]):
@@ -176,12 +155,7 @@ class MissingCell(TypedNumber[Complete]):
     @property
     def place(self) -> Path:
         """The cell of the blank."""
-        row, column = self._blank
-        return "rows", row, "cells", column
-
-    @property
-    def _blank(self) -> tuple[int, int]:
-        return self.item.blank.row - 1, self.item.blank.column - 1
+        return "rows", self.item.blank.row - 1, "cells", self.item.blank.column - 1
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """A measured value of which nobody says how near is right."""
@@ -190,22 +164,21 @@ class MissingCell(TypedNumber[Complete]):
 
     def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
         """The table with a field in the blank, and the whole table."""
+        shown = whole(self.item.rows, folio)
         asked = tuple(
             (
-                unopened(folio.line(row.title)),
+                unopened(title),
                 tuple(
                     Asked(Markup(), 0)
-                    if (down, across) == self._blank
-                    else Asked(unopened(folio.cell(cell)))
-                    for across, cell in enumerate(row.cells)
+                    if ("rows", down, "cells", across) == self.place
+                    else Asked(unopened(cell))
+                    for across, cell in enumerate(cells)
                 ),
             )
-            for down, row in enumerate(self.item.rows)
+            for down, (title, cells) in enumerate(shown)
         )
-        return replace(
-            super().form(folio, explained), table=asked, whole=whole(self.item.rows, folio),
-            columns=tuple(map(folio.line, self.item.columns)),
-        )  # fmt: skip
+        columns = tuple(map(folio.line, self.item.columns))
+        return replace(super().form(folio, explained), table=asked, whole=shown, columns=columns)
 
 
 def is_alike(one: Value, other: Value) -> bool:

@@ -17,7 +17,7 @@ from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.evidence.units import NBSP
 from generator.items.answers import claim_behind, told_once
-from generator.items.cases import answerable
+from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Asked, Form, Kind, Rows, whole
 from generator.pages.shown import Shown

@@ -1,0 +1,131 @@
+"""Items against the runs: whether each has its key and its evidence, in every case (`for:`).
+
+In: an item and the evidence. Out: what is wrong, each at a path that starts at the item, and the
+other cases that Recall may ask, so that it asks the concept again and not the same numbers. What an
+expression or a name lacks is said where it is written, by `checks/`, and not again here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from generator.content import prose
+from generator.content.documents import fields_of
+from generator.content.errors import ContentError
+from generator.content.quiz import Choice, Item, Order, Several
+from generator.evidence import units
+from generator.evidence.evaluation import Evidence
+from generator.evidence.value import AbsentError, ExpressionError
+from generator.evidence.verdicts import WORDS
+from generator.items.kinds import key_of, kind_of
+from generator.items.kinds.kind import Found, ItemError
+
+
+def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
+    """Everything in an item that the runs do not bear out."""
+    for path, claim in _claimed(item):
+        problem = unheld(evidence, claim)
+        if problem:
+            yield path, problem
+    try:
+        yield from kind_of(item, evidence).unclear()
+    except ItemError as error:
+        yield error.path, error.message
+    except (ContentError, ExpressionError, units.UnitError):
+        return  # said where it is written
+
+
+def unheld(evidence: Evidence, claim: str) -> str | None:
+    """Why a claim backs nothing, though it is shown as evidence where the book was written."""
+    if claim not in evidence.book.claims:
+        return None
+    outcome = evidence.outcome(claim)
+    if outcome.verdict == "holds" or not outcome.on_reference:
+        return None
+    runs = filter(None, map(evidence.book.run, outcome.runs))
+    if any(run.is_surprise for run in runs):
+        return None  # pages show it in red, and a strict build refuses the run itself
+    return f"rests on claim {claim!r}: {WORDS[outcome.verdict]} ({outcome.explanation})"
+
+
+def _claimed(item: Item) -> Iterator[Found]:
+    """The claims that an item shows as evidence, beside those that decide its key."""
+    for number, claim in enumerate(item.claims):
+        yield ("claims", number), claim
+    for places, name in (("options", "refuted_by"), ("pairs", "claim")):
+        for number, one in enumerate(getattr(item, places, ())):
+            if getattr(one, name):
+                yield (places, number, name), getattr(one, name)
+
+
+# --- the other cases of an item
+
+
+def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
+    """The other cases that have one right answer here, which the explanations fit; each numbered.
+
+    On another machine than the reference, a case may have come out otherwise: then it is not asked.
+    A case shows no evidence on runs of the first case alone.
+    """
+    others: tuple[Item, ...] = item.others
+    for number, other in enumerate(others, 1):
+        if not any(_misleading(item, other, evidence)):
+            first, own = (set(item.cases[n].values()) for n in (0, number))
+            claims = [
+                one for one in other.claims if not (first - own) & {*evidence.outcome(one).runs}
+            ]
+            yield number, other.model_copy(update={"claims": claims})
+
+
+def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
+    """Everything for which an item is no question in one of its other cases."""
+    found = list(unread(other, evidence))
+    if not found:  # two slips may come to the same in one case, and be told apart in the first
+        found = [said for path, said in mistakes(other, evidence) if path[0] != "slips"]
+    if not found and evidence.book.is_reference:
+        found = list(_misleading(item, other, evidence))
+    return found
+
+
+def unread(other: Item, evidence: Evidence) -> Iterator[str]:
+    """What its texts read and no run recorded, and claims that nobody wrote."""
+    for one in fields_of(other):
+        texts: list[str] = []
+        if one.mark == "expression":
+            texts = [one.text]
+        elif one.mark in ("line", "prose"):
+            texts = [found.text for found in prose.expressions(one.text)]
+        elif one.mark == "claim" and one.text not in evidence.book.claims:
+            yield evidence.book.laws.lacks(one.text)
+        problems = ((text, evidence.unprintable(evidence.evaluate(text))) for text in texts)
+        yield from (f"{text}: {problem}" for text, problem in problems if problem)
+
+
+def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
+    """Why a case is not asked, as the runs came out."""
+    try:
+        key, own = key_of(other, evidence), key_of(item, evidence)
+        seen, first = (_seen(one, evidence) for one in (other, item))
+    except (ContentError, ExpressionError, AbsentError) as error:
+        yield str(error)
+        return
+    if key.is_open:
+        yield "no single answer is right in this case on the runs shown"
+    elif isinstance(item, Choice | Several | Order) and own.right not in ((), key.right):
+        yield "another answer is right in this case; write it as an item of its own"
+    elif isinstance(item, Choice | Several) and len(set(seen[1:])) < len(seen) - 1:
+        yield "two options read alike in this case; choose runs that differ"
+    elif seen == first:
+        yield "this case reads like the first; choose runs that differ"
+
+
+def _seen(item: Item, evidence: Evidence) -> tuple[str, ...]:
+    """What a reader sees of a question: its text, and what there is to choose from."""
+    chosen = (("options", ["text"]), ("pairs", ["left", "right"]), ("pieces", ["text"]),
+              ("rows", ["title"]))  # fmt: skip
+    texts = [
+        " ".join(getattr(one, name) for name in names)
+        for places, names in chosen
+        for one in getattr(item, places, ())
+    ]
+    return tuple(evidence.plain(text) for text in (item.stem, *texts))

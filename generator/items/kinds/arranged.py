@@ -1,0 +1,137 @@
+"""Questions whose answers are arranged: pieces put in order, and pairs brought together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from generator.content import prose
+from generator.content.errors import nearest
+from generator.content.quiz import Match, Order
+from generator.content.typesetting import plain
+from generator.evidence.filters import LABELS
+from generator.evidence.folio import Folio
+from generator.evidence.value import Value, numeric
+from generator.items.answers import Answer, claim_behind
+from generator.items.kinds.kind import OPEN, Asked, Form, Found, ItemError, Key, Kind, unopened
+
+_LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
+
+
+class Pieces(Kind[Order]):
+    """The order follows from the values, or from the stages or steps of one run."""
+
+    is_ordered = True
+    places = "pieces"
+
+    @cached_property
+    def key(self) -> Key:
+        """The positions in the right order."""
+        if self.item.run:
+            return self._as_recorded(self.item.run)
+        values = [self.evidence.one(piece.by) for piece in self.item.pieces if piece.by]
+        known: dict[int, Value] = {n: one for n, one in enumerate(values) if one is not None}
+        if len(known) < len(values):
+            return OPEN
+        order = sorted(known, key=lambda n: numeric(known[n]), reverse=self.item.descending)
+        for before, after in pairwise(order):
+            if numeric(known[before]) == numeric(known[after]):
+                if not self.on_reference(known[before], known[after]):
+                    return OPEN
+                both = " and ".join(repr(self.item.pieces[one].text) for one in (before, after))
+                raise ItemError(("pieces", after, "by"), f"{both} have the same value; no order")
+        return Key(right=tuple(order))
+
+    def _as_recorded(self, path: str) -> Key:
+        run = self.evidence.book.run(path)
+        if run is None or run.status == "skipped" or run.is_surprise:
+            return OPEN
+        names = [str(piece.recorded) for piece in self.item.pieces]
+        recorded = [stage.name for stage in run.stages]
+        if not set(names) & set(recorded):
+            recorded = [step.name for step in run.prediction]
+        lacking = next((n for n, name in enumerate(names) if name not in recorded), None)
+        if lacking is None:
+            return Key(
+                right=tuple(sorted(range(len(names)), key=lambda n: recorded.index(names[n])))
+            )
+        if not self.evidence.book.is_reference:
+            return OPEN
+        name = names[lacking]
+        said = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
+        raise ItemError(("pieces", lacking, "recorded"), said)
+
+    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+        """The pieces in the right order, each with its value."""
+        order = range(self.num_places) if self.key.is_open else self.key.right
+        return tuple(self._explained(place, folio) for place in order)
+
+    def _explained(self, place: int, folio: Folio) -> Answer:
+        piece = self.item.pieces[place]
+        beside = folio.cell(piece.by) if piece.by else None
+        text, why = folio.line(piece.text), folio.line(piece.why)
+        return Answer(text, why, "right", position=place, beside=beside)
+
+    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
+        """The pieces, never in their right order from the start, between the words for the ends."""
+        form = super().form(folio, explained)
+        if self.item.ends is None:
+            return form
+        first, last = (unopened(folio.line(one)) for one in self.item.ends)
+        return replace(form, places=(first, last))
+
+
+class Pairs(Kind[Match]):
+    """Each left side belongs to the right side that the author wrote beside it."""
+
+    is_ordered = True
+    places = "pairs"
+
+    @cached_property
+    def key(self) -> Key:
+        """Each pair, if no two right sides are alike here and every claim holds."""
+        sides = [self.evidence.plain(pair.right) for pair in self.item.pairs]
+        for place, side in enumerate(sides):
+            if side in sides[:place]:
+                if not self.evidence.book.is_reference:
+                    return OPEN
+                alike = f"the right side is {side!r} here too, as in pair {sides.index(side) + 1}"
+                raise ItemError(("pairs", place, "right"), f"{alike}; let them differ")
+        claims = [pair.claim for pair in self.item.pairs if pair.claim]
+        if any(self.evidence.outcome(claim).verdict != "holds" for claim in claims):
+            return OPEN
+        return Key(right=tuple(range(self.num_places)))
+
+    def unclear(self) -> Iterator[Found]:
+        """Pairs that nothing backs."""
+        for place, pair in enumerate(self.item.pairs):
+            printed = (one.text for one in prose.expressions(pair.right))
+            if not pair.claim and all(map(_LABEL.match, printed)):
+                lack = "nothing backs this pair; print a value in right: or name its claim:"
+                yield ("pairs", place), lack
+        yield from super().unclear()
+
+    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+        """The pairs as written."""
+        return tuple(
+            Answer(
+                folio.line(pair.left), folio.line(pair.why), "right", position=place,
+                backing=(claim_behind(pair.claim, folio),) if pair.claim else (),
+                beside=folio.line(pair.right),
+            )
+            for place, pair in enumerate(self.item.pairs)
+        )  # fmt: skip
+
+    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
+        """The left sides as written, and the right sides to choose from."""
+        lefts = (Asked(unopened(one.text), one.position) for one in explained)
+        rights = (
+            Asked(Markup.escape(plain(explained[place].beside or "")), place)
+            for place in self.shown_order()
+        )
+        return Form(tuple(lefts), tuple(rights))

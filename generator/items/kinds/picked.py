@@ -1,0 +1,135 @@
+"""Questions whose answers are picked: options, one right or several, and the line at fault."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cached_property, lru_cache
+
+from markupsafe import Markup
+
+from generator.content.errors import ContentError
+from generator.content.listed_code import listed, misplaced
+from generator.content.quiz import Choice, FaultyLine, Several
+from generator.evidence.folio import Folio
+from generator.evidence.verdicts import UNDECIDED, Outcome
+from generator.items.answers import Answer, against, claim_behind
+from generator.items.kinds.kind import OPEN, Form, ItemError, Key, Kind
+
+
+class OneOption(Kind[Choice | Several]):
+    """The one option whose claim has the verdict that it names is right."""
+
+    places = "options"
+
+    @cached_property
+    def key(self) -> Key:
+        """Which option is right."""
+        right = self._right
+        if len(right) == 1:
+            return Key(right=right)
+        said = " and ".join(repr(self.item.options[i].text) for i in right)
+        return self._unclear(f" has {len(right)} keys: {said}" if right else " has no key")
+
+    @cached_property
+    def _outcomes(self) -> dict[str, Outcome]:
+        named = {one.right_if.claim for one in self.item.options if one.right_if}
+        return {name: self.evidence.outcome(name) for name in sorted(named)}
+
+    @property
+    def _right(self) -> tuple[int, ...]:
+        return tuple(
+            place
+            for place, one in enumerate(self.item.options)
+            if one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict
+        )
+
+    def _unclear(self, said: str) -> Key:
+        """No key: a mistake, unless another machine's runs decide."""
+        if any(not outcome.on_reference for outcome in self._outcomes.values()):
+            return OPEN
+        judged = ", ".join(f"{claim}: {one.verdict}" for claim, one in self._outcomes.items())
+        raise ItemError(("id",), f"item {self.item.id!r}{said} ({judged or 'no right_if'})")
+
+    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+        """The options in the order shown."""
+        return tuple(self._explained(place, folio) for place in self.shown_order())
+
+    def _explained(self, place: int, folio: Folio) -> Answer:
+        option, verdict = self.item.options[place], self.verdict(place)
+        text, why = folio.line(option.text), folio.line(option.why)
+        behind = option.right_if.claim if option.right_if else None
+        named = behind if verdict == "right" else option.refuted_by or behind
+        backing = (claim_behind(named, folio),) if named else against(option.misconception, folio)
+        return Answer(text, why, verdict, folio.ui["item"][verdict], place, backing)
+
+
+class SeveralOptions(OneOption):
+    """Each option stands or falls with its claim; at least one is right, and not all."""
+
+    @cached_property
+    def key(self) -> Key:
+        """Which options are right."""
+        if any(outcome.verdict in UNDECIDED for outcome in self._outcomes.values()):
+            return OPEN  # an option that no run decides is neither right nor wrong
+        right = self._right
+        if 0 < len(right) < self.num_places:
+            return Key(right=right)
+        return self._unclear(f": {'every' if right else 'no'} option is right")
+
+
+class Lines(Kind[FaultyLine]):
+    """The lines of a program, one of which the corrected program, which a run executed, lacks."""
+
+    places = "lines"
+
+    @cached_property
+    def key(self) -> Key:
+        """The line at fault.
+
+        Raises:
+            ItemError: none of them was corrected, more than one was, or one is not in the program.
+            ContentError: there is no such program.
+        """
+        try:
+            wrong, right = (
+                listed(self.evidence.book.root, one.path, one.object)
+                for one in (self.item.wrong, self.item.right)
+            )
+        except ValueError as error:
+            raise ContentError("", 0, 0, str(error)) from None
+        for place, line in enumerate(self.item.lines):
+            problem = misplaced(wrong, line.code)
+            if problem:
+                raise ItemError(("lines", place, "code"), problem)
+        gone = _corrected(wrong, right)
+        found = [i for i, line in enumerate(self.item.lines) if line.code.strip() in gone]
+        if len(found) != 1:
+            differ = f"{len(found)} of its lines differ in the corrected program, not one"
+            raise ItemError(("lines",), f"item {self.item.id!r}: {differ}")
+        return Key(right=tuple(found))
+
+    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+        """The lines as written."""
+        return tuple(self._explained(place, folio) for place in self.shown_order())
+
+    def _explained(self, place: int, folio: Folio) -> Answer:
+        line, verdict = self.item.lines[place], self.verdict(place)
+        backing = () if verdict == "right" else against(line.misconception, folio)
+        text = Markup("<code>{}</code>").format(line.code.strip())
+        word = folio.ui["item"]["fault" if verdict == "right" else "sound"]
+        return Answer(text, folio.line(line.why), verdict, word, place, backing)
+
+    def shown_order(self) -> tuple[int, ...]:
+        """As written, which is the order of the program."""
+        return tuple(range(self.num_places))
+
+    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
+        """Nothing beside the program, whose lines a reader picks from."""
+        return Form()
+
+
+@lru_cache(maxsize=256)
+def _corrected(wrong: str, right: str) -> frozenset[str]:
+    """The lines of a program, without their indents, that the corrected one lacks there."""
+    before, after = ([line.strip() for line in text.splitlines()] for text in (wrong, right))
+    return frozenset(line[2:] for line in difflib.ndiff(before, after) if line.startswith("- "))
