@@ -38,7 +38,7 @@ from generator.figures import figures
 from generator.pages import headings, views
 from generator.pages.table import label, marked_once
 from generator.pages.term_links import TermLinks
-from generator.pages.views import claims, frame, listing, proof, question, ways
+from generator.pages.views import claims, frame, listing, question, ways
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
@@ -272,7 +272,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
-        "proofs_of": lambda: proof.proofs_of(
+        "proofs_of": lambda: claims.proofs_of(
             gathered.claim_groups.get(sheet.experiment or "", ()), gathered.claim_lessons, folio
         ),
         "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},

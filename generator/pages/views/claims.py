@@ -1,91 +1,36 @@
-"""Claims and sentences as pages show them: predicted, observed, verdict, how a sentence stands."""
+"""Claims as pages show them: what was predicted and observed, on each machine, and the verdict.
+
+A lesson shows the claims of a section as a table. The page of the experiment that a claim rests on
+has all of it, on every machine that has measured what it needs. The page of all evidence says what
+claims come to: how many laws hold, and which are furthest off.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from markupsafe import Markup, escape
 
-from generator.checks import statement_checks
-from generator.content.claim import Claim, Domain, Retraction
+from generator.content.claim import Claim, Domain, Reference
+from generator.content.typesetting import plain
 from generator.evidence import law_formula, regime, units
+from generator.evidence.claim_topics import LessonPlace
+from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.law_sides import in_one_form
-from generator.evidence.value import Value
-from generator.evidence.verdicts import Outcome
+from generator.evidence.law_sides import in_one_form, off_by
+from generator.evidence.other_machines import parts
+from generator.evidence.value import Value, numeric
+from generator.evidence.verdicts import UNDECIDED, Outcome, written
 from generator.pages.shown import Shown
 
 MAX_DIGITS = 12
-_TOLD = Markup("")  # in place of a number that stands in the same section already
 CONTRARY = ("does_not_hold", "not_distinguishable")  # what a section says outside its fold
-SMALLEST_PERCENTAGE = 1e-6  # below, a percentage says less than a power of ten
+NUM_FURTHEST = 5
 
 
-def verdict_row(name: str, folio: Folio) -> Shown:
-    """One claim, judged on the runs this book shows."""
-    claim, outcome = folio.book.claims[name], folio.outcome(name)
-    folio.runs.update(outcome.runs)
-    folio.text.claims.add(name)
-    is_told = name in folio.text.shown_claims
-    predicted, observed = readable(outcome, folio)
-    return Shown(
-        claim=claim,
-        says=folio.line(claim.says),
-        predicted=predicted_of(outcome, predicted, folio) if not is_told else _TOLD,
-        observed=observed_of(outcome, observed, folio) if not is_told else _TOLD,
-        words=folio.ui["verdicts"][outcome.verdict],
-        css=css_of(outcome),
-        runs=outcome.runs,
-        formula=formula_of(claim, folio),
-        is_told=is_told,
-        is_contrary=not is_told and outcome.verdict in CONTRARY,
-        regime=regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else Markup(""),
-    )
-
-
-def regime_of(claim: Claim, outcome: Outcome, folio: Folio) -> Markup:
-    """Under which conditions the runs of a claim were measured."""
-    runs = {name: run for name in outcome.runs if (run := folio.book.run(name))}
-    text = regime.line(claim, runs, folio.strategy)
-    return folio.line(text) if text else Markup("")
-
-
-def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
-    """Whether a claim reads times or memory, which batch, device and ranks decide."""
-    read = [field for side in folio.evidence.sides(claim) for field in side.measured]
-    return any(".timing." in field or ".memory." in field for field in read)
-
-
-def predicted_of(outcome: Outcome, predicted: Value | None, folio: Folio) -> Markup:
-    """What was predicted, behind its relation; digests are equal or differ in words."""
-    is_bare = predicted is None or _is_of_digests(outcome)
-    relation = "" if is_bare else folio.ui["relations"][outcome.claim.relation]
-    return Markup("{}{}").format(relation, side(predicted, folio, outcome.claim.id))
-
-
-def observed_of(outcome: Outcome, observed: Value | None, folio: Folio) -> Markup:
-    """What was observed; of a rule with a quantifier also for how many ranks, steps or values."""
-    shown = side(observed, folio, outcome.claim.id)
-    scope = outcome.scope
-    if scope is None or scope.num.number == 1 or (not scope.is_alike and scope.one == "value"):
-        return shown
-    num = folio.show(scope.num, outcome.claim.id)
-    among = "for each of" if scope.is_alike else "over"
-    return Markup(f'{{}} <span class="pb-said">{among} {{}} {{}}</span>').format(
-        shown, num, scope.several
-    )
-
-
-def formula_of(claim: Claim, folio: Folio) -> Markup | None:
-    """A claim's rule: as its author wrote it, or else as its expressions print."""
-    formula = law_formula.shown(claim)
-    return folio.line(formula) if formula else None
-
-
-def css_of(outcome: Outcome) -> str:
-    """The class of a verdict, which colours it."""
-    return f"pb-{outcome.verdict.replace('_', '-')}"
+# --- in a lesson
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[Shown]:
@@ -95,30 +40,62 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[Shown]:
     return rows
 
 
-def _is_of_digests(outcome: Outcome) -> bool:
-    return any(one is not None and one.is_digest for one in (outcome.predicted, outcome.observed))
-
-
-def readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | None]:
-    """Both sides as a person reads them: of digests, whether they are equal to the bit."""
-    predicted, observed = told_apart(outcome)
-    if predicted is None or observed is None or not _is_of_digests(outcome):
-        return predicted, observed
-    words = folio.ui["digests"]
-    is_equal = outcome.claim.relation == "equals"
-    came_out_equal = is_equal == (outcome.verdict == "holds")
-    return tuple(  # type: ignore[return-value]
-        replace(value, words=words["equal" if equal else "different"])
-        for value, equal in ((predicted, is_equal), (observed, came_out_equal))
+def verdict_row(name: str, folio: Folio) -> Shown:
+    """One claim, judged on the runs this book shows; without numbers that its section has told."""
+    claim, outcome = folio.book.claims[name], folio.outcome(name)
+    folio.runs.update(outcome.runs)
+    folio.text.claims.add(name)
+    is_told = name in folio.text.shown_claims
+    predicted, observed = (Markup(""), Markup("")) if is_told else sides_of(outcome, folio)
+    return Shown(
+        claim=claim,
+        says=folio.line(claim.says),
+        predicted=predicted,
+        observed=observed,
+        words=folio.ui["verdicts"][outcome.verdict],
+        css=css_of(outcome),
+        runs=outcome.runs,
+        formula=_formula_of(claim, folio),
+        is_told=is_told,
+        is_contrary=not is_told and outcome.verdict in CONTRARY,
+        regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
     )
 
 
-def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
-    """Both sides, in one form, with digits enough to differ where the verdict says they do."""
+def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
+    """Whether a claim reads times or memory, which batch, device and ranks decide."""
+    read = [field for side in folio.evidence.sides(claim) for field in side.measured]
+    return any(".timing." in field or ".memory." in field for field in read)
+
+
+def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
+    """What was predicted, behind its relation, and observed; with a quantifier also how often."""
+    predicted, observed = _readable(outcome, folio)
+    is_bare = predicted is None or predicted.is_digest
+    relation = "" if is_bare else folio.ui["relations"][outcome.claim.relation]
+    said = Markup("{}{}").format(relation, _side(predicted, folio, outcome.claim.id))
+    shown, scope = _side(observed, folio, outcome.claim.id), outcome.scope
+    if scope and scope.num.number != 1 and (scope.is_alike or scope.one != "value"):
+        among = "for each of" if scope.is_alike else "over"
+        num = folio.show(scope.num, outcome.claim.id)
+        shown += Markup(' <span class="pb-said">{} {} {}</span>').format(among, num, scope.several)
+    return said, shown
+
+
+def _readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | None]:
+    """Both sides as a person reads them: in one form, and different where the verdict says so.
+
+    Of digests a person reads whether they are equal to the bit.
+    """
     predicted, observed = in_one_form(outcome.predicted, outcome.observed)
-    if predicted is None or observed is None or predicted.number == observed.number:
+    is_equal, holds = outcome.claim.relation == "equals", outcome.verdict == "holds"
+    if predicted is None or observed is None:
         return predicted, observed
-    if outcome.claim.relation == "equals" and outcome.verdict == "holds":
+    if predicted.is_digest or observed.is_digest:
+        words = {True: folio.ui["digests"]["equal"], False: folio.ui["digests"]["different"]}
+        came_out = words[is_equal == holds]
+        return replace(predicted, words=words[is_equal]), replace(observed, words=came_out)
+    if predicted.number == observed.number or (is_equal and holds):
         return predicted, observed
     for digits in range(5, MAX_DIGITS + 1):
         if str(predicted) != str(observed) or isinstance(predicted.number, str):
@@ -127,18 +104,114 @@ def told_apart(outcome: Outcome) -> tuple[Value | None, Value | None]:
     return predicted, observed
 
 
-def side(value: Value | None, folio: Folio, claim: str) -> Markup:
+def _side(value: Value | None, folio: Folio, claim: str) -> Markup:
     """What a claim predicts or observes, printed; words without their underscores."""
     if value is None:
-        return Markup('<span class="pb-absent">{}</span>').format(
-            folio.ui["verdicts"]["no_evidence"]
-        )
+        absent = folio.ui["verdicts"]["no_evidence"]
+        return Markup('<span class="pb-absent">{}</span>').format(absent)
     if isinstance(value.number, str):
         value = replace(value, number=value.number.replace("_", " "))
     return folio.show(value, claim)
 
 
-def points(share: float) -> str:
+def css_of(outcome: Outcome) -> str:
+    """The class of a verdict, which colours it."""
+    return f"pb-{outcome.verdict.replace('_', '-')}"
+
+
+def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
+    """A claim's rule: as its author wrote it, or else as its expressions print."""
+    formula = law_formula.shown(claim)
+    return folio.line(formula) if formula else None
+
+
+def _regime_of(claim: Claim, outcome: Outcome, folio: Folio) -> Markup:
+    """Under which conditions the runs of a claim were measured."""
+    runs = {name: run for name in outcome.runs if (run := folio.book.run(name))}
+    return folio.line(regime.line(claim, runs, folio.strategy))
+
+
+# --- on the page of an experiment
+
+
+def proofs_of(
+    names: Sequence[str], lessons: Mapping[str, tuple[LessonPlace, ...]], folio: Folio
+) -> list[Shown]:
+    """The claims that rest on an experiment first of all; runs tell those of one sentence apart."""
+    found = [_proof(name, lessons.get(name, ()), folio) for name in names]
+    alike = Counter(plain(one.says) for one in found)
+    return [one if alike[plain(one.says)] > 1 else one.but(runs=()) for one in found]
+
+
+def _proof(name: str, lessons: tuple[LessonPlace, ...], folio: Folio) -> Shown:
+    claim, here = folio.book.claims[name], folio.outcomes[name]
+    folio.runs.update(here.runs)
+    judged = [_judgement(*one, folio) for one in _outcomes_of(name, folio)]
+    return Shown(
+        claim=claim,
+        says=folio.line(claim.says),
+        formula=_formula_of(claim, folio),
+        domain=_domain_of(claim, folio),
+        tolerance=tolerance_of(claim, here.observed),
+        regime=_regime_of(claim, here, folio),
+        lessons=lessons,
+        judged=judged,
+        runs=[run.partition(".")[2] for run in here.runs],
+        holds=here.verdict == "holds" and not any(one.differs for one in judged),
+    )
+
+
+def _outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, Evidence, bool]]:
+    """A claim on the machine shown, then on the others that have measured what it needs.
+
+    Yields:
+        The outcome, the machine, what it was judged by, and whether it differs from the first.
+    """
+    here = folio.outcomes[name]
+    holder = measured_by(here, folio)
+    yield here, holder, folio.evidence, False
+    for machine, there in folio.other_outcomes.items():
+        if name in there.outcomes and machine != holder:
+            outcome = there.outcomes[name]
+            yield outcome, machine, there.evidence, parts(here, outcome)
+
+
+def measured_by(outcome: Outcome, folio: Folio) -> str:
+    """The machine behind a verdict, which is the reference machine where that stands in."""
+    shown = folio.book.holder(outcome.runs[0]) if outcome.runs else None
+    return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
+
+
+def _judgement(
+    outcome: Outcome, machine: str, evidence: Evidence, differs: bool, folio: Folio
+) -> Shown:
+    predicted, observed = sides_of(outcome, folio)
+    showed = written(outcome)
+    text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
+    is_open, said = outcome.verdict in UNDECIDED, folio.text.over(evidence)
+    return Shown(
+        machine=machine,
+        predicted=predicted,
+        observed=observed,
+        off=_off(outcome, folio) if outcome.claim.relation == "equals" else None,
+        words=folio.ui["verdicts"][outcome.verdict],
+        css=css_of(outcome),
+        says=said.line(text) if text else "",
+        is_showed=bool(showed),
+        differs=differs,
+        why=said.line(outcome.explanation) if is_open else "",
+    )
+
+
+def _off(outcome: Outcome, folio: Folio) -> Markup | None:
+    """How far off an observation is: as a share of the prediction, else as it is."""
+    value = off_by(outcome.claim, outcome.predicted, outcome.observed)
+    if value is not None and value.form.way != "percent" and value.unit == units.SHARE:
+        value = replace(value, number=_points(float(numeric(value))), unit=units.TEXT)
+    return folio.show(value) if value else None
+
+
+def _points(share: float) -> str:
     """A difference between two shares, which is no share of either."""
     sign = "−" if share < 0 else ""
     return f"{sign}{abs(share) * 100:.3g}{units.NBSP}points"
@@ -146,49 +219,76 @@ def points(share: float) -> str:
 
 def tolerance_of(claim: Claim, observed: Value | None) -> str:
     """How far observed may lie from predicted; empty where it may not."""
-    if claim.tolerance is None:
+    one = claim.tolerance
+    if one is None:
         return ""
-    written = units.Form(way="written")
-    if claim.tolerance.epsilons is not None:
-        num = units.printed(claim.tolerance.epsilons, units.COUNT, written)
-        return f"{num} epsilons of {claim.tolerance.dtype}"
-    if claim.tolerance.blocks is not None:
-        return units.printed(claim.tolerance.slack(0), units.BYTES, written)
-    relative = claim.tolerance.relative
-    if relative is None and observed is not None and observed.unit == units.SHARE:
-        return points(claim.tolerance.absolute or 0)
-    if relative is None:
-        return units.printed(claim.tolerance.absolute or 0, units.PLAIN, written)
-    if relative >= SMALLEST_PERCENTAGE:
-        return f"{relative * 100:g}%"
-    return f"{units.printed(relative, units.PLAIN, written)} of predicted"
+    if one.epsilons is not None:
+        return f"{one.epsilons:,} epsilons of {one.dtype}"
+    if one.relative is not None:
+        return f"{one.relative * 100:g}%"
+    if observed is not None and observed.unit == units.SHARE:
+        return _points(one.slack(0))
+    unit = units.PLAIN if one.blocks is None else units.BYTES
+    return units.printed(one.slack(0), unit, units.Form(way="written"))
 
 
-def domain_of(claim: Claim, folio: Folio) -> Markup:
+def _domain_of(claim: Claim, folio: Folio) -> Markup:
     """Where a claim holds, and why not elsewhere; empty where its author does not say."""
-    if claim.domain is None:
-        return Markup("")
-    if claim.domain == "everywhere":
-        return Markup(escape(folio.ui["evidence"]["everywhere"]))
-    assert isinstance(claim.domain, Domain)
-    places = escape(", ".join([*(claim.domain.device or []), *(claim.domain.backend or [])]))
-    because = claim.domain.because
-    return Markup("{} ({})").format(places, folio.line(because)) if because else places
+    if isinstance(claim.domain, Domain):
+        places = escape(", ".join([*(claim.domain.device or []), *(claim.domain.backend or [])]))
+        because = claim.domain.because
+        return Markup("{} ({})").format(places, folio.line(because)) if because else places
+    return Markup(escape(folio.ui["evidence"]["everywhere"] if claim.domain else ""))
 
 
-# A sentence's verdict as it is shown of one machine, and its class.
-STANDINGS = {
-    "false": "pb-does-not-hold",
-    "too_general": "pb-differs",
-    "depends": "pb-differs",
-    "true": "pb-holds",
-    "otherwise": "pb-differs",
-    "untested": "pb-does-not-apply",
-}
+# --- on the page of all evidence
 
 
-def standing(sentence: Retraction, outcome: Outcome) -> str:
-    """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
-    if statement_checks.shown(sentence, outcome) == "untested":
-        return "untested"
-    return sentence.verdict if statement_checks.bears_out(sentence, outcome) else "otherwise"
+def tally(claims: Sequence[str], folio: Folio) -> Shown:
+    """What these claims come to."""
+    outcomes = [folio.outcomes[name] for name in claims]
+    laws = [one.verdict for one in outcomes if one.claim.kind == "law"]
+    observed = [one.verdict for one in outcomes if one.claim.kind == "observation"]
+    return Shown(
+        num_laws=len(laws),
+        num_holding=laws.count("holds"),
+        num_beyond=laws.count("does_not_apply") + laws.count("no_evidence"),
+        num_observations=len(observed),
+        num_contrary=observed.count("does_not_hold"),
+    )
+
+
+def furthest(folio: Folio) -> list[Shown]:
+    """The laws that predict a number and are furthest off it."""
+    found = []
+    for name, outcome in folio.outcomes.items():
+        if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
+            off = off_by(outcome.claim, outcome.predicted, outcome.observed)
+            if off is not None and off.form.way == "percent" and numeric(off):
+                found.append((abs(float(numeric(off))), name, off))
+    said = folio.text.over(folio.evidence)
+    said.runs = set()  # a list of all experiments names no run of theirs at its foot
+    return [
+        Shown(
+            place=folio.claim_place(name),
+            says=folio.line(folio.book.claims[name].says),
+            off=said.show(off),
+        )
+        for _, name, off in sorted(found, key=lambda one: -one[0])[:NUM_FURTHEST]
+    ]
+
+
+def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
+    """Each other machine: how many claims it decides as well, and how many otherwise."""
+    for machine, other in folio.other_outcomes.items():
+        pairs = [(folio.outcomes[name], there) for name, there in other.outcomes.items()]
+        decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
+        yield machine, sum(decided), sum(parts(*pair) for pair in pairs)
+
+
+def by_address(references: Mapping[str, Reference]) -> list[list[list[Reference]]]:
+    """Each address that is cited: its sentences in their order, each with all that cite it."""
+    found: dict[str, dict[tuple[str, str], list[Reference]]] = {}
+    for one in references.values():
+        found.setdefault(one.url, {}).setdefault((one.title, one.says), []).append(one)
+    return [list(sentences.values()) for sentences in found.values()]
