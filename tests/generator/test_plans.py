@@ -11,7 +11,7 @@ from generator.content.shelf import is_stale
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.pages.press import Press
-from generator.pages.views import steps
+from generator.pages.views import published
 from generator.pages.views.plans import decided_by
 from runners.planning import published_steps
 from runners.planning.law_of_time import Bounds
@@ -100,7 +100,7 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
 
 
 def test_the_page_of_published_rates_states_the_tolerances_by_which_they_were_scored():
-    assert (steps.WITHIN, steps.APART) == (published_steps.WITHIN, published_steps.APART)
+    assert (published.WITHIN, published.APART) == (published_steps.WITHIN, published_steps.APART)
 
 
 def test_a_lower_bound_that_contains_waiting_says_so():

@@ -1,167 +1,91 @@
-"""Published measurements of memory beside their simulations: every row, and the median errors.
+"""Published measurements beside what is computed of them: memory, and rates of training steps.
 
-In: planner/plan_published.json as a trace, and a citation of each published number. Out: rows with
-the place that each number was published at, and the medians, allocated and reserved apart.
+In: planner/plan_published.json and planner/plan_steps.json as traces, and a citation of each
+published number. Out: for each of the two a table of scores and one of every row, with the place
+that the row was published at; of steps also one of searches for a layout.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
-from generator.evidence.folio import Folio
+from generator.evidence.folio import Folio, breakable
 from generator.evidence.value import Value, computed, numeric
-from generator.pages.shown import Shown
-from generator.pages.table import Column, Row, counted, label, table
-from runners.traces.published import KINDS, MOST_ERROR, PEAKS, published_bytes_of, reference_of
+from generator.pages.table import Cell, Column, Marked, Row, counted, label, table
+from runners.traces.published import (
+    KINDS,
+    MOST_ERROR,
+    PEAKS,
+    STEPS,
+    published_bytes_of,
+    reference_of,
+)
 from runners.traces.records import Run
 
 *ALLOCATED, RESERVED = KINDS
-TITAN = "pytorch/torchtitan"
-SAYS = "the median of |simulated − published| / published"
-# How the list of measurements calls a model that has no name of its own: `GPT of 64 M`.
-SIZED = re.compile(r"^(\w+) of (\d+) ([MB])$")
+MEDIAN = "the median of |simulated − published| / published"
 AXES = ("data", "tensor", "pipeline", "context")
+SCORES = (
+    "efficiency_share", "num_within", "num_held_out", "num_right", "num_wrong", "num_pairs",
+)  # fmt: skip
+WITHIN, APART = 0.2, 1.05  # as runners.planning.published_steps scores them
+RATES = {"within": f"{WITHIN:.0%}", "apart": f"{APART - 1:.0%}"}
 
 
-class Peak(NamedTuple):
-    """A published number: its run, its kind, and how far its simulations are off.
-
-    Attributes:
-        off: of the first simulation.
-        off_again: of the one with the term that explains a miss, where there is one.
-    """
-
-    name: str
-    run: Run
-    kind: str
-    off: Value
-    off_again: Value | None
-
-    @property
-    def misses(self) -> bool:
-        """Whether the first simulation is off by more than the limit."""
-        return abs(numeric(self.off)) > MOST_ERROR
+# --- memory
 
 
-def published(folio: Folio) -> tuple[Markup, list[Shown]]:
-    """The scores of the book's published measurements, and every row of them."""
+def published(folio: Folio) -> tuple[Markup, Markup]:
+    """The scores of the book's published measurements of memory, and every row of them."""
     folio.text.unmarked = "simulated"
-    peaks = list(_peaks(folio))
-    return _scores(peaks, folio), list(_rows(peaks, folio))
-
-
-def in_order(experiment: str, folio: Folio) -> list[tuple[str, Run]]:
-    """The rows of a published list among the runs of its trace."""
-    runs = folio.book.traces[experiment].trace.runs.items()
-    placed = [(name, run) for name, run in runs if "place" in run.settings]
-    return sorted(placed, key=lambda one: int(str(one[1].settings["place"])))
-
-
-def _peaks(folio: Folio) -> Iterator[Peak]:
-    for name, run in in_order(PEAKS.experiment, folio):
-        for kind, _ in published_bytes_of(run):
-            off = _off(name, kind, kind, folio)
-            is_again = f"with_term_{kind}_bytes" in run.ranks[0].measures
-            again = _off(name, kind, f"with_term_{kind}", folio) if is_again else None
-            assert off is not None
-            yield Peak(name, run, kind, off, again)
-
-
-def _scores(peaks: Sequence[Peak], folio: Folio) -> Markup:
-    """How far each kind of number is off."""
     words = folio.ui["published"]
+    peaks = [
+        (name, run, kind)
+        for name, run in _listed(PEAKS.experiment, "place", folio)
+        for kind, _ in published_bytes_of(run)
+    ]
+    both = f" {words['together']} ".join(words[kind] for kind in ALLOCATED)
+    groups = {both: ALLOCATED, words[RESERVED]: [RESERVED]}
     misses = Markup('{} <span class="pb-label">{:g}%</span>').format(
         words["misses"], MOST_ERROR * 100
     )
-    kind = Column(words["kind"], False)
-    columns = [kind, *map(Column, (words["median"], words["numbers"]))]
-    groups = _groups(peaks, words)
-    rows = (_score(label, offs, folio) for label, offs in groups if offs)
-    return table([*columns, Column(misses)], rows)
+    scores = (
+        _score(said, [_off(name, one, one, folio) for name, _, one in peaks if one in kinds], folio)
+        for said, kinds in groups.items()
+    )
+    heads = _columns([words["kind"]], [words["median"], words["numbers"], misses])
+    texts, numbers = [words["case"], words["kind"]], [words["published"], "Simulated", "Error"]
+    rows = _peak_rows(peaks, folio)
+    return table(heads, scores), table(_columns(texts, numbers), rows, is_found=False)
 
 
-def _groups(peaks: Sequence[Peak], words: Mapping[str, str]) -> list[tuple[str, list[Value]]]:
-    """Numbers by kind; of those the layouts that miss most, at first and with what explains it."""
-    both = f" {words['together']} ".join(words[kind] for kind in ALLOCATED)
-    of_tensor = [
-        one
-        for one in peaks
-        if one.run.settings["repository"] == TITAN and one.run.settings["tensor"] != 1
-    ]
-    again = [one.off_again for one in of_tensor if one.off_again is not None]
-    return [
-        (both, [one.off for one in peaks if one.kind in ALLOCATED]),
-        (words[RESERVED], [one.off for one in peaks if one.kind == RESERVED]),
-        (words["tensor"], [one.off for one in of_tensor]),
-        (words["again"], again),
-    ]
-
-
-def _score(label: str, offs: Sequence[Value], folio: Folio) -> Row:
+def _score(said: str, offs: Sequence[Value], folio: Folio) -> Row:
+    """How far a kind of number is off."""
     errors = [abs(numeric(off)) for off in offs]
-    value = computed(median(errors), offs[0].unit, SAYS, ()).shown(way="percent")
+    value = computed(median(errors), offs[0].unit, MEDIAN, ()).shown(way="percent")
     return [
-        label,
+        said,
         folio.text.show(value, "plan/published.html"),
         counted(len(errors)),
         counted(sum(error > MOST_ERROR for error in errors)),
     ]
 
 
-def _rows(peaks: Sequence[Peak], folio: Folio) -> Iterator[Shown]:
-    assert folio.book.plan is not None
-    assert folio.book.plan.published is not None
-    variants, notes = folio.book.plan.published.variants, folio.book.plan.published.notes
-    before, noted = "", None
-    for peak in peaks:
-        name, kind, settings = peak.name, peak.kind, peak.run.settings
-        row = str(settings["id"])
-        folio.run(f"{PEAKS.experiment}.{name}")
-        note = _note(peak, notes, folio)
-        yield Shown(
-            run=name,
-            case=settings["case"],
-            url=settings["url"],
-            source=settings["repository"],
-            model=SIZED.sub(r"\1 \2\3", str(settings["model"])),
-            mesh=_mesh(peak.run, folio),
-            variant=folio.line(variants[row]) if row in variants else None,
-            kind=folio.ui["published"][kind],
-            published=folio.cell(_cited(name, kind)),
-            simulated=folio.cell(_simulated(name, kind)),
-            error=_printed(peak.off, folio),
-            misses=peak.misses,
-            note=note,
-            with_term=_with_term(peak, folio),
-            is_first=name != before,
-            is_same_note=note is not None and note == noted,
-        )
-        before, noted = name, note
+def _off(name: str, kind: str, measure: str, folio: Folio) -> Value:
+    """How far a simulation is off what was published."""
+    found, cited = folio.value(_simulated(name, measure)), folio.value(_cited(name, kind))
+    assert found is not None
+    assert cited is not None
+    share: Value = (found - cited) / cited
+    return share.shown(way="percent")
 
 
-def _note(peak: Peak, notes: Mapping[str, str], folio: Folio) -> Markup | None:
-    """Why a row misses: in the words of the page, or of the trace."""
-    if not peak.misses:
-        return None
-    row = str(peak.run.settings["id"])
-    if row in notes:
-        return folio.line(notes[row])
-    return label(str(peak.run.settings[f"explained_{peak.kind}"]))
-
-
-def _with_term(peak: Peak, folio: Folio) -> tuple[Markup, Markup] | None:
-    if peak.off_again is None:
-        return None
-    simulated = folio.cell(_simulated(peak.name, f"with_term_{peak.kind}"))
-    return simulated, _printed(peak.off_again, folio)
-
-
-def _cited(name: str, kind: str) -> str:
+def _cited(name: str, kind: str | None = None) -> str:
     return f"cited['{reference_of(name, kind)}']"
 
 
@@ -169,20 +93,165 @@ def _simulated(name: str, measure: str) -> str:
     return f"{PEAKS.experiment}.{name}.ranks[0].measures.{measure}_bytes"
 
 
-def _printed(off: Value, folio: Folio) -> Markup:
-    return folio.show(off.shown(way="percent"))
+def _peak_rows(peaks: Iterable[tuple[str, Run, str]], folio: Folio) -> Iterator[Row]:
+    assert folio.book.plan is not None
+    assert folio.book.plan.published is not None
+    words, before = folio.ui["published"], ""
+    variants, notes = folio.book.plan.published.variants, folio.book.plan.published.notes
+    for name, run, kind in peaks:
+        folio.run(f"{PEAKS.experiment}.{name}")
+        off = _off(name, kind, kind, folio)
+        error = folio.show(off)
+        misses = abs(numeric(off)) > MOST_ERROR
+        said = label(f"{run.settings['model']}, {_device_mesh(run, folio)}")
+        row = str(run.settings["id"])
+        if row in variants:
+            said += Markup(", {}").format(folio.line(variants[row]))
+        note = folio.line(notes[row]) if row in notes else None
+        yield [
+            (said if name == before else _named(PEAKS.experiment, name, said))
+            + _source(run.settings["url"], run.settings["repository"])
+            + label(breakable(f", {run.settings['case']}"))
+            + (_noted(name, run, kind, note, folio) if misses else ""),
+            words[kind],
+            folio.cell(_cited(name, kind)),
+            folio.cell(_simulated(name, kind)),
+            Marked(Markup("† {}").format(error), "pb-does-not-hold") if misses else error,
+        ]
+        before = name
 
 
-def _off(name: str, kind: str, measure: str, folio: Folio) -> Value | None:
-    """How far a simulation is off what was published."""
-    found, cited = folio.value(_simulated(name, measure)), folio.value(_cited(name, kind))
-    return None if found is None or cited is None else (found - cited) / cited
+def _noted(name: str, run: Run, kind: str, note: Markup | None, folio: Folio) -> Markup:
+    """Why a row misses, in the words of the page or of the trace; and simulated with that term."""
+    why = note or label(str(run.settings[f"explained_{kind}"]))
+    again = f"with_term_{kind}"
+    if f"{again}_bytes" in run.ranks[0].measures:
+        off = folio.show(_off(name, kind, again, folio))
+        value = folio.cell(_simulated(name, again))
+        why += Markup(" Simulated again with this term: {} ({}).").format(value, off)
+    return Markup('<br><small class="pb-regime">† {}</small>').format(why)
 
 
-def _mesh(run: Run, folio: Folio) -> str:
+def _device_mesh(run: Run, folio: Folio) -> str:
     """What data parallelism shards, how many ways each axis divides the work, and the device."""
     words, settings = folio.ui["published"], run.settings
-    axes = [f"{words['axes'][axis]} {settings[axis]}" for axis in AXES if settings[axis] != 1]
-    sharding = words["sharding"][str(settings["sharding"])]
     device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
-    return f"{' × '.join([sharding, *axes])} {words['on']} {device}"
+    mesh = [words["sharding"][str(settings["sharding"])], *_axes(settings, folio)]
+    return f"{' × '.join(mesh)} {words['on']} {device}"
+
+
+def _axes(sizes: dict[str, Any], folio: Folio) -> list[str]:
+    """How many ways each axis divides the work."""
+    words = folio.ui["published"]["axes"]
+    return [f"{words[axis]} {sizes[axis]:,}" for axis in AXES if sizes.get(axis, 1) > 1]
+
+
+# --- steps
+
+
+def scores(folio: Folio) -> Markup:
+    """For each device its efficiency, and how far this explains the rows that were held out."""
+    words = folio.ui["steps"]
+    rates = _listed(STEPS.experiment, "rate", folio)
+    rows = (
+        [_named(STEPS.experiment, one, label(one.upper())), *(_step(one, n, folio) for n in SCORES)]
+        for one in dict.fromkeys(str(run.settings["device"]) for _, run in rates)
+    )
+    return table(_columns([words["device"]], [_head(name, folio) for name in SCORES]), rows)
+
+
+def steps(folio: Folio) -> Markup:
+    """Every published rate, with the bound and the prediction."""
+    words, shared = folio.ui["steps"], folio.ui["published"]
+    numbers = [shared["published"], words["at_most"], words["predicted"], words["error"]]
+    rows = (_step_row(*one, folio) for one in _listed(STEPS.experiment, "rate", folio))
+    return table(_columns([shared["case"], words["half"]], numbers), rows, is_wide=True)
+
+
+def _step_row(name: str, run: Run, folio: Folio) -> Row:
+    folio.run(f"{STEPS.experiment}.{name}")
+    error, off = run.ranks[0].measures["error_share"], _step(name, "error_share", folio)
+    misses = isinstance(error, float) and abs(error) > WITHIN
+    unit = Markup('&nbsp;<small class="pb-label">{}</small>').format(run.settings["unit"])
+    return [
+        _case(name, run.settings, folio),
+        folio.ui["steps"]["held_out" if run.settings["is_held_out"] else "fitted"],
+        folio.cell(_cited(name)) + unit,
+        _step(name, "at_most", folio) + unit,
+        _step(name, "predicted", folio) + unit,
+        Marked(Markup("† {}").format(off), "pb-does-not-hold") if misses else off,
+    ]
+
+
+def _case(name: str, settings: dict[str, Any], folio: Folio) -> Markup:
+    """What ran where, and the table that states it."""
+    inner = {axis: settings[axis] for axis in ("tensor", "pipeline")}
+    ways = {"data": settings["devices"] // (inner["tensor"] * inner["pipeline"]), **inner}
+    shape = f"{settings['micro']} × {settings['sequence']:,} {folio.ui['steps']['tokens']}"
+    sharding = folio.ui["published"]["sharding"][settings["sharding"]]
+    said = ", ".join([settings["model"], shape, sharding, " × ".join(_axes(ways, folio))])
+    source = _source(settings["url"], settings["title"])
+    return _named(STEPS.experiment, name, label(said)) + source
+
+
+def choices(folio: Folio) -> Markup:
+    """Published searches for a layout: what won, what the law of time prefers, and its cost."""
+    words = folio.ui["steps"]["choice"]
+    texts = [words[key] for key in ("case", "won", "preferred")]
+    rows = (_choice(*one, folio) for one in _listed(STEPS.experiment, "won", folio))
+    columns = _columns(texts, [words["slower"], _head("pairs", folio)])
+    return table(columns, rows, is_wide=True)
+
+
+def _choice(name: str, run: Run, folio: Folio) -> Row:
+    words, settings = folio.ui["steps"]["choice"], dict[str, Any](run.settings)
+    folio.run(f"{STEPS.experiment}.{name}")
+    won, preferred = (label(words["layout"].format(*settings[key])) for key in ("won", "preferred"))
+    slower = folio.value(f"{STEPS.experiment}.{name}.ranks[0].measures.slower_share")
+    assert slower is not None
+    said = folio.show(slower.shown(way="percent"))
+    about = _named(STEPS.experiment, name, label(words["about"].format(**settings)))
+    pairs = (_step(name, f"num_{key}", folio) for key in ("right", "wrong", "pairs"))
+    return [
+        about + _source(settings["url"], words["table"]),
+        won,
+        preferred,
+        Marked(said, "pb-does-not-hold" if settings["won"] != settings["preferred"] else ""),
+        Markup(words["pairs"]).format(*pairs),
+    ]
+
+
+# --- both
+
+
+def _listed(experiment: str, setting: str, folio: Folio) -> list[tuple[str, Run]]:
+    """The rows of a published list, in its order: the runs that have such a setting."""
+    runs = folio.book.traces[experiment].trace.runs.items()
+    found = [(name, run) for name, run in runs if setting in run.settings]
+    return sorted(found, key=lambda one: int(str(one[1].settings["place"])))
+
+
+def _columns(texts: Iterable[Cell], numbers: Iterable[Cell]) -> list[Column]:
+    return [*(Column(one, False) for one in texts), *map(Column, numbers)]
+
+
+def _head(word: str, folio: Folio) -> Markup:
+    return label(folio.ui["steps"][word].format(**RATES))
+
+
+def _source(url: object, said: object) -> Markup:
+    """Where a row was published, below what it is."""
+    return Markup(
+        '<br><small class="pb-regime"><a class="pb-cited" href="{}" rel="noreferrer">{}</a></small>'
+    ).format(url, said)
+
+
+def _named(experiment: str, run: str, said: Markup) -> Markup:
+    """The place of a run, to which its values and the links to it lead."""
+    return Markup('<span id="{}"><span id="run-{}-{}">{}</span></span>').format(
+        run, experiment, run, said
+    )
+
+
+def _step(run: str, measure: str, folio: Folio) -> Markup:
+    return folio.cell(f"{STEPS.experiment}.{run}.ranks[0].measures.{measure}")
