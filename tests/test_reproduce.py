@@ -191,7 +191,7 @@ def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
     ("path", "says"),
     [
         ("ddpp.single.seed", "no experiment 'ddpp' (did you mean ddp?)"),
-        ("ddp.singel.seed", "no run 'singel' in ddp (did you mean single?)"),
+        ("ddp.singel.seed", "no run of ddp 'singel' (did you mean single?)"),
         ("ddp.single.epochs[0].los", "no 'los' (did you mean loss?)"),
         ("ddp.single.epochs[x].loss", "is not a plain path"),
     ],

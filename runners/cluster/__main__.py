@@ -43,7 +43,7 @@ from runners.measuring.measure import alone, measure
 from runners.measuring.not_measured import UnfinishedError
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import RunPlan, find
+from runners.plans.experiment import RunPlan, find, unknown
 from runners.system.errors import LaunchError
 from runners.system.links import interface_of
 from runners.traces import machine
@@ -59,15 +59,14 @@ def runs_named(wanted: Sequence[str]) -> dict[str, set[str]]:
     """Experiments, and of each the runs that are named; all where it is named without one.
 
     Raises:
-        UnknownExperimentError: there is no such experiment.
-        ValueError: it has no such run.
+        FixableError: there is no such experiment, or no such run of it.
     """
     named: dict[str, set[str]] = {}
     for name in wanted:
         experiment, _, run = name.partition(".")
         runs = find(experiment).runs
         if run and run not in runs:
-            raise ValueError(f"{experiment} has no run {run!r}; it has: {', '.join(runs)}")
+            raise unknown(f"run of {experiment}", run, runs)
         named.setdefault(experiment, set()).update([run] if run else runs)
     return named
 

@@ -9,7 +9,7 @@ experiment is compared as `compare` does. Nothing of the book is written.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published, published_steps
-from runners.plans.experiment import find, names, nearest
+from runners.plans.experiment import check_name, find, nearest, unknown
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
@@ -130,17 +130,12 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         wanted = found[experiment]
         runs = wanted.trace.runs
         if rest and rest[0] not in runs:
-            raise _unknown(f"run {rest[0]!r} in {experiment}", rest[0], runs)
+            raise unknown(f"run of {experiment}", rest[0], runs)
         if len(rest) == 2:
             wanted.fields += _fields(path, runs[rest[0]])
         else:
             wanted.whole += rest or runs
     return list(found.values())
-
-
-def _unknown(what: str, word: str, known: Iterable[str]) -> FixableError:
-    there_are = ", ".join(known) or "none yet"
-    return FixableError(f"no {what}{nearest(word, known)}; there are: {there_are}")
 
 
 def folder_of(on: str | None) -> Path:
@@ -152,7 +147,7 @@ def folder_of(on: str | None) -> Path:
     known = machine_folders(machine.TRACES)
     name = on or next((name for name in known if name.startswith("reference-")), "")
     if name not in known:
-        raise _unknown(f"machine {name!r}", name, known)
+        raise unknown("machine", name, known)
     return machine.TRACES / name
 
 
@@ -162,10 +157,9 @@ def _of_page(experiment: str, folder: Path) -> Requested:
     if experiment.startswith(PREFIX):
         plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
         if experiment not in plans:
-            raise _unknown(f"plans called {experiment!r}", experiment, plans)
+            raise unknown("plan", experiment, plans)
         return Requested(as_trace(read_grid(plans[experiment])), None)
-    if experiment not in names():
-        raise _unknown(f"experiment {experiment!r}", experiment, names())
+    check_name(experiment)
     path = folder / f"{experiment}.json"
     if not path.exists():
         raise FixableError(f"{folder.name} has not measured {experiment}; --from names another")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
-from runners.plans.experiment import Experiment, RunPlan, check_name, find, nearest
+from runners.plans.experiment import Experiment, RunPlan, check_name, find, unknown
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine, tries
@@ -84,8 +84,7 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         FixableError: there is no such run or setting, or a value is of another type or impossible.
     """
     if run not in experiment.runs:
-        hint, known = nearest(run, experiment.runs), ", ".join(experiment.runs)
-        raise FixableError(f"no run {run!r} in {experiment.name}{hint}; there are: {known}")
+        raise unknown(f"run of {experiment.name}", run, experiment.runs)
     declared = experiment.runs[run]
     before = values(declared)
     chosen = dict(_chosen(f"{experiment.name}.{run}", before, wanted))
@@ -126,8 +125,7 @@ def _chosen(
         if not value:
             raise FixableError(f"write --set KEY=VALUE, not {text!r}")
         if name not in known:
-            hint, there_are = nearest(name, known), ", ".join(sorted(known))
-            raise FixableError(f"no setting {name!r} in {run}{hint}; there are: {there_are}")
+            raise unknown(f"setting of {run}", name, sorted(known))
         like = known[name]
         try:
             read = json.loads(f"[{value}]" if isinstance(like, list) else value)

@@ -176,7 +176,7 @@ def measure(
 
     Raises:
         UnfinishedError: some runs could not be measured, or the disk is full.
-        UnknownExperimentError, LaunchError, OSError.
+        FixableError, LaunchError, OSError.
     """
     name = waiting.experiment.name
     # Before it runs: who edits it meanwhile gets a stale trace, not a false one.

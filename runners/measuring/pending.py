@@ -70,7 +70,7 @@ def pending(
         refused: runs that several nodes do not measure, with why; what they measured before stays.
 
     Raises:
-        UnknownExperimentError: there is none of that name.
+        FixableError: there is none of that name.
     """
     trace, problem = existing(where / f"{name}.json")
     part = unfinished(name, where)

@@ -190,10 +190,6 @@ class Experiment:
         return next(iter([*exact, *kinds]), FreeSettings)
 
 
-class UnknownExperimentError(FixableError):
-    """There is no experiment of that name."""
-
-
 def _files() -> dict[str, Path]:
     """The file of each experiment."""
     folders = [FOLDER, *([Path(os.environ[MORE])] if MORE in os.environ else [])]
@@ -207,6 +203,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
+def unknown(what: str, word: str, known: Iterable[str]) -> FixableError:
+    """The error of a name that stands for nothing: what was probably meant, and all there is."""
+    there_are = ", ".join(known) or "none yet"
+    return FixableError(f"no {what} {word!r}{nearest(word, known)}; there are: {there_are}")
+
+
 def names() -> list[str]:
     """The names of all experiments, sorted."""
     return sorted(_files())
@@ -216,7 +218,7 @@ def check_names(wanted: Sequence[str]) -> list[str]:
     """The experiments named, or all.
 
     Raises:
-        UnknownExperimentError: there is none of that name.
+        FixableError: there is none of that name.
     """
     return [check_name(name).stem for name in wanted] or names()
 
@@ -225,15 +227,12 @@ def check_name(name: str) -> Path:
     """The file of an experiment, which is not loaded.
 
     Raises:
-        UnknownExperimentError: there is none of that name.
+        FixableError: there is none of that name.
     """
-    path = _files().get(name)
-    if path is None:
-        known = names()
-        raise UnknownExperimentError(
-            f"no experiment {name!r}{nearest(name, known)}; there are: {', '.join(known)}"
-        )
-    return path
+    files = _files()
+    if name not in files:
+        raise unknown("experiment", name, files)
+    return files[name]
 
 
 def command_for(name: str) -> str | None:
@@ -264,7 +263,7 @@ def find(name: str) -> Experiment:
     """Load one experiment; its strategies load torch when they are first called for.
 
     Raises:
-        UnknownExperimentError: there is none of that name.
+        FixableError: there is none of that name.
         SettingsError: it declares a setting that its own class forbids, or a strategy that its
             file has not.
     """

@@ -93,7 +93,7 @@ def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
         device: `cpu` or `cuda`, on which experiments may grow.
 
     Raises:
-        UnknownExperimentError: there is no such experiment.
+        FixableError: there is no such experiment.
         FixableError: it has no such run.
     """
     found = []

@@ -20,7 +20,7 @@ def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidenc
     assert num_listed > 300
 
 
-def test_an_experiment_is_a_line_a_run_with_what_all_share_told_once(book):
+def test_an_experiment_is_a_line_a_run(book):
     for shown in book.traces.values():
         head, on, *rows = overview(shown.trace)
         assert head == f"{shown.trace.experiment}: {shown.trace.question}"
@@ -45,9 +45,8 @@ def test_a_run_and_a_word_pick_among_the_same_lines(capsys):
     ("asked", "said"),
     [
         ("dpd", "no experiment 'dpd' (did you mean ddp?); there are:"),
-        ("ddp.x", "ddp has no run 'x'; there are:"),
-        ("ddp.singel.epochs", "ddp has no run 'singel' (did you mean single?); there are:"),
-        ("ddp.ddp.epoch", "its values: python -m runners show --grep epoch ddp.ddp"),
+        ("ddp.x", "no run of ddp 'x'; there are:"),
+        ("ddp.singel", "no run of ddp 'singel' (did you mean single?); there are:"),
     ],
 )
 def test_what_is_not_there_is_one_line_and_exit_code_2(capsys, asked, said):

@@ -131,7 +131,7 @@ def test_a_node_or_a_store_that_is_silent_for_long_is_lost(
     ("name", "words"),
     [
         ("nosuch", "no experiment 'nosuch'"),
-        ("scaling.nosuch", "scaling has no run 'nosuch'; it has: one"),
+        ("scaling.nosuch", "no run of scaling 'nosuch'; there are: one"),
         ("scaling.strong_2", "RANK' is not set; start it on each node with `torchrun --nnodes 2"),
     ],
 )

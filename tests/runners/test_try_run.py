@@ -51,12 +51,12 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
         (
             "share",
             "",
-            r"no run 'share' in changeable \(did you mean shared\?\); there are: shared,",
+            r"no run of changeable 'share' \(did you mean shared\?\); there are: shared,",
         ),
         (
             "shared",
             "num_sample=3",
-            r"no setting 'num_sample' .*did you mean num_samples\?\); there are: ",
+            r"no setting of changeable.shared 'num_sample' .*did you mean num_samples\?\); there",
         ),
         ("shared", "num_samples", "write --set KEY=VALUE, not 'num_samples'"),
         ("shared", "num_samples=0", "num_samples must be greater than or equal to 1, not 0"),
@@ -65,7 +65,7 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
         ("shared", "world_size=1", "shared needs ranks to share with; world_size must be 2 up"),
         ("shared", "world_size=99", "world_size must be 1 to 8, not 99"),
         ("alone", "world_size=2", "alone trains on one device, so world_size stays 1"),
-        ("free", "budget_bytes=5", "no setting 'budget_bytes' in changeable.free"),
+        ("free", "budget_bytes=5", "no setting of changeable.free 'budget_bytes'"),
     ],
 )
 def test_what_cannot_be_tried_is_one_line_that_says_what_to_set(
