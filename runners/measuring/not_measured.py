@@ -23,8 +23,7 @@ from runners.traces.records import Failure
 OWN_FAULTS = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"})
 NO_SPACE = "no space left in {where}"
 NO_INTERFACE = "ranks find no network interface: bring loopback up with `ip link set lo up`"
-NO_NAME = "a host name does not resolve: put it into /etc/hosts"
-NO_PORT = "no port is free that ranks need: end the process that uses it (`ss -tanp`)"
+NO_ADDRESS = "ranks find no address: host names must resolve, and ports be free (`ss -tanp`)"
 # What a failure says where the machine lacks something, and what to do about it.
 LACKS = {
     "No space left on device": NO_SPACE,
@@ -33,13 +32,10 @@ LACKS = {
     "Unable to find interface": NO_INTERFACE,
     "Unable to find address": NO_INTERFACE,
     "Network is unreachable": NO_INTERFACE,
-    "Cannot assign requested address": NO_PORT,
-    "name resolution": NO_NAME,
-    "Name or service not known": NO_NAME,
-    "No address associated with hostname": NO_NAME,
-    "Address already in use": NO_PORT,
-    "EADDRINUSE": NO_PORT,
-    "Read-only file system": "a folder cannot be written: set TMPDIR to one that can",
+    "name resolution": NO_ADDRESS,
+    "Name or service not known": NO_ADDRESS,
+    "Address already in use": NO_ADDRESS,
+    "Cannot assign requested address": NO_ADDRESS,
 }
 SEE = "; run again with PROOFBOOK_STDERR=1, which shows all that ranks say"
 BEFORE_IT_BEGAN = ("start", "warm_up")
@@ -119,10 +115,10 @@ def cause(
 
 
 def _is_as_declared(plan: RunPlan, outcome: RankOutcome) -> bool:
-    death = plan.expected_death
-    if death is not None:
-        return outcome.failure is not None and death.is_that_of(outcome.failure)
-    return outcome.failure is not None and outcome.status == plan.expected
+    death, failure = plan.expected_death, outcome.failure
+    if failure is None:
+        return False
+    return death.is_that_of(failure) if death else outcome.status == plan.expected
 
 
 def _from_outside(one: Failure, *, has_budget: bool) -> Iterator[str]:

@@ -15,7 +15,6 @@ from runners.traces.records import Run
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 REFRESH_SECONDS = 0.2
-_RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
 _CLEAR = "\r\x1b[K"
 
 
@@ -78,27 +77,22 @@ class Progress:
 
     def kept(self, name: str) -> None:
         """A run is not measured again."""
-        self._ended(name, "kept as measured before", _DIM)
+        self._ended(name, "kept as measured before")
 
     def not_measured(self, name: str, cause: str) -> None:
         """A run failed for want of the machine."""
         why = ", for a cause above" if cause in self._causes else f": {cause}"
         self._causes.add(cause)
-        self._ended(name, f"not measured{why}", _RED)
+        self._ended(name, f"not measured{why}")
 
     def ended(self, name: str, run: Run) -> None:
         """A run ended; say how, and whether that was expected."""
-        verdict, colour = "", _DIM if run.status == "skipped" else _GREEN
+        verdict = "" if run.status in ("completed", "skipped") else " (as expected)"
         if run.is_surprise:
             verdict = f" (SURPRISE, expected {how_it_was_meant_to_end(run)})"
-            colour = _RED
-        elif run.status not in ("completed", "skipped"):
-            verdict = " (as expected)"
-        seconds = f"{run.timing.wall_seconds:6.1f} s"
-        self._ended(name, f"{how_it_ended(run)}{verdict}", colour, seconds)
+        self._ended(name, f"{how_it_ended(run)}{verdict}", f"{run.timing.wall_seconds:6.1f} s")
 
-    def _ended(self, name: str, how: str, colour: str, seconds: str = "") -> None:
+    def _ended(self, name: str, how: str, seconds: str = "") -> None:
         self._number += 1
-        said = f"{colour}{how}{_PLAIN}" if self._live else how
         self.clear()
-        self._write(f"  [{self._number}/{self._total}] {name:<32} {seconds:8}  {said}\n")
+        self._write(f"  [{self._number}/{self._total}] {name:<32} {seconds:8}  {how}\n")

@@ -16,9 +16,7 @@ from pydantic import TypeAdapter
 
 from runners.traces.files import VALUES, TraceError, trace_paths, write_json
 
-EDITED = "was edited after it was measured; measure it again, or restore it from git"
-NOT_LISTED = f"is not listed in {VALUES}; measure it again, or restore both from git"
-MISSING = f"is listed in {VALUES} and missing; restore it from git, or take out its line"
+EDITED = f"is not as {VALUES} lists it: measure it again, or restore both from git"
 
 
 def _digest(path: Path) -> str:
@@ -73,9 +71,7 @@ def faults(folder: Path, *names: str) -> Iterator[tuple[str, str]]:
     known = listed(folder)
     if known is None:
         return
-    for name in names or sorted({*known, *(path.stem for path in trace_paths(folder))}):
-        path = folder / f"{name}.json"
-        if name not in known:
-            yield path.name, NOT_LISTED
-        elif not path.exists() or known[name] != _digest(path):
-            yield path.name, EDITED if path.exists() else MISSING
+    paths = {path.stem: path for path in trace_paths(folder)}
+    for name in names or sorted(known.keys() | paths.keys()):
+        if name not in paths or known.get(name) != _digest(paths[name]):
+            yield f"{name}.json", EDITED

@@ -20,13 +20,3 @@ def test_a_pass_that_takes_long_writes_a_line_now_and_then(monkeypatch, seconds,
     lines = stream.getvalue().splitlines()
     assert len(lines) == num_lines
     assert all("ddp · timed" in line and "rank 0 forward (step 2)" in line for line in lines)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_a_terminal_shows_in_red_what_was_not_measured():
-    Progress(stream := Terminal()).not_measured("ddp", "no space")
-    assert "\x1b[31mnot measured: no space\x1b[0m\n" in stream.getvalue()

@@ -16,15 +16,7 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import MORE
 from runners.traces import machine
 from runners.traces.files import VALUES, write_json
-from runners.traces.values import (
-    EDITED,
-    MISSING,
-    NOT_LISTED,
-    edited,
-    faults,
-    list_values,
-    listed,
-)
+from runners.traces.values import EDITED, edited, faults, list_values, listed
 
 
 @pytest.fixture
@@ -61,7 +53,7 @@ def test_one_edited_number_is_noticed(frozen: Path) -> None:
 
 def test_half_a_merge_is_noticed(frozen: Path) -> None:
     (frozen / "tiny_memory.json").rename(frozen / "another.json")
-    assert list(faults(frozen)) == [("another.json", NOT_LISTED), ("tiny_memory.json", MISSING)]
+    assert list(faults(frozen)) == [("another.json", EDITED), ("tiny_memory.json", EDITED)]
 
 
 def test_show_refuses_an_edited_trace(
