@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,10 +34,6 @@ class Trial(NamedTuple):
     lines: list[str]
 
 
-def _written(value: Setting) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add = parser.add_argument
@@ -51,19 +47,15 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.forget:
         print(f"{tries.forget()} tries deleted")
         return 0
-    return _measured(arguments.run, arguments.set)
-
-
-def _measured(wanted: str, settings: Sequence[str]) -> int:
-    experiment_name, _, run = wanted.partition(".")
+    name, _, run = arguments.run.partition(".")
     if not run:
-        raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {wanted!r}")
-    check_name(experiment_name)
+        raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {name!r}")
+    check_name(name)
     with measure.alone(), Launcher(accelerator.kind()) as launcher:
-        experiment = launcher.fitted(find(experiment_name))
-        trial = prepare(experiment, run, settings)
+        experiment = launcher.fitted(find(name))
+        trial = prepare(experiment, run, arguments.set)
         launcher.prepare(trial.plan.passes)
-        print(f"{wanted}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
+        print(f"{name}.{run}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
         changed = replace(experiment, runs={run: trial.plan})
         trace = measure.measure_alone(changed, run, launcher, Progress())
     path = tries.keep(trace)
@@ -99,11 +91,11 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
                 "set those"
             )
     reasons = dict.fromkeys(shortened, ", to take seconds") | dict.fromkeys(chosen, "")
-    differing = {name: value for name, value in after.items() if value != before.get(name)}
+    differing = [name for name, value in after.items() if value != before.get(name)]
     lines = [
-        f"{name} {_written(value)} instead of {_written(before.get(name))}"
+        f"{name} {_written(after[name])} instead of {_written(before.get(name))}"
         f"{reasons.get(name, ', which follows')}"
-        for name, value in sorted(differing.items(), key=lambda one: one[0] not in chosen)
+        for name in sorted(differing, key=lambda name: name not in chosen)
     ]
     return Trial(plan, lines)
 
@@ -114,6 +106,10 @@ def values(plan: RunPlan) -> dict[str, Setting]:
     if plan.budget_bytes is None:
         del of_the_plan["budget_bytes"]
     return {**plan.settings.as_json(), **of_the_plan}
+
+
+def _written(value: Setting) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _chosen(

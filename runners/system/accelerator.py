@@ -11,7 +11,6 @@ ask it about, and commands that only tell need not wait for it.
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +22,6 @@ if TYPE_CHECKING:
     import torch
 
 DEVICE = "PROOFBOOK_DEVICE"
-# What torch says where there is no accelerator to use at all: then CPU is what a reader expects.
-# torch/csrc/cuda/Module.cpp and c10/cuda/CUDAFunctions.cpp, torch 2.13.
-NO_DEVICE = (
-    "Found no NVIDIA driver",
-    "No CUDA GPUs are available",
-    "no CUDA-capable device",
-    "not compiled with CUDA",
-)
-
-
 # What a driver of NVIDIA's, of AMD's, or of Windows below Linux puts there.
 DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
@@ -58,46 +47,25 @@ def kind() -> str:
     chosen = os.environ.get(DEVICE, "")
     if chosen not in ("", "cpu"):
         raise FixableError(f"{DEVICE} is {chosen!r}; set it to cpu, or leave it out")
-    if chosen == "cpu" or _is_known_without_torch():
+    is_there = any(Path(name).exists() for name in DEVICE_FILES)
+    if chosen == "cpu" or not (is_there or "torch" in sys.modules):
         return "cpu"
     import torch
 
     if torch.cuda.is_available():
         return "cuda"
-    if reason := _unusable():
-        raise FixableError(
-            f"torch {torch.__version__} cannot use this machine's accelerator: {reason}; "
-            f"update the driver or install a torch that it supports, or measure as CPU with "
-            f"{DEVICE}=cpu"
-        )
+    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if is_there and torch.version.cuda and not is_hidden:
+        try:
+            torch.cuda.init()  # `is_available` does not tell the cause
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).partition("\n")[0].partition(". ")[0]
+            raise FixableError(
+                f"torch {torch.__version__} cannot use this machine's accelerator: {reason}; "
+                f"update the driver or install a torch that it supports, or measure as CPU with "
+                f"{DEVICE}=cpu"
+            ) from None
     return "cpu"
-
-
-def _is_known_without_torch() -> bool:
-    """Whether torch would find no device, and is not loaded yet."""
-    return (
-        "torch" not in sys.modules
-        and platform.system() == "Linux"
-        and not any(Path(name).exists() for name in DEVICE_FILES)
-    )
-
-
-def _unusable() -> str | None:
-    """Why torch cannot use an accelerator that is there; None where there is none, or it is hidden.
-
-    `is_available` turns each cause into a warning and False; to initialize names the cause.
-    """
-    import torch
-
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if torch.version.cuda is None or hidden:
-        return None
-    try:
-        torch.cuda.init()
-    except (RuntimeError, AssertionError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return None if any(words in reason for words in NO_DEVICE) else reason.partition(". ")[0]
-    return None
 
 
 def num_devices() -> int:
