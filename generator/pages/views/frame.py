@@ -44,7 +44,7 @@ STYLES = {
     "assets/recall.css": ("data-recall=",),
     "assets/runs.css": ("pb-runs",),
     "assets/sliders.css": ("pb-slider",),
-    "assets/stages.css": ("pb-stage", "pb-inner"),
+    "assets/stages.css": ("pb-stage",),
     "assets/summary.css": ("pb-summary",),
 }
 # What the scores of a page are multiplied by in the search, where that of a lesson is 1. Among the

@@ -1,90 +1,149 @@
-"""The stages of a trace, one at a time: a diagram of the ranks beside what the recorder read off.
+"""What a run recorded step by step: tables of it, and of stages also a diagram of the ranks.
 
-Flow: an author's stages and the run they name → for each stage the row of `tables.py`, what each
-rank held and what travelled, and the drawing of `drawings/lanes.py`. Whatever is drawn also stands
-in words, each number with its provenance.
+Flow: an author's rows and the run they name → for each row shapes, values and facts as the recorder
+read them off the tensors; of a stage also what travelled, and the drawing of `drawings/lanes.py`.
+Whatever is drawn also stands in words, each number with its provenance.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from markupsafe import Markup
 
 from generator.content.lesson import Recorded, RecordedRow
 from generator.content.typesetting import plain
-from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.folio import Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.pages.shown import Shown
-from generator.pages.views import tables
-from runners.traces.records import Held, Run, Stage
+from runners.traces.records import Held, PredictionStep, Run, Stage
 
+NUM_VALUES = 4
+_OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
+_UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ranks their layers
+_AMONG_TWO = ("send", "recv", "barrier")
+
+
+def recorded(written: Recorded, field: str, folio: Folio) -> list[Shown]:
+    """What a run recorded as `stages` or as `prediction`, each row with a title and a note."""
+    run = folio.run(written.run)
+    found = {one.name: one for one in getattr(run, field)} if run else {}
+    base = f"{written.run}.{field}"
+    return [_row(found.get(one.name), f"{base}['{one.name}']", one, folio) for one in written.rows]
+
+
+def _row(
+    found: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
+) -> Shown:
+    words, rank = folio.ui["table"], ""
+    if found is not None:
+        on_one = f"{words['on_rank']} rank {found.rank}"
+        rank = words["every_rank"] if found.rank is None else on_one
+    return Shown(
+        title=folio.line(written.title),
+        note=folio.line(written.note),
+        operation=found.operation if found else "",
+        shape_in=_shape(found.shape_in if found else [], f"{base}.shape_in", folio),
+        shape_out=_shape(found.shape_out if found else [], f"{base}.shape_out", folio),
+        num_bytes=folio.cell(f"{base}.bytes") if isinstance(found, Stage) else None,
+        rank=rank,
+        values=_values(found.values if found else [], base, folio),
+        facts=list(_facts(found, base, folio)) if isinstance(found, PredictionStep) else [],
+    )
+
+
+def _shape(shape: list[int], expression: str, folio: Folio) -> Markup:
+    return folio.cell(f"{expression} | shape") if shape else Markup("–")
+
+
+def _values(values: Sequence[float], base: str, folio: Folio) -> Markup:
+    places = range(min(NUM_VALUES, len(values)))
+    shown = [folio.cell(f"{base}.values[{place}] | digits(3)") for place in places]
+    more = ", …" if len(values) > NUM_VALUES else ""
+    return Markup("[{}{}]").format(Markup(", ").join(shown), more) if shown else Markup("")
+
+
+def _facts(found: PredictionStep, base: str, folio: Folio) -> Iterator[tuple[str, Markup]]:
+    """Each fact behind its name; those of single ranks, `rank_0_before`, rank after rank."""
+    of_ranks: dict[str, list[Markup]] = {}
+    for name, fact in sorted(found.facts.items()):
+        cell = _fact(f"{base}.facts.{name}", fact, folio)
+        if match := _OF_RANK.fullmatch(name):
+            said = Markup('<span class="pb-label">rank {}</span> {}').format(match[1], cell)
+            of_ranks.setdefault(match[2], []).append(said)
+        else:
+            yield _label(name, folio), cell
+    for name in sorted(of_ranks, reverse=True):  # before, after
+        yield _label(name, folio), Markup("; ").join(of_ranks[name])
+
+
+def _label(name: str, folio: Folio) -> str:
+    """A fact's name in words: those of `ui.yml`, or its own."""
+    own = _UNIT_IN_NAME.sub("", name).replace("_", " ").capitalize()
+    return str(folio.ui["table"]["facts"].get(name, own))
+
+
+def _fact(expression: str, fact: object, folio: Folio) -> Markup:
+    if isinstance(fact, list):
+        parts = [_fact(f"{expression}[{i}]", one, folio) for i, one in enumerate(fact)]
+        return Markup(", ").join(parts)
+    if isinstance(fact, str):
+        return Markup("<code>{}</code>").format(fact)
+    return folio.cell(f"{expression} | digits(4)" if isinstance(fact, float) else expression)
+
+
+# --- stages, drawn
 
 
 def stages(flow: Recorded, folio: Folio) -> list[Shown]:
     """The stages of a run, each with its drawing."""
     run = folio.run(flow.run)
-    recorded = {stage.name: stage for stage in run.stages} if run else {}
-    return [
-        _stage(flow, written, row, recorded.get(written.name), run, folio)
-        for written, row in zip(flow.rows, tables.recorded(flow, "stages", folio), strict=True)
-    ]
+    found = {stage.name: stage for stage in run.stages} if run else {}
+    shown = []
+    for written, row in zip(flow.rows, recorded(flow, "stages", folio), strict=True):
+        stage = Shown(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
+                      travelled=[])  # fmt: skip
+        if run and written.name in found:
+            stage = _drawn(stage, flow, written, found[written.name], run, folio)
+        shown.append(stage)
+    return shown
 
 
-def _stage(
-    flow: Recorded,
-    written: RecordedRow,
-    row: Shown,
-    found: Stage | None,
-    run: Run | None,
-    folio: Folio,
+def _drawn(
+    stage: Shown, flow: Recorded, written: RecordedRow, found: Stage, run: Run, folio: Folio
 ) -> Shown:
-    anchor = f"stage-{written.name.replace('_', '-')}"
-    if found is None or run is None:
-        return Shown(anchor=anchor, row=row, drawing=Markup(""), travelled=[], held=[])
-    base = f"{flow.run}.stages['{found.name}']"
-    drawn, travelled = _travels(flow.run, base, written, found, run, folio)
-    rows = [_lane(rank, found, run, drawn, folio) for rank in range(run.world_size)]
-    if _comes_before_layers(flow, written):
+    """A stage with its drawing, and with what travelled in it."""
+    later = {one.name for one in flow.rows[flow.rows.index(written) + 1 :]}
+    moves = list(_moves(flow.run, written, found, run, folio))
+    travels = [one for one, _ in moves]
+    rows = [_lane(rank, found, run, travels, folio) for rank in range(run.world_size)]
+    if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
         rows = [row._replace(holds="") for row in rows]
-    drawing = lanes(rows, drawn, folio.ui["trace"]["idle"]).svg(
-        anchor,
-        plain(row.title),
-        _described(rows, travelled, folio),
-        "pb-lanes",
+    told = list(_told(moves, folio))
+    idle = folio.ui["trace"]["idle"]
+    said = [
+        f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
+    ]
+    said += [f"{one.operation} {plain(one.num_bytes)} {one.between}" for one in told]
+    drawing = lanes(rows, travels, idle).svg(
+        stage.anchor, plain(stage.row.title), "; ".join(said), "pb-lanes"
     )
-    return Shown(
-        anchor=anchor,
-        row=row,
-        drawing=drawing,
-        travelled=_told(travelled),
-        held=_held(base, found, folio),
-    )
-
-
-def _comes_before_layers(flow: Recorded, written: RecordedRow) -> bool:
-    """Whether a later stage gives the ranks the layers that they hold."""
-    later = flow.rows[flow.rows.index(written) + 1 :]
-    return any(one.name in _GIVES_LAYERS for one in later)
+    return stage.but(drawing=drawing, travelled=told)
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: Folio) -> Lane:
-    held = next((one for one in stage.ranks if one.rank == rank), None)
+    held: Held | Stage | None = next((one for one in stage.ranks if one.rank == rank), None)
     if held is None and stage.rank in (None, rank):
-        held = Held(
-            rank=rank, shape_in=stage.shape_in, shape_out=stage.shape_out, bytes=stage.bytes
-        )
-    sides = [_shape(side) for side in (held.shape_in, held.shape_out) if side] if held else []
+        held = stage
+    shapes = [held.shape_in, held.shape_out] if held else []
+    sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
     takes_part = any({one.source, one.destination} & {None, rank} for one in travels)
     works_on = " → ".join(sides) or (folio.ui["trace"]["takes_part"] if takes_part else "")
     return Lane(f"{folio.ui['figure']['rank']} {rank}", works_on, _layers(rank, run, folio))
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return " × ".join(f"{size:,}" for size in shape)
 
 
 def _layers(rank: int, run: Run, folio: Folio) -> str:
@@ -92,88 +151,56 @@ def _layers(rank: int, run: Run, folio: Folio) -> str:
     words = folio.ui["trace"]
     layers = run.model.layers if run.model else []
     own = [layer for layer in layers if rank in layer.ranks]
-    if not own:
-        return ""
     if any(layer.is_sharded for layer in own):
         return str(words["shards"])
-    if len(own) == len(layers):
+    if own and len(own) == len(layers):
         return str(words["replica"] if run.world_size > 1 else words["whole_model"])
-    if len(own) == 1:
-        return own[0].name
-    first, last = (_NUMBERED.fullmatch(one.name) for one in (own[0], own[-1]))
-    if first and last and first[1] == last[1]:
-        return f"{first[1]}s {first[2]}–{last[2]}"
-    return f"{own[0].name}–{own[-1].name}"
+    names = list(dict.fromkeys(layer.name for layer in (*own[:1], *own[-1:])))
+    ends = [match for name in names if (match := _NUMBERED.fullmatch(name))]
+    if len(ends) > 1 and ends[0][1] == ends[1][1]:
+        return f"{ends[0][1]}s {ends[0][2]}–{ends[1][2]}"
+    return "–".join(names)
 
 
-def _travels(
-    path: str, base: str, written: RecordedRow, found: Stage, run: Run, folio: Folio
-) -> tuple[list[Travel], list[Shown]]:
-    """What travelled, the heaviest first, as it is drawn and as it is told."""
+def _moves(
+    path: str, written: RecordedRow, found: Stage, run: Run, folio: Folio
+) -> Iterator[tuple[Travel, str]]:
+    """What travelled, the heaviest first, each with the expression of its payload."""
+    base = f"{path}.stages['{found.name}']"
     moves = [
-        (one.operation, one.source, one.destination, one.bytes, f"{base}.moves[{position}].bytes")
-        for position, one in enumerate(found.moves)
+        (one.bytes, one.operation, one.source, one.destination, f"{base}.moves[{place}].bytes")
+        for place, one in enumerate(found.moves)
     ]
     if written.whole_step and not moves:
+        of_step = run.ranks[0].collectives if run.ranks else []
+        first = f"{path}.ranks[0]"
         moves = [
-            (one.operation, None, None, one.bytes,
-             f"{path}.ranks[0].collectives['{one.operation}'].bytes")
-            for one in (run.ranks[0].collectives if run.ranks else [])
-            if one.operation not in ("send", "recv", "barrier")
-        ]  # fmt: skip
-    drawn, told = [], []
-    for operation, source, destination, _, expression in sorted(moves, key=lambda move: -move[3]):
+            (one.bytes, one.operation, None, None, f"{first}.collectives['{one.operation}'].bytes")
+            for one in of_step
+            if one.operation not in _AMONG_TWO
+        ]
+    for _, operation, source, destination, expression in sorted(moves, key=lambda one: -one[0]):
         value = folio.value(expression)
-        if value is None:
-            continue
-        drawn.append(Travel(f"{operation} {value}", source, destination))
-        between = _between(operation, source, destination, folio)
-        told.append(Shown(operation=operation, num_bytes=folio.show(value), between=between))
-    return drawn, told
+        yield Travel(f"{operation} {value}", source, destination), expression
 
 
-def _told(travelled: Sequence[Shown]) -> list[Shown]:
-    """The same operation with the same payload, between several ranks, in one line."""
-    found: dict[tuple[str, str], Shown] = {}
-    for one in travelled:
-        key = (one.operation, plain(one.num_bytes))
-        known = found.get(key)
-        found[key] = known.but(between=f"{known.between}, {one.between}") if known else one
-    return list(found.values())
+def _told(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[Shown]:
+    """The same in words; one operation with one payload between several ranks, in one line."""
+    for words, alike in groupby(moves, key=lambda one: one[0].words):
+        travels, expressions = zip(*alike, strict=True)
+        operation, _, _ = words.partition(" ")
+        between = ", ".join(_between(operation, one, folio) for one in travels)
+        yield Shown(operation=operation, num_bytes=folio.cell(expressions[0]), between=between)
 
 
-def _between(operation: str, source: int | None, destination: int | None, folio: Folio) -> str:
+def _between(operation: str, one: Travel, folio: Folio) -> str:
     """From which rank to which; the root of a scatter or gather passes itself a share as well."""
     words, rank = folio.ui["trace"], folio.ui["figure"]["rank"]
-    if source is None and destination is None:
+    if one.source is None and one.destination is None:
         return str(words["among_all"])
-    gives = words["every_rank"] if source is None else f"{rank}\u00a0{source}"
-    receives = words["every_rank"] if destination is None else f"{rank}\u00a0{destination}"
+    gives, receives = (
+        words["every_rank"] if end is None else f"{rank}\u00a0{end}"
+        for end in (one.source, one.destination)
+    )
     shared = f", {words['own_share']}" if operation in ("scatter", "gather") else ""
     return f"{gives} → {receives}{shared}"
-
-
-def _held(base: str, found: Stage, folio: Folio) -> list[tuple[Markup, list[Markup]]]:
-    """A row a rank, where what they held differs."""
-    if len({(*one.shape_in, 0, *one.shape_out) for one in found.ranks}) < 2:
-        return []
-    rank = folio.ui["figure"]["rank"]
-    rows = []
-    for position, one in enumerate(found.ranks):
-        place = f"{base}.ranks[{position}]"
-        sides = [
-            folio.cell(f"{place}.{side} | shape") if getattr(one, side) else ABSENT
-            for side in ("shape_in", "shape_out")
-        ]
-        name = Markup('<span class="pb-label">{} {}</span>').format(rank, one.rank)
-        rows.append((name, [*sides, folio.cell(f"{place}.bytes")]))
-    return rows
-
-
-def _described(rows: Sequence[Lane], travelled: Sequence[Shown], folio: Folio) -> str:
-    idle = folio.ui["trace"]["idle"]
-    told = [
-        f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
-    ]
-    told += [f"{one.operation} {plain(one.num_bytes)} {one.between}" for one in travelled]
-    return "; ".join(told)
