@@ -67,7 +67,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "heading": escaped_heading, "plain": plain, "breakable": breakable, "moment": moment,
-        "coded": coded, "kept": kept,
+        "coded": coded, "kept": kept, "unopened": question.unopened,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.globals["views"] = {

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-
-from markupsafe import Markup
 
 from generator.content import prose
 from generator.content.errors import nearest
 from generator.content.quiz import Match, Order
-from generator.content.typesetting import plain
 from generator.evidence.filters import LABELS
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, claim_behind
-from generator.items.kinds.kind import OPEN, Asked, Form, Found, ItemError, Key, Kind, unopened
+from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind
 
 _LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
 
@@ -77,14 +73,6 @@ class Pieces(Kind[Order]):
         text, why = folio.line(piece.text), folio.line(piece.why)
         return Answer(text, why, "right", position=place, beside=beside)
 
-    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
-        """The pieces, never in their right order from the start, between the words for the ends."""
-        form = super().form(folio, explained)
-        if self.item.ends is None:
-            return form
-        first, last = (unopened(folio.line(one)) for one in self.item.ends)
-        return replace(form, places=(first, last))
-
 
 class Pairs(Kind[Match]):
     """Each left side belongs to the right side that the author wrote beside it."""
@@ -126,12 +114,3 @@ class Pairs(Kind[Match]):
             )
             for place, pair in enumerate(self.item.pairs)
         )  # fmt: skip
-
-    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
-        """The left sides as written, and the right sides to choose from."""
-        lefts = (Asked(unopened(one.text), one.position) for one in explained)
-        rights = (
-            Asked(Markup.escape(plain(explained[place].beside or "")), place)
-            for place in self.shown_order()
-        )
-        return Form(tuple(lefts), tuple(rights))

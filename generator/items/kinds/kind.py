@@ -8,8 +8,7 @@ machine's runs came out differently.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -17,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 from markupsafe import Markup
 
 from generator.content.errors import ContentError
-from generator.content.quiz import Item, TableRow
+from generator.content.quiz import Item
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
@@ -26,8 +25,6 @@ from generator.items.answers import Answer
 from generator.items.typed_number import Unit
 
 Found = tuple[Path, str]  # a mistake, at a path that starts at the item
-OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
-Rows = tuple[tuple[Markup, tuple[Markup, ...]], ...]  # titles, each with its cells
 
 
 class ItemError(ContentError):
@@ -60,16 +57,6 @@ class Key:
 OPEN = Key(is_open=True)
 
 
-class Asked(NamedTuple):
-    """One thing in the form: an option, a piece, a left or right side, a line of code, a cell.
-
-    `position` is its place among what the author wrote; None where there is nothing to choose.
-    """
-
-    text: Markup
-    position: int | None = None
-
-
 class End(NamedTuple):
     """An end of a slider: in base units, in the unit of the field, and with a value that opens."""
 
@@ -78,30 +65,19 @@ class End(NamedTuple):
     opened: Markup
 
 
-@dataclass(frozen=True)
-class Form:
-    """What a reader operates.
+class Field(NamedTuple):
+    """What a number, a word or a shape is typed into.
 
     Attributes:
-        asked: options, pieces or left sides, in the order shown.
-        rights: match: the right sides, in the order shown.
-        places: order: words for the first and the last place.
-        unit: number, predict, complete: the unit asked in.
+        unit: what a number is asked in.
         is_number: whether a number is asked for, and no shape or word.
         ends, is_logarithmic: predict: the slider, if this machine's answer lies on it.
-        columns, table, whole: complete: the table as asked, and as completed.
     """
 
-    asked: tuple[Asked, ...] = ()
-    rights: tuple[Asked, ...] = ()
-    places: tuple[Markup, Markup] | None = None
-    unit: Unit | None = None
-    is_number: bool = True
+    unit: Unit
+    is_number: bool
     ends: tuple[End, End] | None = None
     is_logarithmic: bool = False
-    columns: tuple[Markup, ...] = ()
-    table: tuple[tuple[Markup, tuple[Asked, ...]], ...] = ()
-    whole: Rows = ()
 
 
 ItemT = TypeVar("ItemT", bound=Item)
@@ -151,10 +127,9 @@ class Kind(Generic[ItemT]):
         """Every answer explained, in the order in which pages explain them."""
         raise NotImplementedError
 
-    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
-        """What a reader operates; its texts are those of the answers, and open nothing."""
-        texts = {one.position: unopened(one.text) for one in explained}
-        return Form(tuple(Asked(texts[place], place) for place in self.shown_order()))
+    def field(self, folio: Folio) -> Field | None:
+        """What a reader types into, if anything, and if it is known what for."""
+        return None
 
     def shown_order(self) -> tuple[int, ...]:
         """The order in which a page shows options, pieces or right sides, as positions written.
@@ -183,15 +158,3 @@ class Kind(Generic[ItemT]):
     def verdict(self, position: int) -> str:
         """Whether an answer is right."""
         return "open" if self.key.is_open else "right" if position in self.key.right else "wrong"
-
-
-def unopened(markup: Markup) -> Markup:
-    """A text whose values open nothing, since where a number comes from would tell."""
-    return Markup(OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
-
-
-def whole(rows: Sequence[TableRow], folio: Folio) -> Rows:
-    """The rows of a table, with values that open."""
-    return tuple(
-        (folio.line(row.title), tuple(folio.cell(cell) for cell in row.cells)) for row in rows
-    )

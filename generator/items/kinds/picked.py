@@ -13,7 +13,7 @@ from generator.content.quiz import Choice, FaultyLine, Several
 from generator.evidence.folio import Folio
 from generator.evidence.verdicts import UNDECIDED, Outcome
 from generator.items.answers import Answer, against, claim_behind
-from generator.items.kinds.kind import OPEN, Form, ItemError, Key, Kind
+from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 
 
 class OneOption(Kind[Choice | Several]):
@@ -122,10 +122,6 @@ class Lines(Kind[FaultyLine]):
     def shown_order(self) -> tuple[int, ...]:
         """As written, which is the order of the program."""
         return tuple(range(self.num_places))
-
-    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
-        """Nothing beside the program, whose lines a reader picks from."""
-        return Form()
 
 
 @lru_cache(maxsize=256)

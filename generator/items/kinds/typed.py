@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, against, slipped
-from generator.items.kinds.kind import OPEN, Asked, End, Form, Found, Key, Kind, unopened, whole
+from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind
 from generator.items.typed_number import in_unit, reach, slack, unit_of
 
 TypedT = TypeVar("TypedT", bound=Number | Predict | Complete)
@@ -103,12 +102,10 @@ class TypedNumber(Kind[TypedT]):
         )  # fmt: skip
         return (Answer(folio.show(value), why, "right", words["answer_is"], reach=within), *slips)
 
-    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
+    def field(self, folio: Folio) -> Field | None:
         """A field, in the unit that the answer prints in."""
         value = self.key.value
-        if value is None:
-            return Form()
-        return Form(unit=unit_of(value), is_number=not isinstance(value.number, str))
+        return Field(unit_of(value), not isinstance(value.number, str)) if value else None
 
 
 class Prediction(TypedNumber[Predict]):
@@ -137,14 +134,13 @@ class Prediction(TypedNumber[Predict]):
         elif self.item.logarithmic and low and numeric(low) <= 0:
             yield ("low",), f"low is {low}; a logarithmic slider starts above nothing"
 
-    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
+    def field(self, folio: Folio) -> Field | None:
         """With the slider."""
-        form = super().form(folio, explained)
-        unit = form.unit
-        if self.ends is None or unit is None:
-            return form
-        low, high = (End(numeric(one), in_unit(one, unit), folio.show(one)) for one in self.ends)
-        return replace(form, ends=(low, high), is_logarithmic=self.item.logarithmic)
+        field, ends = super().field(folio), self.ends
+        if field is None or ends is None:
+            return field
+        low, high = (End(numeric(one), in_unit(one, field.unit), folio.show(one)) for one in ends)
+        return field._replace(ends=(low, high), is_logarithmic=self.item.logarithmic)
 
 
 class MissingCell(TypedNumber[Complete]):
@@ -161,24 +157,6 @@ class MissingCell(TypedNumber[Complete]):
         """A measured value of which nobody says how near is right."""
         if self.item.tolerance is None and isinstance(answer.number, float):
             yield ("blank",), "the missing value is measured; say in tolerance: how near is right"
-
-    def form(self, folio: Folio, explained: tuple[Answer, ...]) -> Form:
-        """The table with a field in the blank, and the whole table."""
-        shown = whole(self.item.rows, folio)
-        asked = tuple(
-            (
-                unopened(title),
-                tuple(
-                    Asked(Markup(), 0)
-                    if ("rows", down, "cells", across) == self.place
-                    else Asked(unopened(cell))
-                    for across, cell in enumerate(cells)
-                ),
-            )
-            for down, (title, cells) in enumerate(shown)
-        )
-        columns = tuple(map(folio.line, self.item.columns))
-        return replace(super().form(folio, explained), table=asked, whole=shown, columns=columns)
 
 
 def is_alike(one: Value, other: Value) -> bool:

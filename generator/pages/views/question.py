@@ -12,18 +12,19 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.listed_code import listed
-from generator.content.quiz import FaultyLine, Item, Predict, Table
+from generator.content.quiz import Complete, FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.evidence.units import NBSP
 from generator.items.answers import claim_behind, told_once
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
-from generator.items.kinds.kind import Asked, Form, Kind, Rows, whole
+from generator.items.kinds.kind import Kind
 from generator.pages.shown import Shown
 from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
+_OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
 _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
 _IN_SHORT = 80  # characters
 
@@ -36,10 +37,9 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     stem, more = _stem(folio.prose(item.stem))
     behind = [claim_behind(name, folio) for name in item.claims]
     explained, backing = told_once(kind.answers(folio), behind)
-    form, code, corrected = kind.form(folio, explained), None, None
-    if isinstance(item, FaultyLine):
-        form, code = Form(_code_lines(item, folio)), listing(item.wrong, folio)
-        corrected = difference(item.wrong, item.right, folio)
+    by_place = {one.position: one for one in explained}
+    faulty = item if isinstance(item, FaultyLine) else None
+    table = item if isinstance(item, Complete) else None
     told = item.reveal if isinstance(item, Predict) else item.explains
     return Shown(
         id=item.id,
@@ -53,13 +53,19 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
         asks_how_sure=kind.is_graded and not (asked_as in _TWICE or kind.key.is_open),
         stem=stem,
         more=more,  # what follows the question, as blocks
-        code=code,  # of a faulty line: the program as it fails
-        form=form,
+        # of a faulty line: the program as it fails, its lines, and the program that works
+        code=listing(faulty.wrong, folio) if faulty else None,
+        lines=_code_lines(faulty, folio) if faulty else (),
+        corrected=difference(faulty.wrong, faulty.right, folio) if faulty else None,
+        shown=[by_place[place] for place in kind.shown_order()],  # what there is to choose from
+        ends=tuple(map(folio.line, getattr(item, "ends", None) or ())),  # of an order
+        field=kind.field(folio),  # what a reader types into
+        table=in_table(table, folio),  # whose blank is a field
+        blank=table and (table.blank.row - 1, table.blank.column - 1),
         about=in_table(item.this_table, folio),
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
         backing=backing,  # the evidence that does not stand with a single answer
-        corrected=corrected,  # of a faulty line: the program that works, and where it differs
         hints=tuple(folio.line(hint) for hint in item.hints),
     )
 
@@ -100,12 +106,12 @@ def _stem(prose: Markup) -> tuple[Markup, Markup]:
     return Markup(first.strip()), Markup(more)
 
 
-def _code_lines(item: FaultyLine, folio: Folio) -> tuple[Asked, ...]:
+def _code_lines(item: FaultyLine, folio: Folio) -> tuple[tuple[Markup, int | None], ...]:
     """The program line by line; those to choose from have a position. No line ends in an indent."""
     places = {line.code.strip(): place for place, line in enumerate(item.lines)}
     lines = highlighted_lines(listed(folio.book.root, item.wrong.path, item.wrong.object).rstrip())
     return tuple(
-        Asked(
+        (
             NBSP * (len(one) - len(one.lstrip())) + breakable_code(one.lstrip()),
             places.get(plain(one).strip()),
         )
@@ -113,8 +119,16 @@ def _code_lines(item: FaultyLine, folio: Folio) -> tuple[Asked, ...]:
     )
 
 
-def in_table(written: Table | None, folio: Folio) -> tuple[tuple[Markup, ...], Rows]:
-    """The columns and rows of a table that an author wrote; without one, nothing."""
+def unopened(markup: Markup) -> Markup:
+    """A text whose values open nothing, since where a number comes from would tell."""
+    return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
+
+
+def in_table(
+    written: Table | None, folio: Folio
+) -> tuple[tuple[Markup, ...], tuple[tuple[Markup, tuple[Markup, ...]], ...]]:
+    """The columns of a table that an author wrote, and its rows: titles, each with its cells."""
     if written is None:
         return (), ()
-    return tuple(map(folio.line, written.columns)), whole(written.rows, folio)
+    rows = ((folio.line(row.title), tuple(map(folio.cell, row.cells))) for row in written.rows)
+    return tuple(map(folio.line, written.columns)), tuple(rows)
