@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from generator.content.book import Book
 from generator.content.exhibit import Growth
@@ -61,10 +62,7 @@ def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
 
 
 def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
-    """What is wrong with the expressions of a growth figure: the field at fault, and the message.
-
-    They are those of the first run that has any.
-    """
+    """What is wrong with a growth figure on the first run that has any: the field, the message."""
     law = evidence.book.claims.get(growth.law) if growth.law else None
     if growth.law and law is None:
         return  # reported where it is named
@@ -72,48 +70,29 @@ def faults(evidence: Evidence, growth: Growth) -> Iterator[tuple[str, str]]:
         yield "law", f"{law.id} is no rule over `run` alone; state it with for:"
         return
     growth = ruled(growth, evidence.book)
-    for run in (run for series in growth.series for run in series.runs):
-        if evidence.book.run(run) is None:
-            continue  # a run that is nowhere is reported where it is named
-        found = list(_faults_of_run(growth, run, evidence))
-        for field, message in found:
-            yield "law" if law and field != "x" else field, f"for {run}: {message}"
-        if found:
-            return
+    runs = filter(evidence.book.run, (run for series in growth.series for run in series.runs))
+    found = ((run, *fault) for run in runs for fault in _faults_of_run(growth, run, evidence))
+    for run, field, message in islice(found, 1):
+        yield "law" if law and field != "x" else field, f"for {run}: {message}"
 
 
 def _faults_of_run(growth: Growth, run: str, evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """The field at fault, and the message."""
+    """The field at fault, and the message; what this machine lacks is left out."""
     sound: dict[str, Evaluation] = {}
-    for field in FIELDS:
-        expression = getattr(growth, field)
-        if expression is None:
-            continue
+    given = {field: getattr(growth, field) for field in FIELDS}
+    for field, expression in ((field, one) for field, one in given.items() if one):
         found = evidence.evaluate(expression, {"run": run})
-        found = replace(found, result=quantifier.in_one(found.result))
-        problem = evidence.unprintable(found) or _cannot_be_drawn(found, growth.logarithmic)
-        if problem:
-            yield field, problem
-        elif isinstance(found.result, Value):
-            sound[field] = found
-    if "measured" in sound and not sound["measured"].measured:
+        value = quantifier.in_one(found.result)
+        if not isinstance(value, Value) or isinstance(value.number, str):
+            if not found.absent or found.error:
+                yield field, found.error or f"{expression} is no number"
+            return
+        sound[field] = replace(found, result=value)
+    measured, predicted = sound["measured"], sound.get("predicted")
+    if not measured.measured:
         yield "measured", f"{growth.measured} is nothing that a run measured"
-    if "measured" in sound and "predicted" in sound:
-        problem = _ill_matched(sound["measured"], sound["predicted"])
-        yield from [("predicted", problem)] if problem else []
-
-
-def _cannot_be_drawn(found: Evaluation, is_logarithmic: bool) -> str | None:
-    """Why a result has no place on the axis, or None; what this machine lacks is left out."""
-    if found.absent:
-        return None
-    if not isinstance(found.result, Value):
-        return "gives words and no value"
-    if isinstance(found.result.number, str):
-        return f"{found.result.formula} is text, not a number"
-    if is_logarithmic and found.result.number <= 0:
-        return f"{found.result} has no place on a logarithmic axis"
-    return None
+    if predicted and (problem := _ill_matched(measured, predicted)):
+        yield "predicted", problem
 
 
 def _ill_matched(measured: Evaluation, predicted: Evaluation) -> str | None:

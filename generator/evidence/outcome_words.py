@@ -13,68 +13,45 @@ from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError, Value, computed
 from runners.traces.records import Failure, Run
 
-WITH_RANK = "rank"
 UNEXPLAINED = "not explained by the budget"
 # An allocation of C++ code that finds the heap full raises `std::bad_alloc`, which names no size.
 # Before that glibc tries to add a region of this size, so less than it was left.
 HEAP_GROWTH_BYTES = 1 << 20
-_CAUSES = {"timed_out": "a time-out", "peer_lost": "a lost peer", "exception": "an exception"}
+_CAUSES = {"timed_out": " by a time-out", "exception": " by an exception"}
+_DECIDING = ("kind", "phase", "signal", "held_bytes", "requested_bytes")  # fields of an error
 
 
-def ended(run: object, detail: object = None) -> Value:
+def ended(run: object) -> Value:
     """How a run ended, in words such as `out of memory in forward`.
 
     Args:
         run: a run, as `large_model.wide_ddp_budget`.
-        detail: 'rank' adds which rank failed; only where no race between ranks decides it.
 
     Raises:
-        ExpressionError: it is no run, or the detail is unknown.
+        ExpressionError: it is no run.
         AbsentError: the run was skipped.
     """
     if not isinstance(run, Node) or not isinstance(run.thing, Run):
         raise ExpressionError("ended(…) takes a run, such as large_model.wide_ddp_budget")
-    if detail not in (None, WITH_RANK):
-        raise ExpressionError(f"ended(…) adds {WITH_RANK!r}, and not {detail!r}")
     run.refuse_if_skipped()
-    recorded: list[object] = [run.step("status")]
-    words = run.thing.status.replace("_", " ")
-    error = run.thing.error
+    read: list[object] = [run.step("status")]
+    words, error = run.thing.status.replace("_", " "), run.thing.error
     if words != "completed" and error is not None:
-        recorded += _read(run, error, with_rank=detail == WITH_RANK)
-        words += _where(error, with_rank=detail == WITH_RANK) + _cause(run.thing, error)
-    formula = f"ended({run.formula}{'' if detail is None else f', {detail!r}'})"
-    inputs = tuple(one for one in recorded if isinstance(one, Value))
-    return computed(words, units.TEXT, formula, inputs)
-
-
-def _read(run: Node, error: Failure, *, with_rank: bool) -> list[object]:
-    """The fields that decide the words, so that the verdict says what it rests on."""
-    names = ["kind", "phase", "signal", "exit_code", *(["rank"] if with_rank else [])]
-    if error.kind == "out_of_memory":
-        names += ["held_bytes", "requested_bytes"]
-    place = run.step("error")
-    assert isinstance(place, Node)
-    found: list[object] = [place.step(one) for one in names if getattr(error, one) is not None]
-    if error.kind == "out_of_memory" and isinstance(run.thing, Run) and run.thing.budget_bytes:
-        found.append(run.step("budget_bytes"))
-    return found
-
-
-def _where(error: Failure, *, with_rank: bool) -> str:
-    rank = f" on rank {error.rank}" if with_rank and error.rank is not None else ""
-    return f" in {error.phase}{rank}"
+        place = run.step("error")
+        assert isinstance(place, Node)
+        read += [place.step(one) for one in _DECIDING if getattr(error, one) is not None]
+        if run.thing.budget_bytes:
+            read.append(run.step("budget_bytes"))
+        words += f" in {error.phase}{_cause(run.thing, error)}"
+    inputs = tuple(one for one in read if isinstance(one, Value))
+    return computed(words, units.TEXT, ("ended", run.formula), inputs)
 
 
 def _cause(run: Run, error: Failure) -> str:
     """What ended it, where the status does not say so."""
     if run.status == "out_of_memory":
         return "" if _is_explained(run, error) else f", {UNEXPLAINED}"
-    if error.signal is not None:
-        return f" by {error.signal}"
-    if error.exit_code is not None:
-        return f" with exit code {error.exit_code}"
-    return f" by {_CAUSES[error.kind]}" if error.kind in _CAUSES else ""
+    return f" by {error.signal}" if error.signal else _CAUSES.get(error.kind, "")
 
 
 def _is_explained(run: Run, error: Failure) -> bool:

@@ -139,7 +139,7 @@ def test_keys_ends_with_each_function_of_expressions(run):
     rows = [line.split(" | ") for line in functions.splitlines() if line.startswith("| `")]
     assert {row[0].strip("| `").partition("(")[0] for row in rows} == {*FUNCTIONS, *OF_CLAIMS}
     assert all(len(row[1]) > 10 for row in rows)
-    assert "| `ended(run, detail)` | How a run ended, in words" in functions
+    assert "| `ended(run)` | How a run ended, in words" in functions
 
 
 def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, monkeypatch):
