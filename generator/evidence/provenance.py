@@ -8,7 +8,6 @@ block once, and so do values that others are computed from.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
@@ -21,9 +20,6 @@ from generator.evidence.sources import Sources
 from generator.evidence.value import Kind, Value
 from generator.evidence.verdicts import sentence
 
-# The word behind a number whose unit the author wrote, and a plural behind a single thing.
-_UNIT = re.compile(r'( <small class="pb-nature">[^<]*</small>)</a>\s(s|T?FLOPs?)\b')
-_SINGLE = re.compile(r"(>1</a>\s(?:core|device|layer|node|rank|sample|step))s\b")
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
 LONG = 24  # letters that fit any line; what has more may break
 
@@ -55,11 +51,11 @@ class PageText:
 
     def line(self, text: str) -> Markup:
         """Inline HTML of a Line."""
-        return _read(prose.render(text, self.expression, inline=True))
+        return Markup(prose.render(text, self.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
         """Paragraphs of a Prose."""
-        return _read(prose.render(text, self.expression, inline=False))
+        return Markup(prose.render(text, self.expression, inline=False))
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
@@ -97,11 +93,6 @@ class PageText:
                 shown = self._evidence.book.holder(f"{origin.experiment}.{origin.run}")
                 if shown and origin.machine == shown.measured_on:
                     yield f"{origin.experiment}.{origin.run}"
-
-
-def _read(html: str) -> Markup:
-    """Texts as they are read: `0.3 s simulated`, and `1 rank` where an author wrote `ranks`."""
-    return Markup(_SINGLE.sub(r"\1", _UNIT.sub(r"</a> \2\1", html)))
 
 
 @lru_cache(maxsize=65536)

@@ -1,7 +1,5 @@
 """Numbers of paced, simulated and oversubscribed runs: a word behind each opens to its meaning."""
 
-import re
-
 import pytest
 
 from generator.evidence.evaluation import Evidence
@@ -37,17 +35,3 @@ def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
     assert "pb-computed" in link
     assert "pb-nature" not in link
     assert not popovers_of(text.sources.block())[0].nature
-
-
-def test_a_unit_that_the_author_wrote_stands_between_number_and_nature(copy):
-    copy.change_run("tiny_memory.whole", nature="simulated")
-    line = PageText(Evidence(copy.load()), 0).line
-    shown = str(line("It takes {{ tiny_memory.whole.ranks[0].memory.peak_bytes / 1 }} s."))
-    assert re.search(r'</a> s <small class="pb-nature">simulated</small>\.$', shown), shown
-
-
-def test_one_rank_is_no_plural(copy):
-    assert copy.load().run("tiny_memory.whole").world_size == 1
-    line = PageText(Evidence(copy.load()), 0).line
-    shown = str(line("over {{ tiny_memory.whole.world_size }} ranks"))
-    assert shown.endswith(">1</a> rank")
