@@ -60,18 +60,12 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"prediction\.\w+\.facts\.(?:num_)?(\w+)", "{}"),
 ))  # fmt: skip
 _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")
-_LETTER = re.compile(r"`[^`]*`|\{\{.*?\}\}|(?<!['’])\b([b-zA-HJ-Z])\b")  # `a` is a word as well
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
 
 def shown(claim: Claim) -> str | None:
     """What a page prints as a claim's formula: the author's, else its rule's, as a Line."""
-    return _LETTER.sub(_as_code, claim.formula) if claim.formula else printed(claim)
-
-
-def _as_code(found: re.Match[str]) -> str:
-    """A symbol in the words beside a formula looks as it does in the formula."""
-    return f"`{found[1]}`" if found[1] else found[0]
+    return claim.formula or printed(claim)
 
 
 def printed(claim: Claim) -> str | None:

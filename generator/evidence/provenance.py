@@ -36,7 +36,6 @@ class PageText:
         """
         self._evidence = evidence
         self.sources = Sources(evidence, "../" * depth)
-        self.claims: set[str] = set()  # whose sentences the page prints
         self.shown_claims: set[str] = set()  # whose numbers stand below the last table of claims
         self.claim_place: Callable[[str], str] = str  # from the site's root; of a claim
         self.unmarked = ""  # the word that the page says once, of all its numbers
@@ -65,7 +64,6 @@ class PageText:
             claim = next(sides, "")
             return self.show(thing, claim and self.claim_place(claim))
         if isinstance(thing, Showed):
-            self.claims.add(thing.claim)
             self.shown_claims.add(thing.claim)
             return self.line(sentence(self._evidence.outcome(thing.claim)))
         return escape(thing.text)

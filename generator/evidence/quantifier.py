@@ -1,7 +1,7 @@
 """`quantifier: each`: a rule that holds for each element of a list, such as each rank or each step.
 
 In: both sides of a claim. Out: the pairs of elements that its relation compares, one value for each
-side that a page can print, and what the elements are: ranks, epochs, steps. A single value is
+side that a page can print, and what an element is: a rank, an epoch, a step. A single value is
 compared with each element of the other side's list.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from generator.evidence import units
 from generator.evidence.filters import elements
@@ -17,31 +16,8 @@ from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError, Value, computed, numeric
 
 MOST_WRITTEN_OUT = 4  # elements that a page lists one by one
-NOUNS = {
-    "ranks": ("rank", "ranks"),
-    "epochs": ("epoch", "epochs"),
-    "step_losses": ("step", "steps"),
-    "stages": ("stage", "stages"),
-}
-VALUE = ("value", "values")
+NOUNS = {"ranks": "rank", "epochs": "epoch", "step_losses": "step", "stages": "stage"}
 _LIST = re.compile(rf"\b({'|'.join(NOUNS)})\b(?!\[-?\d+\])")
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What the elements are.
-
-    Attributes:
-        one: what one of them is called: `rank`.
-        several: what several of them are called.
-        num: how many there are, with what they are made of.
-        is_alike: whether the same was observed of each.
-    """
-
-    one: str
-    several: str
-    num: Value
-    is_alike: bool
 
 
 def listed(side: object) -> tuple[Value, ...] | None:
@@ -123,10 +99,7 @@ def _written(values: Sequence[Value]) -> str:
     return f"{min(values, key=numeric)} … {max(values, key=numeric)}"
 
 
-def scope(observed: str, pairs: Sequence[tuple[Value, Value]]) -> Scope:
-    """What the elements of a rule are: named by the list that its expression goes through."""
+def noun(observed: str) -> str:
+    """What an element of a rule is called: by the list that its expression goes through."""
     named = _LIST.search(observed) if "flat" not in observed else None
-    one, several = NOUNS[named[1]] if named else VALUE
-    inputs = tuple(dict.fromkeys(value for _, value in pairs))
-    num = computed(len(pairs), units.COUNT, f"number of {several}", inputs)
-    return Scope(one, several, num, len({seen.number for _, seen in pairs}) == 1)
+    return NOUNS[named[1]] if named else "value"

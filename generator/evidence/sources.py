@@ -94,11 +94,6 @@ class Sources:
         is_shown = shown is None or not origin.machine or shown.machine.name == origin.machine
         return "" if is_shown else f"-on-{origin.machine}"
 
-    @property
-    def has_crowded(self) -> bool:
-        """Whether a time of ranks that took turns on the cores is among the values."""
-        return any(one.is_crowded for one in self._values)
-
     def block(self) -> Markup:
         """The data as an element; nothing where the page prints no value."""
         if not self._values:

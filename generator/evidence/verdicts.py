@@ -17,7 +17,6 @@ from generator.content.errors import ContentError
 from generator.content.shelf import TraceOnPage
 from generator.evidence import quantifier, units
 from generator.evidence.paths import Evaluation, Node
-from generator.evidence.quantifier import Scope
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
 from runners.traces.published import COMPARISONS
@@ -48,7 +47,6 @@ class Outcome:
         observed: what was measured; the median where samples are compared.
         explanation: why this verdict, as a Line without a numeral of its own.
         runs: the runs that the verdict rests on, as `experiment.run`.
-        scope: what the elements of a rule with a quantifier are, and how many; else None.
         machine: the machine that measured its runs; None where they are about none.
         on_reference: whether all of it was measured on the reference machine.
         error: why the claim cannot be judged at all: the author's mistake.
@@ -61,7 +59,6 @@ class Outcome:
     observed: Value | None
     explanation: str
     runs: tuple[str, ...]
-    scope: Scope | None = None
     machine: str | None = None
     on_reference: bool = True
     error: str | None = None
@@ -89,13 +86,10 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
     left, right = _comparable(predicted), _comparable(observed)
     verdict, explanation = _settle(book, claim, predicted, observed)
     error, at = _mistake(claim, predicted, observed)
-    scope: Scope | None = None
     if verdict is None and error is None:
         try:
-            if claim.quantifier:
-                verdict, explanation, scope = _compare_each(claim, left, right)
-            else:
-                verdict, explanation = _compare(claim, left, right)
+            compare = _compare_each if claim.quantifier else _compare
+            verdict, explanation = compare(claim, left, right)
         except (ExpressionError, units.UnitError) as problem:
             error = str(problem)
     return Outcome(
@@ -105,7 +99,6 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
         observed=_shown(right),
         explanation=explanation or "the claim cannot be judged",
         runs=runs,
-        scope=scope,
         machine=next(filter(None, machines), None),
         on_reference={*machines} <= {"", book.reference.name},
         error=error,
@@ -201,7 +194,7 @@ def _shown(side: Side) -> Value | None:
     return median if isinstance(median, Value) else None
 
 
-def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str, Scope]:
+def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str]:
     """The verdict of a rule that must hold for each element."""
     if claim.relation in TIMED:
         raise ExpressionError(f"{claim.relation} compares two samples, without a quantifier")
@@ -209,12 +202,12 @@ def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdic
     shared = quantifier.shared_field(pairs)
     if shared:
         raise ExpressionError(f"predicts from {shared}, the very field that it observes")
-    scope = quantifier.scope(claim.observed, pairs)
+    noun = quantifier.noun(claim.observed)
     for left, right in pairs:
         verdict, explanation = _compare(claim, left, right)
         if verdict != "holds":
-            return verdict, f"not for each {scope.one}: {explanation}", scope
-    return "holds", f"for each {scope.one}, {explanation}", scope
+            return verdict, f"not for each {noun}: {explanation}"
+    return "holds", f"for each {noun}, {explanation}"
 
 
 def _compare(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str]:

@@ -174,9 +174,3 @@ def test_a_tolerated_distance_is_said_and_a_typed_formula_stands():
     assert rule_of(claim(*rule, tolerance={"relative": 0.05})) == "`peak ≈ 2 × model bytes`"
     assert rule_of(claim(*rule, tolerance={"relative": 1e-9})) == "`peak = 2 × model bytes`"
     assert shown(claim(*rule, formula="Twice.")) == "Twice."
-
-
-def test_a_symbol_in_words_looks_as_in_the_formula_and_a_word_stays_one():
-    said = "`p·a` on rank r, for F seconds on a rank's {{ x.n }} stages"
-    asked = claim("1", "run.x", formula=said)
-    assert shown(asked) == "`p·a` on rank `r`, for `F` seconds on a rank's {{ x.n }} stages"

@@ -44,7 +44,6 @@ def verdict_row(name: str, folio: Folio) -> Shown:
     """One claim, judged on the runs this book shows; without numbers that its section has told."""
     claim, outcome = folio.book.claims[name], folio.outcome(name)
     folio.runs.update(outcome.runs)
-    folio.text.claims.add(name)
     is_told = name in folio.text.shown_claims
     predicted, observed = (Markup(""), Markup("")) if is_told else sides_of(outcome, folio)
     return Shown(
@@ -69,17 +68,12 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
 
 
 def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
-    """What was predicted, behind its relation, and observed; with a quantifier also how often."""
+    """What was predicted, behind its relation, and what was observed."""
     predicted, observed = _readable(outcome, folio)
     is_bare = predicted is None or predicted.is_digest
     relation = "" if is_bare else folio.ui["relations"][outcome.claim.relation]
     said = Markup("{}{}").format(relation, _side(predicted, folio, outcome.claim.id))
-    shown, scope = _side(observed, folio, outcome.claim.id), outcome.scope
-    if scope and scope.num.number != 1 and (scope.is_alike or scope.one != "value"):
-        among = "for each of" if scope.is_alike else "over"
-        num = folio.show(scope.num, outcome.claim.id)
-        shown += Markup(' <span class="pb-said">{} {} {}</span>').format(among, num, scope.several)
-    return said, shown
+    return said, _side(observed, folio, outcome.claim.id)
 
 
 def _readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | None]:
