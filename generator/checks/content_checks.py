@@ -18,7 +18,7 @@ from generator.checks import (
 from generator.content import listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, RetractionFile
-from generator.content.documents import Document, Field
+from generator.content.documents import TEXTS, Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.guide import GuideFile
@@ -56,8 +56,6 @@ def check(evidence: Evidence) -> list[ContentError]:
 def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
     for document in evidence.book.documents:
         yield from of_document(evidence, document)
-    for page in evidence.book.handwritten:
-        yield from of_handwritten(evidence, page)
 
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -74,22 +72,11 @@ def of_texts(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     yield from document.text_faults()
 
 
-def of_handwritten(evidence: Evidence, page: HandWritten) -> Iterator[ContentError]:
-    """Every mistake in a page of content/pages; where its links lead, MkDocs looks."""
-    yield from page.faults()
-    for listing in page.listings:
-        yield from of_document(evidence, listing)
-    for one in page.expressions():
-        problem = evidence.unprintable(evidence.evaluate(one.text)) if one.text else None
-        if problem:
-            yield page.error(one.start, f"{one.text}: {problem}")
-
-
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
     """What is wrong in a line, a prose or an expression."""
     if one.mark == "expression":
         yield from _expression(evidence, document, one)
-    elif one.mark in ("line", "prose"):
+    elif one.mark in TEXTS:
         for found in prose.expressions(one.text):
             is_claim = isinstance(document.model, ClaimFile)
             look = claim_checks.problem if is_claim else _problem
@@ -143,7 +130,7 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """What is particular to one kind of file."""
     model = document.model
-    if isinstance(model, (QuizFile, LessonFile, Listing)):
+    if isinstance(model, (QuizFile, LessonFile, HandWritten)):
         yield from _listings(evidence.book, document)
     for kind, check in _BY_FILE:
         if isinstance(model, kind):

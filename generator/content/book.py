@@ -85,7 +85,6 @@ class Book:
         reference: the machine that stands in where that one has no trace.
         machines: every machine that has a folder: the one shown, the reference, the others.
         documents: every YAML file, for checks that need places.
-        handwritten: the pages of content/pages.
         tries: what readers ran themselves; only where they were asked for.
         lost_tries: a line for each file among the tries that is none.
         terms: those of the glossary, in the order of the alphabet.
@@ -107,13 +106,17 @@ class Book:
     laws: Laws = field(default_factory=Laws, repr=False)
     machines: dict[str, Measured] = field(default_factory=dict)
     documents: tuple[Document[Any], ...] = field(default=(), repr=False)
-    handwritten: tuple[HandWritten, ...] = ()
     tries: tuple[Trace, ...] = ()
     lost_tries: tuple[str, ...] = ()
     terms: tuple[Term, ...] = ()
     glossary: GlossaryFile = field(default_factory=lambda: GlossaryFile(terms=[]))
     guide: GuideFile | None = None
     plan: PlanFile | None = None
+
+    @property
+    def handwritten(self) -> list[Document[HandWritten]]:
+        """The pages of content/pages."""
+        return [one for one in self.documents if isinstance(one.model, HandWritten)]
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
@@ -241,13 +244,15 @@ class _Loader(Files):
                 found[mode] = document
         return found
 
-    def handwritten(self) -> Iterator[HandWritten]:
-        folder = self.content / "pages"
-        for path in handwritten.files(folder):
-            if path.suffix == ".md" and (
-                page := self.trying(lambda one: handwritten.read(folder, one, self.name(one)), path)
-            ):
-                yield page
+    def handwritten(self) -> None:
+        """The pages of content/pages, among the documents."""
+
+        def read_one(path: Path) -> Document[HandWritten]:
+            return handwritten.read(self.name(path), self.text_of(path))
+
+        for path in handwritten.files(self.content / "pages"):
+            if path.suffix == ".md" and (page := self.trying(read_one, path)):
+                self.documents.append(page)
 
 
 def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
@@ -302,7 +307,7 @@ def load(
     retractions: dict[str, Retraction] = loader.parts(said, "statements", {}, "statement")
     references: dict[str, Reference] = loader.parts(cited, "references", {}, "reference")
     terms: dict[str, Term] = loader.parts(words, "terms", {}, "term")
-    pages = tuple(loader.handwritten())
+    loader.handwritten()
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -311,7 +316,6 @@ def load(
     judged = laws.of_documents(written, on_pages, loader.errors) if on_pages else Laws()
     if loader.errors or not (home and shown and reference):
         faults = [fault for document in loader.documents for fault in document.text_faults()]
-        faults += [fault for page in pages for fault in page.faults()]
         raise ContentErrors([*loader.errors, *faults])
     tried, lost = tries.read(loader.content / "tries") if with_tries else ((), ())
     return Book(
@@ -319,7 +323,7 @@ def load(
         retractions=_ranked(retractions, home.model.statements), misconceptions=misconceptions,
         references=references, traces=on_pages,
         machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
-        documents=tuple(loader.documents), handwritten=pages, tries=tried, lost_tries=lost,
+        documents=tuple(loader.documents), tries=tried, lost_tries=lost,
         terms=tuple(sorted(terms.values(), key=lambda one: one.term.lower())),
         glossary=words.model if words else GlossaryFile(terms=[]),
         plan=plan.model if plan else None, guide=guide.model if guide else None,

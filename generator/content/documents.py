@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from functools import cache, cached_property, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from generator.content.errors import ContentError, ContentErrors, near, nearest
 from generator.content.names import written_out
-from generator.content.prose import faults
+from generator.content.prose import expressions, faults
 from generator.content.words import Written, marks
 from generator.content.yaml_source import Path, Source, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
+TEXTS = ("line", "prose", "page")  # the marks of Markdown with expressions
 _PLAIN = (
     ("Input should be a valid string", "must be text; quote it"),
     ("Input should be a valid list", "must be a list"),
@@ -38,7 +37,7 @@ class Field(NamedTuple):
     """One text of a document: where it stands, what it is, what it says."""
 
     path: Path
-    mark: str | None  # line, prose, expression, the kind of an id; None for plain text
+    mark: str | None  # line, prose, page, expression, the kind of an id; None for plain text
     text: str
 
     @property
@@ -67,29 +66,24 @@ class Document(Generic[WrittenT]):
     def text_faults(self) -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say."""
         for one in self.fields:
-            if one.mark in ("line", "prose"):
-                for fault in faults(one.text, inline=one.mark == "line"):
+            if one.mark in TEXTS:
+                for fault in faults(one.text, one.mark):
                     yield self.error(one.path, fault.message, offset=fault.offset)
 
     def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
         """An error at a value of this file, or at a character of its text."""
-        if offset is not None:
+        if offset is not None and path in self.source.places:
             offset = self._as_written(path, offset)
         return self.source.error(path, message, offset=offset)
 
-    def _as_written(self, path: Path, offset: int) -> int | None:
+    def _as_written(self, path: Path, offset: int) -> int:
         """Where a character of a text stands in what the author wrote, with short names."""
-        place = self.source.places.get(path)
+        written = expressions(str(self.source.places[path].value.value))
         text = next((one.text for one in self.fields if one.path == path), "")
-        if place is None or not isinstance(place.value, yaml.ScalarNode):
-            return None
-        if text == place.value.value:
+        before = [one for one in expressions(text) if one.end <= offset]
+        if not before or len(before) > len(written):
             return offset
-        alike, index = SequenceMatcher(None, place.value.value, text, autojunk=False), 0
-        for begin, other, size in alike.get_matching_blocks():
-            if size > 2 and other <= offset:
-                index = begin + min(offset - other, size)
-        return index
+        return offset + written[len(before) - 1].end - before[-1].end
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +101,13 @@ def read(
     Raises:
         ContentErrors: everything wrong with its YAML, or with its fields.
     """
-    source = parse(file, text)
+    return validated(parse(file, text), model, beliefs)
+
+
+def validated(
+    source: Source, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
+) -> Document[ModelT]:
+    """What was parsed, by its model; see `read`."""
     try:
         found = model.model_validate(source.document, context=dict(beliefs))
         return Document(written_out(found, {}), source)

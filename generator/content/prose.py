@@ -98,20 +98,19 @@ def expressions(text: str) -> tuple[Expressed, ...]:
 
 
 @lru_cache(maxsize=65536)
-def faults(text: str, *, inline: bool = False, is_page: bool = False) -> tuple[Fault, ...]:
+def faults(text: str, mark: str) -> tuple[Fault, ...]:
     """Everything that a text may not hold, apart from what its expressions say.
 
     Args:
         text: Markdown with expressions.
-        inline: it renders as one line, so it has no lists whose numbers could be exempt.
-        is_page: it is a page by hand, which may show images.
+        mark: a `line` has no lists whose numbers could be exempt; a `page` may show images.
     """
-    blocks = () if inline else (_FENCE, _LISTED)
-    return tuple(sorted(_faults(text, blocks, is_page=is_page)))
+    return tuple(sorted(_faults(text, mark)))
 
 
-def _faults(text: str, blocks: tuple[re.Pattern[str], ...], *, is_page: bool) -> Iterator[Fault]:
+def _faults(text: str, mark: str) -> Iterator[Fault]:
     prints = text
+    blocks = () if mark == "line" else (_FENCE, _LISTED)
     for pattern in (_EXPRESSION, *blocks, _CODE):
         prints = pattern.sub(_blank, prints)
     plain = _LINK.sub(_blank, prints)
@@ -125,18 +124,12 @@ def _faults(text: str, blocks: tuple[re.Pattern[str], ...], *, is_page: bool) ->
     ):
         for match in pattern.finditer(within):
             yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
-    if not is_page:
+    if mark != "page":
         for match in _IMAGE.finditer(plain):
             yield Fault(match.start(), "an image; lessons show figures")
     for offset, word in numerals(plain):
         instead = "print a value with {{ … }}, or put a name in `code`"
         yield Fault(offset, f"bare numeral {word!r}; {instead}")
-
-
-def code(text: str) -> Iterator[re.Match[str]]:
-    """The code blocks and code spans of a text of several paragraphs."""
-    yield from _FENCE.finditer(text)
-    yield from _CODE.finditer(_FENCE.sub(_blank, text))
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -53,7 +53,7 @@ for _kind, _pattern, _first in (
     _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(_pattern), _first)
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a value stands, and its key; an element of a list stands for its own key."""
 
     key: yaml.Node
@@ -70,7 +70,7 @@ class Source:
     file: str
     text: str
     document: Any
-    places: dict[Path, _Place] = field(repr=False)
+    places: dict[Path, Place] = field(repr=False)
 
     def error(
         self, path: Path, message: str, *, offset: int | None = None, at_key: bool = False
@@ -112,7 +112,7 @@ class _Reader:
     """Turns nodes into values and notes their places; the first that is not used here is raised."""
 
     file: str
-    places: dict[Path, _Place] = field(default_factory=dict)
+    places: dict[Path, Place] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
     def refused(self, node: yaml.Node, message: str) -> ContentErrors:
@@ -120,7 +120,7 @@ class _Reader:
         return ContentErrors([ContentError(self.file, mark.line + 1, mark.column + 1, message)])
 
     def value(self, node: yaml.Node, path: Path, key: yaml.Node) -> object:
-        self.places[path] = _Place(key, node)
+        self.places[path] = Place(key, node)
         if id(node) in self.seen:
             raise self.refused(node, "anchors and aliases are not used here; write the value out")
         self.seen.add(id(node))

@@ -1,6 +1,6 @@
 """Which machine a topic shows: the one at hand if it has measured what the topic names.
 
-In: what authors wrote, as documents and text, and the evidence over the machine at hand. Out:
+In: what authors wrote, as documents, and the evidence over the machine at hand. Out:
 whether the topic shows the reference machine instead. A run that was skipped, or that is about no
 machine, does not decide it: a figure or a table shows the reference machine's, and says so.
 """
@@ -19,12 +19,11 @@ _PATH = re.compile(r"\b[a-z0-9_]+\.[a-z0-9_]+")
 _CLAIM = re.compile(r"\b[a-z0-9]+(?:-[a-z0-9]+)+(?:@[a-z0-9_.]+)?")
 
 
-def shows_reference(documents: Iterable[Document[Any]], text: str, at_hand: Evidence) -> bool:
+def shows_reference(documents: Iterable[Document[Any]], at_hand: Evidence) -> bool:
     """Whether the machine at hand lacks what the reference machine has of what is named here.
 
     Args:
-        documents: the files that a topic is written in.
-        text: what is written beside them.
+        documents: the files that a topic or a page is written in.
         at_hand: what the machine at hand says.
     """
     reference = at_hand.reference
@@ -32,7 +31,7 @@ def shows_reference(documents: Iterable[Document[Any]], text: str, at_hand: Evid
         return False
     files = list(documents)
     fields = [one for document in files for one in document.fields]
-    text = "\n".join([*(one.text for one in fields), text])
+    text = "\n".join(one.text for one in fields)
     whole = "\n".join([text, *(one.source.text for one in files)])
     claims = sorted(set(_CLAIM.findall(whole)) & at_hand.book.claims.keys())
     runs = sorted(_runs(whole, claims, reference))

@@ -110,13 +110,13 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
     """
 
     @cache
-    def on_reference(of: str, text: str) -> bool:
-        return shows_reference(_files(of, evidence.book), text, evidence)
+    def on_reference(of: str) -> bool:
+        return shows_reference(_files(of, evidence.book), evidence)
 
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
         is_decided = of is not None and sheet.path != EVIDENCE
-        yield replace(sheet, on_reference=is_decided and on_reference(of, sheet.text))
+        yield replace(sheet, on_reference=is_decided and on_reference(of))
 
 
 def _files(of: str, book: Book) -> Iterator[Document[Any]]:
@@ -147,12 +147,9 @@ def checked(book: Book) -> Judged:
 def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentError]:
     """What is wrong in the files of some pages."""
     for document in evidence.book.documents:
-        name = document.source.file.removeprefix("content/").replace(".yml", ".md")
-        if name.startswith(under):
+        file = document.source.file.removeprefix("content/").removeprefix("pages/")
+        if file.replace(".yml", ".md").startswith(under):
             yield from content_checks.of_document(evidence, document)
-    for page in evidence.book.handwritten:
-        if page.path.startswith(under):
-            yield from content_checks.of_handwritten(evidence, page)
 
 
 def _raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) -> None:

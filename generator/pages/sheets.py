@@ -29,9 +29,9 @@ def sheets(book: Book) -> Iterator[Sheet]:
         yield from _of_plans(book, book.plan)
     for page in book.handwritten:
         yield Sheet(
-            page.path, "handwritten.md.j2", page.title, page.description, page.file,
-            text=page.body or "\n", has_toc=True,
-            listings=tuple(one.model for one in page.listings),
+            page.source.file.partition("/pages/")[2], "handwritten.md.j2",
+            page.model.title, page.model.description, page.source.file,
+            text=page.model.text or "\n", has_toc=True, listings=tuple(page.model.listings),
         )  # fmt: skip
 
 

@@ -128,9 +128,8 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
 def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
     retold = {one.program for one in book.retractions.values() if one.program}
-    by_hand = {one.model.path for page in book.handwritten for one in page.listings}
     fields = (field for document in book.documents for field in document.fields)
-    paths = {statement_checks.path_of(book, run) for run in retold} | by_hand
+    paths = {statement_checks.path_of(book, run) for run in retold}
     paths |= {one.text for one in fields if one.name == "path"}
     texts = {listed_code.file_of(path): listed_code.text(book.root, path) for path in sorted(paths)}
     return {name: text.encode() for name, text in texts.items() if name and text}

@@ -112,9 +112,10 @@ def a_program_repeats_two_statements(copy):
 def pages_are_written_by_hand(copy):
     sections = "".join(f"## Part {name}\n\nMore of it.\n\n" for name in "abcde")
     listing = "```listing\ntitle: Means\npath: content/topics/averaging/code/mean.py\n```\n"
-    code = "`{{ 3 }}` of `3`\n\n```python\nx = {{ 3 }}\n```\n"
-    head = "# On fp32\n\nIt begins\nat {{ tiny_memory.whole.world_size }}.\n\n"
-    text = f"{head}{sections}{code}\nBefore.\n\n{listing}\nAfter.\n"
+    code = "`3` of `3`\n\n```python\nx = 3\n```\n"
+    head = "---\ntitle: On fp32\ndescription: All of it\n---\n\n"
+    lead = "It begins\nat {{ tiny_memory.whole.world_size }}.\n\n"
+    text = f"{head}{lead}{sections}{code}\nBefore.\n\n{listing}\nAfter.\n"
     (copy.content / "pages").mkdir()
     (copy.content / "pages" / "about.md").write_text(text)
 

@@ -8,6 +8,8 @@ from generator.content.errors import ContentErrors
 from generator.pages.press import Press
 from generator.website.publish import site_files
 
+HEAD = "---\ntitle: About\ndescription: All of it\n---\n"
+
 
 @pytest.fixture
 def write(copy):
@@ -24,16 +26,18 @@ def write(copy):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("# About\n\nIt takes 3 ms.\n", "3:10: bare numeral '3'"),
-        ("---\ndescription: All of it\n---\n# About\n\nTwice as fast.\n", "6:1: spelled quantity"),
-        ("---\ndescription: All 3\n---\n# About\n", "2:18: bare numeral '3'"),
-        ("---\ntitel: About\n---\n", "2:1: unknown key 'titel'; did you mean 'title'?"),
-        ("# About\n\nNeeds {{ tiny_memory.hole }}.\n", "3:10: tiny_memory.hole: "),
-        ("# Needs {{ tiny_memory.hole }}\n", "1:12: tiny_memory.hole: "),
+        (f"{HEAD}\nIt takes 3 ms.\n", "6:10: bare numeral '3'"),
+        (f"{HEAD}Twice as fast.\n", "5:1: spelled quantity"),
+        (HEAD.replace("of it", "3"), "3:18: bare numeral '3'"),
+        (HEAD.replace("title", "titel"), "2:1: unknown key 'titel'; did you mean 'title'?"),
+        ("# About\n", "1:1: begin with title: and description:"),
+        (f"{HEAD}\nNeeds {{{{ tiny_memory.hole }}}}.\n", "6:10: tiny_memory.hole: "),
+        (HEAD.replace("About", '"{{ tiny_memory.hole }}"'), "2:12: tiny_memory.hole: "),
         (b"# \xff\n", "1:3: cannot be read: not UTF-8"),
-        ("```listing\ntitle: No\npath: content/topics/averaging/code/no.py\n```\n", "3:7: no file"),
+        (f"{HEAD}```listing\ntitle: No\npath: content/topics/averaging/code/no.py\n```\n",
+         "7:7: no file"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_told_with_their_place(copy, write, text, error):
     write("guides/about.md", text)
     errors = copy.errors()
@@ -45,7 +49,7 @@ def test_mistakes_are_told_with_their_place(copy, write, text, error):
 
 @pytest.mark.parametrize("name", ["evidence.md", "topics/sharding/index.md"])
 def test_a_page_may_not_take_the_place_of_one_of_the_books(copy, write, name):
-    write(name, "# Mine\n")
+    write(name, HEAD)
     with pytest.raises(ContentErrors, match=f"content/pages/{name}: the book has a page"):
         Press().printed(copy.load())
 

@@ -26,7 +26,7 @@ from generator.content.yaml_source import parse
     ],
 )
 def test_a_bare_numeral_is_refused(text, word):
-    (fault,) = prose.faults(text)
+    (fault,) = prose.faults(text, "prose")
     assert fault.message.startswith(f"bare numeral {word!r}")
     assert word[0] in text[fault.offset :]
 
@@ -42,7 +42,9 @@ def test_a_bare_numeral_is_refused(text, word):
     ],
 )  # fmt: skip
 def test_a_spelled_quantity_is_refused(word):
-    assert any("spelled quantity" in fault.message for fault in prose.faults(f"It is {word} it."))
+    assert any(
+        "spelled quantity" in fault.message for fault in prose.faults(f"It is {word} it.", "prose")
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_a_spelled_quantity_is_refused(word):
     ],
 )
 def test_names_code_expressions_and_small_words_are_not_refused(text):
-    assert prose.faults(text) == ()
+    assert prose.faults(text, "prose") == ()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
     ],
 )
 def test_what_text_may_not_hold(text, said):
-    assert any(said in fault.message for fault in prose.faults(text))
+    assert any(said in fault.message for fault in prose.faults(text, "prose"))
 
 
 @given(st.lists(st.text("ab 'é:#", min_size=1, max_size=8), min_size=1, max_size=5))
@@ -100,7 +102,7 @@ def test_places_survive_every_style_the_dumper_writes(words):
 
 @given(st.text("<>&\"'ab{}[]()!*_`\n #-", max_size=60))
 def test_only_markdowns_own_tags_come_out(text):
-    if prose.faults(text) or prose.expressions(text):
+    if prose.faults(text, "prose") or prose.expressions(text):
         return
     rendered = prose.render(text, str, inline=False)
     allowed = {"p", "em", "strong", "code", "pre", "a", "ul", "ol", "li", "br", "blockquote"}
