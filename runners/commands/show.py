@@ -14,15 +14,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from runners.plans.experiment import check_name, unknown
 from runners.system.errors import FixableError
 from runners.traces import machine
-from runners.traces.files import TraceError, read, trace_paths
+from runners.traces.files import read, trace_paths
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, seconds_in_words
-from runners.traces.values import edited
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
 _SHAPES = ("weight_shape", "shape_in", "shape_out")
@@ -86,25 +84,11 @@ def _shown(name: str, word: str | None) -> Iterator[str]:
     folders = [*own, *machine.references()]
     known = {path.stem: path for folder in reversed(folders) for path in trace_paths(folder)}
     for each in [experiment] if experiment else sorted(known):
-        trace = _trace(each, known)
+        check_name(each)
+        trace = read(known.get(each, machine.TRACES / f"{each}.json"))
         if run and run not in trace.runs:
             raise unknown(f"run of {each}", run, trace.runs)
         yield from overview(trace) if word is None and not run else lines(trace, run, word or "")
-
-
-def _trace(experiment: str, known: dict[str, Path]) -> Trace:
-    """The trace of an experiment.
-
-    Raises:
-        FixableError: there is no such experiment.
-        TraceError: there is none, or it was edited.
-    """
-    check_name(experiment)
-    path = known.get(experiment, machine.TRACES / f"{experiment}.json")
-    trace = read(path)
-    if problem := edited(path):
-        raise TraceError(f"{path}: {problem}")
-    return trace
 
 
 def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:

@@ -26,7 +26,7 @@ from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import sweep_torn, write
+from runners.traces.files import TORN, write
 from runners.traces.machine_records import Machine
 from runners.traces.records import Code, Quiet, Run, Trace
 from runners.traces.schema import now
@@ -59,7 +59,8 @@ def alone() -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        sweep_torn(machine.TRACES)
+        for torn in machine.TRACES.rglob(f".*{TORN}"):
+            torn.unlink(missing_ok=True)
         machine.keep_id()
         yield
         file.truncate(0)

@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +29,7 @@ MAX_TRACE_BYTES = 300_000
 VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
 # What else a machine's folder holds.
 NOT_TRACES = frozenset({"machine", "primitives", "values"})
-_TORN = re.compile(r"\..+\.\w{8}")  # as `write_text` calls a file that it writes
+TORN = ".torn"  # ends the name of a file that is being written, or was when somebody was killed
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -178,27 +176,16 @@ def write_rows(path: Path, found: Grid) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text, as `write`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}{TORN}")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def sweep_torn(folder: Path) -> None:
-    """Remove the files that writers left half-written in a folder and in those below it.
-
-    Only for the process that alone may write there.
-    """
-    for path in folder.rglob(".*"):
-        if _TORN.fullmatch(path.name):
-            path.unlink(missing_ok=True)
 
 
 def finite_or_none(value: float) -> float | None:

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runners import __main__ as commands
 from runners.measuring import measure
 from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import MORE
-from runners.traces import machine
 from runners.traces.files import VALUES, write_json
 from runners.traces.values import EDITED, edited, faults, list_values, listed
 
@@ -54,19 +51,6 @@ def test_one_edited_number_is_noticed(frozen: Path) -> None:
 def test_half_a_merge_is_noticed(frozen: Path) -> None:
     (frozen / "tiny_memory.json").rename(frozen / "another.json")
     assert list(faults(frozen)) == [("another.json", EDITED), ("tiny_memory.json", EDITED)]
-
-
-def test_show_refuses_an_edited_trace(
-    frozen: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(machine, "TRACES", frozen.parent)
-    monkeypatch.setenv(MORE, str(frozen.parent))
-    (frozen.parent / "tiny_training.py").touch()  # the experiment that it is a trace of
-    path = frozen / "tiny_training.json"
-    assert commands.main(["show", path.stem]) == 0
-    _edit(path)
-    assert commands.main(["show", path.stem]) == 2
-    assert capsys.readouterr().err == f"python -m runners: {path}: {EDITED}\n"
 
 
 @pytest.mark.ranks
