@@ -7,12 +7,11 @@
     python -m runners run [NAME …] --dry       what would run, how long, how much memory
     python -m runners try EXPERIMENT.RUN --set key=value [--set …]
                                                one run with settings of your own, in seconds
-    python -m runners try --forget             delete what you have tried
     python -m runners reproduce EXPERIMENT.RUN.FIELD […]
                                                measure values of a page again: the page's, the new
                                                one, the tolerance, and "same" or "differs"
     python -m runners show NAME[.RUN]          its runs; of one run each value, and what to paste
-    python -m runners show --grep WORD [NAME]  the values whose expression holds a word
+    python -m runners show                     every value there is, for grep
     python -m runners compare A B              what two machines measured otherwise
     python -m runners simulate [EXPERIMENT[.RUN] …]
                                                every run as one rank of many, without data: its

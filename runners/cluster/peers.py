@@ -28,6 +28,10 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from runners.system import processes, stopping
 from runners.system.count import WORD_SECONDS
 
+# Torchrun's variables of a `Place`, in the order of its fields.
+NUMBERS = (
+    "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_PORT",
+)  # fmt: skip
 LOST = 3  # exit code: a node was lost
 LOOK_SECONDS = 0.2  # between two looks into the store
 SILENT_SECONDS = 15.0  # a process that sets no heartbeat this long is lost
@@ -45,8 +49,8 @@ class Place(NamedTuple):
     num_local: int  # ranks on this node
     node: int
     num_nodes: int
-    host: str  # of rank 0's node, which keeps the store
     port: int  # of the store
+    host: str  # of rank 0's node, which keeps the store
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Place:
@@ -55,20 +59,9 @@ class Place(NamedTuple):
         Raises:
             ValueError: it is not torchrun that started this process.
         """
-
-        def number(name: str) -> int:
-            return int(environment[name])
-
         try:
-            return cls(
-                rank=number("RANK"),
-                world_size=number("WORLD_SIZE"),
-                num_local=number("LOCAL_WORLD_SIZE"),
-                node=number("GROUP_RANK"),
-                num_nodes=number("GROUP_WORLD_SIZE"),
-                host=environment["MASTER_ADDR"],
-                port=number("MASTER_PORT"),
-            )
+            numbers = (int(environment[name]) for name in NUMBERS)
+            return cls._make([*numbers, environment["MASTER_ADDR"]])
         except KeyError as error:
             raise ValueError(
                 f"{error} is not set; start it on each node with `torchrun --nnodes 2 … "

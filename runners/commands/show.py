@@ -2,7 +2,7 @@
 
     python -m runners show NAME             a line for each run
     python -m runners show NAME.RUN         every value of a run, with what an author pastes
-    python -m runners show --grep WORD [NAME]   the values whose expression holds a word
+    python -m runners show | grep peak      of every value, those that a word picks
 
 In: this machine's traces, as far as it has them, else the reference machine's. Exit code 2 for a
 wrong call.
@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator
 
 from runners.plans.experiment import check_name, unknown
-from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import read, trace_paths
 from runners.traces.records import Run, Trace
@@ -27,18 +26,11 @@ _SHAPES = ("weight_shape", "shape_in", "shape_out")
 _LONGEST_LIST = 8
 
 
-def lines(trace: Trace, run: str = "", word: str = "") -> Iterator[str]:
-    """One line a value, of one run or of all: the expression, and what the trace holds.
-
-    Args:
-        trace: of an experiment.
-        run: its name; all runs where empty.
-        word: what the expression holds.
-    """
+def lines(trace: Trace, run: str = "") -> Iterator[str]:
+    """One line a value, of one run or of all: the expression, and what the trace holds."""
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
-            if word.lower() in path.lower():
-                yield f"{{{{ {path} }}}}  {json.dumps(value)}"
+            yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 
 def overview(trace: Trace) -> Iterator[str]:
@@ -50,7 +42,7 @@ def overview(trace: Trace) -> Iterator[str]:
         yield f"  {name:{width}}  {', '.join(_facts(run))}"
     example = next(iter(trace.runs))
     yield f"Every value of a run: python -m runners show {trace.experiment}.{example}"
-    yield f"Values by a word:     python -m runners show --grep peak {trace.experiment}"
+    yield "Values by a word:     python -m runners show | grep peak"
 
 
 def _facts(run: Run) -> Iterator[str]:
@@ -64,31 +56,27 @@ def _facts(run: Run) -> Iterator[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("name", metavar="NAME[.RUN]", nargs="?", default="", help="an experiment")
-    parser.add_argument("--grep", metavar="WORD", help="only values whose expression holds this")
+    parser.add_argument("name", metavar="NAME[.RUN]", nargs="?", default="", help="by default all")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print an experiment, a run, or the values that a word picks."""
-    if not arguments.name and not arguments.grep:
-        raise FixableError("name an experiment, or give a word: show --grep WORD")
-    for line in _shown(arguments.name, arguments.grep):
+    """Print the runs of an experiment, the values of a run, or all values."""
+    for line in _shown(*arguments.name.partition(".")[::2]):
         sys.stdout.write(f"{line}\n")
     return 0
 
 
-def _shown(name: str, word: str | None) -> Iterator[str]:
-    experiment, _, run = name.partition(".")
+def _shown(experiment: str, run: str) -> Iterator[str]:
     note = machine.THIS_MACHINE  # of the folder that this machine measured into last
     own = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
     folders = [*own, *machine.references()]
     known = {path.stem: path for folder in reversed(folders) for path in trace_paths(folder)}
-    for each in [experiment] if experiment else sorted(known):
-        check_name(each)
-        trace = read(known.get(each, machine.TRACES / f"{each}.json"))
+    for name in [experiment] if experiment else sorted(known):
+        check_name(name)
+        trace = read(known.get(name, machine.TRACES / f"{name}.json"))
         if run and run not in trace.runs:
-            raise unknown(f"run of {each}", run, trace.runs)
-        yield from overview(trace) if word is None and not run else lines(trace, run, word or "")
+            raise unknown(f"run of {name}", run, trace.runs)
+        yield from overview(trace) if experiment and not run else lines(trace, run)
 
 
 def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:

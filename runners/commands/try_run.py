@@ -36,17 +36,14 @@ class Trial(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    add = parser.add_argument
-    add("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of your own")
-    add("--forget", action="store_true", help="delete all tries")
+    parser.add_argument("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of your own"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure one run and print what it was."""
-    if arguments.forget:
-        print(f"{tries.forget()} tries deleted")
-        return 0
     name, _, run = arguments.run.partition(".")
     if not run:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {name!r}")

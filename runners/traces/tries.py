@@ -31,11 +31,3 @@ def keep(trace: Trace) -> Path:
     path = TRIES / f"{trace.experiment}.{name}-{digest}.json"
     write(path, trace)
     return path
-
-
-def forget() -> int:
-    """Delete all tries; how many there were."""
-    paths = list(TRIES.glob("*.json"))
-    for path in paths:
-        path.unlink()
-    return len(paths)
