@@ -1,85 +1,168 @@
-"""A machine's own page: what it is, and what it measured."""
+"""What machines are and what they measured: a page of each, and the runs of each experiment."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from markupsafe import Markup
 
-from generator.content.shelf import Measured
+from generator.content.shelf import Measured, TraceOnPage
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
+from generator.evidence.folio import ABSENT, Folio
+from generator.evidence.regime import CROWDED, is_crowded, num_ranks
 from generator.evidence.units import Unit
-from generator.evidence.value import Origin, Value
-from runners.traces.machine_records import Machine
+from generator.evidence.value import Kind, Origin, Value, computed, numeric
+from generator.pages.shown import Shown
+from runners.traces.records import Run
 
-PER_SECOND, BYTES_PER_SECOND = Unit(0, -1), Unit(1, -1)
-PRIMITIVES: tuple[tuple[str, Unit | None, str], ...] = (
-    (r"matrix_flops_per_second", PER_SECOND, "matrix"),
-    (r"memory_bytes_per_second", BYTES_PER_SECOND, "memory"),
-    (r"all_reduce_(?P<n>\d+)_alpha_seconds", units.SECONDS, "start"),
-    (r"all_reduce_(?P<n>\d+)_beta_seconds_per_byte", None, "rate"),
+MEASURED: Kind = "measured"
+COMPUTED: Kind = "computed"
+PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
+    (r"matrix_flops_per_second", Unit(0, -1), "matrix"),
+    (r"memory_bytes_per_second", Unit(1, -1), "memory"),
+    (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "start"),
+    (r"all_reduce_(\d+)_beta_seconds_per_byte", Unit(1, -1), "rate"),
 )
 
 
-def quiet(measured: Measured) -> dict[str, list[str]]:
-    """Experiments by whether something else disturbed this machine, as their traces record it."""
-    found: dict[str, list[str]] = {"quiet": [], "disturbed": [], "unknown": []}
-    for name, trace in measured.traces.items():
-        around = trace.quiet
-        state = "unknown" if around is None else "disturbed" if around.disturbances else "quiet"
-        found[state].append(name)
-    return found
+def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
+    """What a machine is: the fields of `machine.json` that people read, with their provenance."""
+    evidence, words = Evidence(replace(folio.book, machine=measured.machine)), folio.ui["machines"]
+    fields = {"cpu": "cpu", "cores": "num_cores", "memory": "memory_bytes", "caches": "caches"}
+    named = [*fields.items(), *((name, name) for name in ("system", "python", "torch"))]
+    for place in range(len(measured.machine.accelerators)):
+        at = f"accelerators[{place}]"
+        named += [("accelerator", f"{at}.name"), ("its_memory", f"{at}.memory_bytes")]
+    for word, field in named:
+        value = evidence.evaluate(f"machine.{field}").result
+        if isinstance(value, Value):
+            yield words[word], folio.show(value)
 
 
-def facts(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
-    """What a machine is: the words of `machine.json`, each with its provenance."""
-    evidence = Evidence(replace(folio.book, machine=measured.machine))
-    return [
-        (name, folio.show(value))
-        for name, field in _facts(measured.machine, folio.ui["machines"])
-        if isinstance(value := evidence.evaluate(f"machine.{field}").result, Value)
-    ]
-
-
-def _facts(machine: Machine, words: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The fields of `machine.json` that people read, each with its name; some may be empty."""
-    yield words["cpu"], "cpu"
-    yield words["cores"], "num_cores"
-    yield words["memory"], "memory_bytes"
-    if machine.caches:
-        yield words["caches"], "caches"
-    yield from ((words[name], name) for name in ("system", "python", "torch"))
-    for place in range(len(machine.accelerators)):
-        yield words["accelerator"], f"accelerators[{place}].name"
-        yield words["its_memory"], f"accelerators[{place}].memory_bytes"
-
-
-def primitives(measured: Measured, folio: Folio) -> list[tuple[str, Markup]]:
+def primitives(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """The primitives of a machine, as far as people read their units."""
     words = folio.ui["machines"]["primitives"]
     found = measured.primitives.primitives if measured.primitives else {}
-    shown = []
     for name, number in found.items():
-        if isinstance(number, float) and number > 0:
-            origin = Origin(measured.machine.name, field=f"primitives[{name!r}]")
-            for pattern, unit, word in PRIMITIVES:
-                told = re.fullmatch(pattern, name)
-                if told:
-                    value, num = _primitive(number, unit, origin), told.groupdict().get("n", "1")
-                    crowd = words["crowd"] if int(num) > measured.machine.num_cores else ""
-                    shown.append((words[word].format(n=num) + crowd, folio.show(value)))
-    return shown
+        for pattern, unit, word in PRIMITIVES:
+            told = re.fullmatch(pattern, name)
+            if told and isinstance(number, float) and number > 0:
+                field, kind, read = f"primitives[{name!r}]", MEASURED, number
+                if word == "rate":  # seconds a byte read better as bytes a second
+                    field, kind, read = f"1 / {field}", COMPUTED, 1 / number
+                origin = Origin(measured.machine.name, field=field)
+                (num,) = told.groups() or ("1",)
+                crowd = words["crowd"] if int(num) > measured.machine.num_cores else ""
+                value = Value(read, unit, kind, field, origin=origin)
+                yield words[word].format(n=num) + crowd, folio.show(value)
 
 
-def _primitive(number: float, unit: Unit | None, origin: Origin) -> Value:
-    """A rate; one told in seconds a byte reads better as bytes a second."""
-    if unit is not None:
-        return Value(number, unit, "measured", origin.field, origin=origin)
-    formula = f"1 / {origin.field}"
-    turned = origin._replace(field=formula)
-    return Value(1 / number, BYTES_PER_SECOND, "computed", formula, origin=turned)
+def by_machine(experiment: str, folio: Folio) -> list[Shown]:
+    """Every machine's runs of an experiment; those that pages show first.
+
+    A machine that skipped all of them comes last.
+    """
+    shown = folio.book.traces[experiment].machine.name
+    having = [name for name, one in folio.book.machines.items() if experiment in one.traces]
+    found = [_on_machine(experiment, name, name == shown, folio) for name in having]
+    return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
+
+
+def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Shown:
+    measured = folio.book.machines[name]
+    trace = measured.traces[experiment]
+    shown = TraceOnPage(trace, measured.machine)
+    evidence = Evidence(replace(folio.book, traces={experiment: shown}))
+    end, rows, skipped = "" if is_shown else f"-on-{name}", [], dict[str, list[Shown]]()
+    for run_name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
+        row = _row(f"{experiment}.{run_name}", run, end, evidence, folio)
+        if run.status != "skipped":
+            rows.append(row)
+            continue
+        heavier = folio.ui["runs"]["heavier"].format(experiment=experiment)
+        skipped.setdefault(heavier if run.is_left_out else run.reason or "", []).append(row)
+    return Shown(
+        machine=name,
+        is_shown=is_shown,
+        is_stale=experiment in measured.stale,
+        recorded_at=trace.recorded_at,
+        torch=trace.circumstances.torch,
+        digest=trace.code.digest,
+        # The words of what any of its runs has measured.
+        measures=[
+            word for word in (rows[0].measured if rows else ())
+            if any(row.measured[word] != ABSENT for row in rows)
+        ],
+        rows=rows,
+        skipped=sorted(skipped.items(), key=lambda one: -len(one[1])),
+        num_skipped=sum(map(len, skipped.values())),
+    )  # fmt: skip
+
+
+def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Shown:
+    """A run, with what it measured by its name in words."""
+    words, (experiment, _, name) = folio.ui, path.partition(".")
+    # What the numbers of a row share stands once.
+    nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
+    page = folio.said_once(nature)
+    num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
+    wall = _value(f"{path}.timing.wall_seconds", run, evidence)
+    measured = {
+        words["figure"]["peak"]: max(_peaks(path, run, evidence), key=numeric, default=None),
+        words["runs"]["payload"]: _payload(path, run, evidence),
+        words["runs"]["step"]: _value(f"{path}.timing.step.median_seconds", run, evidence),
+        # with no digit below the millisecond that its clock tells
+        words["runs"]["whole"]: wall
+        and wall.shown(digits=min(3, len(str(round(numeric(wall) * 1000))))),
+    }
+    return Shown(
+        name=name,
+        id=f"run-{experiment}-{name}{end}",
+        short_id=f"{name}{end}",  # where values of the run lead
+        strategy=folio.strategy(run),
+        nature=nature,
+        ranks=page.shown(_value(f"{path}.{num}", run, evidence)),
+        expected=words["statuses"][run.expected_status],
+        ended=words["statuses"][run.status],
+        is_surprise=run.is_surprise,
+        measured={word: page.shown(value) for word, value in measured.items()},
+    )
+
+
+def _value(expression: str, run: Run, evidence: Evidence) -> Value | None:
+    """None where the run did not measure it, or was skipped."""
+    found = evidence.evaluate(expression).result
+    return found if isinstance(found, Value) and run.status != "skipped" else None
+
+
+def _peaks(path: str, run: Run, evidence: Evidence) -> Iterator[Value]:
+    for at in range(len(run.ranks)):
+        if value := _value(f"{path}.ranks[{at}].memory.peak_bytes", run, evidence):
+            yield value
+
+
+def _payload(path: str, run: Run, evidence: Evidence) -> Value | None:
+    """What the rank with the largest payload sends in a step; what it receives, others sent."""
+    most: list[Value] = []
+    for place, rank in enumerate(run.ranks):
+        sent = [
+            f"{path}.ranks[{place}].collectives[{at}].bytes"
+            for at, one in enumerate(rank.collectives)
+            if one.operation != "recv"
+        ]
+        values = [value for one in sent if (value := _value(one, run, evidence))]
+        most = max(most, values, key=_total)
+    formula = " + ".join(one.formula for one in most)
+    return computed(_total(most), units.BYTES, formula, tuple(most)) if most else None
+
+
+def _total(values: list[Value]) -> float:
+    return sum(map(numeric, values))
+
+
+def _in_order(name: str) -> list[str | int]:
+    """A key that sorts names as people do, so that `step_9` precedes `step_10`."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
