@@ -28,14 +28,9 @@ SCRIPTS = {
 APART = ("play",)  # a figure's own code, in a file of its own
 # The style sheets that few pages need, each with what of their markup asks for it, any of these.
 STYLES = {
-    "assets/asking.css": ("pb-pieces", "pb-match", "pb-program"),
+    "assets/asking.css": ("pb-pieces", "pb-match", "pb-program", "pb-slider"),
     "assets/calculator.css": ("data-calculator",),
-    "assets/claims.css": (
-        'class="pb-claim-facts',
-        'class="pb-machine',
-        'class="pb-retraction',
-        'class="pb-advice',
-    ),
+    "assets/claims.css": ("pb-claim", "pb-retraction"),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
     "assets/home.css": ("data-survive",),
@@ -43,7 +38,6 @@ STYLES = {
     "assets/play.css": ("pb-states",),
     "assets/recall.css": ("data-recall=",),
     "assets/runs.css": ("pb-runs",),
-    "assets/sliders.css": ("pb-slider",),
     "assets/stages.css": ("pb-stage",),
     "assets/summary.css": ("pb-summary",),
 }

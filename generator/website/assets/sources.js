@@ -147,6 +147,6 @@
     next.tabIndex = 0;
     next.focus();
   };
-  document.querySelectorAll(".md-content table, .pb-facts, .pb-claim-facts, .pb-terms, .pb-stop").forEach(stop);
+  document.querySelectorAll(".md-content table, .pb-facts, .pb-terms, .pb-stop").forEach(stop);
   book.stop = stop;
 })();
