@@ -321,7 +321,8 @@ def _answer(plans: Plans, asked: Asked) -> Markup:
         n=counted(len(asked.answers)),
         m=counted(len(made.fitting) if made else 0),
     )
-    return Markup('<dl class="pb-facts pb-advice">{}</dl>\n{}\n{}\n<p class="pb-aside">{}</p>').format(
+    html = Markup('<dl class="pb-facts pb-advice">{}</dl>\n{}\n{}\n<p class="pb-aside">{}</p>')
+    return html.format(
         said, _drawn(plans, asked, best), _compared(plans, asked, best) if best else "", regime
     )
 
