@@ -71,19 +71,13 @@ def runs_named(wanted: Sequence[str]) -> dict[str, set[str]]:
     return named
 
 
-def _facts(names: Sequence[str]) -> dict[str, object]:
-    """What this node adds to the description of all, and what must be the same on all."""
-    code = {name: [source_digest(name), program_digests(name)] for name in names}
-    return {
-        "cpu": machine.cpu_name(),
-        "num_cores": machine.num_cores(),
-        "memory_bytes": machine.memory_bytes(),
-        "software": [code, metadata.version("torch")],
-    }
+def _software(names: Sequence[str]) -> list[object]:
+    """What must be the same on all nodes: the code of experiments, and torch."""
+    return [metadata.version("torch"), *([source_digest(n), program_digests(n)] for n in names)]
 
 
 def _described(peers: Peers) -> Machine:
-    """All nodes as one machine, named after how many of which kind.
+    """All nodes as one machine, which is as many of rank 0's.
 
     Raises:
         ValueError: the nodes do not run the same code, or the same torch.
@@ -95,15 +89,8 @@ def _described(peers: Peers) -> Machine:
                 "bring the same commit and environment to all nodes"
             )
     here, num_nodes = machine.describe(), peers.place.num_nodes
-    return here.model_copy(
-        update={
-            "name": f"{num_nodes}-nodes-{here.name}",
-            "cpu": " and ".join(sorted({facts["cpu"] for facts in peers.facts})),
-            "num_cores": min(facts["num_cores"] for facts in peers.facts),
-            "memory_bytes": min(facts["memory_bytes"] for facts in peers.facts),
-            "system": f"{here.system}, {num_nodes} nodes",
-        }
-    )
+    name, system = f"{num_nodes}-nodes-{here.name}", f"{here.system}, {num_nodes} nodes"
+    return here.model_copy(update={"name": name, "system": system})
 
 
 def _refusal(
@@ -196,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         wanted, place = runs_named(parsed.names), Place.of(os.environ)
-        peers = Peers(place, _facts(list(wanted)))
+        peers = Peers(place, {"software": _software(list(wanted))})
     except stopping.Stopped as stopped:
         return stopping.told(stopped)
     except (ValueError, OSError, DistError) as error:

@@ -128,17 +128,12 @@ def _chosen(
 
 
 def _check_ranks(experiment: Experiment, declared: RunPlan, wanted: Setting) -> None:
-    """Refuse numbers of ranks that a strategy is not written for."""
-    if wanted == declared.world_size:
-        return
+    """Refuse numbers of ranks that a strategy is not written for: one, or several."""
     sizes = {p.world_size for p in experiment.runs.values() if p.strategy == declared.strategy}
-    if not isinstance(wanted, int) or not 1 <= wanted <= MOST_RANKS:
-        raise FixableError(f"world_size must be 1 to {MOST_RANKS}, not {wanted}")
-    if max(sizes) == 1:
-        raise FixableError(f"{declared.strategy} trains on one device, so world_size stays 1")
-    if wanted == 1 and min(sizes) > 1:
+    least, most = min(*sizes, 2), 1 if sizes == {1} else MOST_RANKS
+    if wanted != declared.world_size and not (isinstance(wanted, int) and least <= wanted <= most):
         raise FixableError(
-            f"{declared.strategy} needs ranks to share with; world_size must be 2 up"
+            f"world_size of {declared.strategy} must be {least} to {most}, not {wanted}"
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import yaml
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from runners.plans.architecture import Architecture
 from runners.traces.schema import Record
@@ -44,21 +44,13 @@ class ModelPreset(Record):
     source: Source
 
 
-class PresetsFile(Record):
-    """content/planner/model_presets.yml."""
-
-    presets: Annotated[list[ModelPreset], Field(min_length=1)]
-
-
 @cache
 def model_presets(path: Path = PRESETS) -> dict[str, ModelPreset]:
     """All presets by their id, in the order of the file.
 
     Raises:
-        ValueError: the file is not what it should be, or two presets share an id.
+        ValueError: the file is not what it should be.
     """
-    file = PresetsFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    presets = {one.id: one for one in file.presets}
-    if len(presets) < len(file.presets):
-        raise ValueError(f"{path.name}: two presets have the same id")
-    return presets
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    presets = TypeAdapter(list[ModelPreset]).validate_python(document["presets"])
+    return {one.id: one for one in presets}

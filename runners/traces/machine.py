@@ -49,20 +49,20 @@ def memory_bytes() -> int:
 
 def available_bytes() -> int | None:
     """Bytes of main memory that nothing uses now; None where the kernel does not say."""
-    found = _stated(Path("/proc/meminfo"), "MemAvailable")
-    return int(found.split()[0]) * 1024 if found else None
+    found = _stated("/proc/meminfo", r"^MemAvailable:\s*(\d+)")
+    return int(found) * 1024 if found else None
 
 
 def cpu_name() -> str:
     """The processor as the operating system names it."""
-    named = _stated(Path("/proc/cpuinfo"), "model name")
+    named = _stated("/proc/cpuinfo", r"^model name\s*:\s*(.*)$")
     return named or platform.processor() or platform.machine()
 
 
-def _stated(path: Path, name: str) -> str | None:
-    """What the first line of this name in a file of the kernel says; None without one."""
+def _stated(path: str, pattern: str) -> str | None:
+    """What a file of the kernel first says in the group of a pattern; None where it does not."""
     try:
-        found = re.search(rf"^{name}\s*:(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return None
     return found.group(1).strip() if found else None
@@ -86,35 +86,15 @@ def circumstances() -> Circumstances:
     return Circumstances(
         python=platform.python_version(),
         torch=torch_version(),
-        affinity=_ranges(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        affinity=_stated("/proc/self/status", r"^Cpus_allowed_list:\s*(.*)$"),
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        huge_pages=_huge_pages(),
+        huge_pages=_stated("/sys/kernel/mm/transparent_hugepage/enabled", r"\[(\w+)\]"),
     )
 
 
 def torch_version() -> str:
     """The torch that would measure now, which is not loaded for this."""
     return metadata.version("torch")
-
-
-def _ranges(cores: set[int]) -> str:
-    """Numbers as the kernel lists them: `0-3,8`."""
-    parts: list[list[int]] = []
-    for core in sorted(cores):
-        if parts and core == parts[-1][-1] + 1:
-            parts[-1].append(core)
-        else:
-            parts.append([core])
-    return ",".join(f"{one[0]}-{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in parts)
-
-
-def _huge_pages(path: Path = Path("/sys/kernel/mm/transparent_hugepage/enabled")) -> str | None:
-    """The choice that stands in brackets: `always [madvise] never`."""
-    try:
-        chosen = re.search(r"\[(\w+)\]", path.read_text(encoding="ascii"))
-    except OSError:
-        return None
-    return chosen.group(1) if chosen else None
 
 
 def accelerators() -> list[Accelerator]:

@@ -62,9 +62,9 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
         ("shared", "num_samples=0", "num_samples must be greater than or equal to 1, not 0"),
         ("shared", "num_samples=13", "changeable: num_samples 13 cannot be shared by 2 ranks"),
         ("shared", "num_samples_per_rank=5", "follows from the other settings and would be 6; set"),
-        ("shared", "world_size=1", "shared needs ranks to share with; world_size must be 2 up"),
-        ("shared", "world_size=99", "world_size must be 1 to 8, not 99"),
-        ("alone", "world_size=2", "alone trains on one device, so world_size stays 1"),
+        ("shared", "world_size=1", "world_size of shared must be 2 to 8, not 1"),
+        ("shared", "world_size=99", "world_size of shared must be 2 to 8, not 99"),
+        ("alone", "world_size=2", "world_size of alone must be 1 to 1, not 2"),
         ("free", "budget_bytes=5", "no setting of changeable.free 'budget_bytes'"),
     ],
 )
