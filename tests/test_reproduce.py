@@ -192,11 +192,11 @@ def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
     [
         ("ddpp.single.seed", "no experiment 'ddpp' (did you mean ddp?)"),
         ("ddp.singel.seed", "no run of ddp 'singel' (did you mean single?)"),
-        ("ddp.single.epochs[0].los", "no 'los' (did you mean loss?)"),
+        ("ddp.single.epochs[0].los", "there is no 'los'"),
         ("ddp.single.epochs[x].loss", "is not a plain path"),
     ],
 )
-def test_a_path_that_leads_nowhere_is_refused_with_the_nearest(path, says):
+def test_a_path_that_leads_nowhere_is_refused(path, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         requested([path], REFERENCE)
 

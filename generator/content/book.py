@@ -38,12 +38,12 @@ from generator.content.shelf import (
     Measured,
     Shelf,
     TraceOnPage,
-    is_stale,
     on_page,
     published_references,
 )
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
+from runners.traces.files import is_stale
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run, Trace
 

@@ -38,12 +38,6 @@ def is_of_no_machine(experiment: str, nature: str) -> bool:
     return nature == "simulated" or experiment == PROGRAMS
 
 
-def is_stale(trace: Trace) -> bool:
-    """Whether the code of a trace's experiment has changed since."""
-    is_plan = trace.experiment.startswith(PREFIX)
-    return published.is_stale(trace) if is_plan else traces.is_stale(trace)
-
-
 @dataclass(frozen=True)
 class TraceOnPage:
     """A trace and how a book shows it.

@@ -18,17 +18,16 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published, published_steps
-from runners.plans.experiment import check_name, find, nearest, unknown
+from runners.plans.experiment import check_name, find, unknown
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.compare import compare
-from runners.traces.fields import EACH, Key, at, below, in_words, measure_of, steps_of, written
+from runners.traces.fields import EACH, Key, at, in_words, measure_of, steps_of, written
 from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
-from runners.traces.published import is_stale as is_stale_plan
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
 from runners.traces.tolerance import Tolerance, tolerance
@@ -170,8 +169,7 @@ def _fields(path: str, run: Run) -> list[Wanted]:
     """The fields that a path stands for in a run of the page.
 
     Raises:
-        FixableError: it leads nowhere, with the nearest that does not. Of `[]`, elements that lack
-            the rest are passed over.
+        FixableError: it leads nowhere. Of `[]`, elements that lack the rest are passed over.
     """
     try:
         experiment, name, *steps = steps_of(path)
@@ -203,7 +201,7 @@ def _places(thing: Any, steps: Sequence[Key]) -> list[tuple[Key, ...]]:  # noqa:
     try:
         lower = at(thing, [key])
     except NO_VALUE:
-        raise ValueError(f"no {key!r}{nearest(str(key), below(thing))}") from None
+        raise ValueError(f"there is no {key!r}") from None
     if lower is None:
         raise ValueError(f"{key!r} is empty")
     return [(key, *one) for one in _places(lower, rest)]
@@ -237,8 +235,8 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
     """Say what became of the runs and fields of an experiment; whether each is the same."""
-    name, judge = one.trace.experiment, is_stale if one.machine else is_stale_plan
-    if judge(one.trace):
+    name = one.trace.experiment
+    if is_stale(one.trace):
         _say(f"note: the code of {name} has changed since the page was made")
     for line in one.otherwise_here():
         _say(f"note: {line}")

@@ -14,7 +14,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runners.system.errors import FixableError
 
@@ -68,47 +68,39 @@ def kind() -> str:
     return "cpu"
 
 
-def num_devices() -> int:
-    """Accelerators that ranks can be placed on; 0 where ranks stay on the CPU."""
-    if kind() != "cuda":
-        return 0
+def _cuda() -> Any:  # noqa: ANN401
+    """`torch.cuda`, which is loaded at the first call that needs it."""
     import torch
 
-    return int(torch.cuda.device_count())
+    return torch.cuda
+
+
+def num_devices() -> int:
+    """Accelerators that ranks can be placed on; 0 where ranks stay on the CPU."""
+    return int(_cuda().device_count()) if kind() == "cuda" else 0
 
 
 def described() -> list[tuple[str, int]]:
     """Name and bytes of memory of each accelerator."""
-    count = num_devices()
-    if not count:
-        return []
-    import torch
-
-    found = [torch.cuda.get_device_properties(index) for index in range(count)]
+    found = [_cuda().get_device_properties(index) for index in range(num_devices())]
     return [(one.name, one.total_memory) for one in found]
 
 
 def select(device: torch.device) -> None:
     """Make an accelerator the current one of this process; nothing on CPU."""
     if device.type == "cuda":
-        import torch
-
-        torch.cuda.set_device(device)
+        _cuda().set_device(device)
 
 
 def synchronize(device: torch.device) -> None:
     """Wait until an accelerator has finished, so that a clock read now means something."""
     if device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(device)
+        _cuda().synchronize(device)
 
 
 def allocated(device: torch.device) -> Allocated:
     """What the device's allocator has given out."""
-    import torch
-
-    stats = torch.cuda.memory_stats(device)
+    stats = _cuda().memory_stats(device)
     return Allocated(
         now_bytes=stats.get("allocated_bytes.all.current", 0),
         peak_bytes=stats.get("allocated_bytes.all.peak", 0),
@@ -118,9 +110,7 @@ def allocated(device: torch.device) -> Allocated:
 
 def reset_peak(device: torch.device) -> None:
     """Let the peak of `allocated` begin anew at what is given out now."""
-    import torch
-
-    torch.cuda.reset_peak_memory_stats(device)
+    _cuda().reset_peak_memory_stats(device)
 
 
 def free_workspaces(device: torch.device) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -67,15 +67,6 @@ def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
 
 def _names(element: object) -> list[str]:
     return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
-
-
-def below(thing: object) -> list[str]:
-    """What a path may go on with: the fields, keys or positions of a thing."""
-    if isinstance(thing, BaseModel):
-        return list(type(thing).model_fields)
-    if isinstance(thing, Mapping):
-        return [str(key) for key in thing]
-    return [f"[{position}]" for position in range(len(thing))] if isinstance(thing, list) else []
 
 
 # Measures of ranks that were worked out from times.

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from runners.system.errors import FixableError
+from runners.traces import published
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
 from runners.traces.machine_records import Machine, Primitives
-from runners.traces.plan_grid import Grid, rows_digest
+from runners.traces.plan_grid import PREFIX, Grid, rows_digest
 from runners.traces.records import Trace
 from runners.traces.schema import Record
 
@@ -130,7 +131,9 @@ def read_grid(path: Path) -> Grid:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether the experiment's code, or a program that it ran, has changed since."""
+    """Whether what a trace follows from has changed: code, or a program that it ran, or plans."""
+    if trace.experiment.startswith(PREFIX):
+        return published.is_stale(trace)
     is_other_code = trace.code.digest != source_digest(trace.experiment)
     return is_other_code or bool(outdated_programs(trace))
 

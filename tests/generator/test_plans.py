@@ -7,7 +7,6 @@ import json
 import pytest
 
 from generator.__main__ import main
-from generator.content.shelf import is_stale
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.pages.press import Press
@@ -15,6 +14,7 @@ from generator.pages.views import published
 from generator.pages.views.plans import decided_by
 from runners.planning import published_steps
 from runners.planning.law_of_time import Bounds
+from runners.traces.files import is_stale
 from tests.generator.falsified import refuted
 
 HELD = "plan_tiny.fsdp_on_4.ranks[0].memory.phases['held']"
