@@ -15,134 +15,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape, unescape
-from typing import Any, NamedTuple
+from html import unescape
+from typing import Any
 
 Entry = dict[str, Any]
 Words = Mapping[str, Any]  # of the interface
 
-# Drawings, tables, code, and what a reader opens, chooses or presses.
-_UNREAD = frozenset({"details", "svg", "table", "select", "noscript", "pre", "button", "script"})
-# Parts of a page that are no text of a lesson: of a question, controls, code, evidence in rows.
-_PARTS = frozenset(
-    f"pb-{name}"
-    for name in (
-        "option", "pieces", "end", "typed", "actions", "sure", "status", "waits", "listing",
-        "listing-title", "printed", "suggestions", "claim", "largest", "sources", "meta",
-        "eyebrow", "level", "controls", "fields", "retraction",
-    )
-)  # fmt: skip
-_KEEPS_OUT = frozenset({"data-search-exclude", "data-after"})  # marked so, or waits for an answer
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-_BLOCKS = _HEADINGS | {"p", "li"}  # what holds text
-_WRITTEN = _BLOCKS | {"ul", "ol", "code", "sub", "sup"}
-_INLINE = frozenset({"a", "abbr", "b", "button", "em", "i", "small", "span", "strong"})
-_VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
 _MACHINE = re.compile(r"machines/(?!index\.html)([^#]+)\.html")
 _TAG = re.compile(r"<[^>]+>")
-# What is never read and holds none of its kind.
-_SKIPPED = re.compile(r"<(svg|table|select|pre|script)\b.*?</\1>", re.DOTALL)
-_TOKEN = re.compile(r"<(/?)(\w+)([^>]*)>|([^<]+)")  # templates escape > in attributes
-_ATTRIBUTE = re.compile(r'([\w-]+)(?:="([^"]*)")?')
-
-
-class _Element(NamedTuple):
-    """An open element: its name, what is written at its end, and whether its text is."""
-
-    name: str
-    end: str
-    is_kept: bool
-    is_block: bool
-
-
-class _Excerpt:
-    """Writes the headings, paragraphs, lists and code of a page that the search may show.
-
-    Text outside of them gets paragraphs: a result shows whole paragraphs and lists, and of other
-    text only what stands between the words that the search knows.
-    """
-
-    def __init__(self, *, is_begun: bool) -> None:
-        self.parts: list[str] = []
-        self._open: list[_Element] = []
-        self._is_begun = is_begun
-        self._is_loose = False  # a paragraph is open that the page does not have
-        self._figure = ""  # the id of the figure whose title comes next
-
-    def read(self, html: str) -> None:
-        """Read a page: its tags and the text between them."""
-        for end, tag, attributes, text in _TOKEN.findall(_SKIPPED.sub(r"<\1></\1>", html)):
-            if text:
-                self._text(unescape(text))
-            elif end:
-                self._end(tag)
-            else:
-                self._begin(tag, dict(_ATTRIBUTE.findall(attributes)))
-
-    def _begin(self, tag: str, given: Mapping[str, str]) -> None:
-        self._is_begun = self._is_begun or tag == "h1"
-        if tag in _VOID or not self._is_begun:
-            return
-        classes = given.get("class", "").split()
-        above = self._open[-1] if self._open else _Element("", "", is_kept=True, is_block=False)
-        is_kept = above.is_kept and not _is_kept_out(tag, given, classes)
-        name, anchor, is_kept = self._named(tag, given, above, is_kept=is_kept)
-        begin = end = ""
-        if tag not in _INLINE:
-            self._end_loose(tag)
-        if tag == "figure" and self._figure:
-            begin, end = "<figure>", "</figure>"
-        elif is_kept and name in _WRITTEN:
-            begin = f'<{name} id="{anchor}">' if name in _HEADINGS and anchor else f"<{name}>"
-            end = f"</{name}>"
-        self.parts.append(begin)
-        self._open.append(_Element(tag, end, is_kept, above.is_block or name in _BLOCKS))
-
-    def _named(
-        self, tag: str, given: Mapping[str, str], above: _Element, *, is_kept: bool
-    ) -> tuple[str, str, bool]:
-        """The name and the id under which an element is written, and whether its text is."""
-        classes = given.get("class", "").split()
-        anchor = given.get("id", "")
-        if tag == "figure" and "pb-play" in classes:
-            self._figure = anchor
-        elif tag == "figcaption" and self._figure:
-            anchor, self._figure = self._figure, ""
-            return "h3", anchor, True
-        elif tag == "dt" and anchor:
-            return "h3", anchor, is_kept
-        elif "pb-label" in classes and self.parts[-1].startswith("<h"):
-            return tag, anchor, False  # the number of a section
-        return tag, anchor, is_kept or ("pb-sentence" in classes and above.name == "section")
-
-    def _end(self, tag: str) -> None:
-        while any(one.name == tag for one in self._open):
-            closed = self._open.pop()
-            if tag not in _INLINE:
-                self._end_loose(tag)
-            self.parts.append(closed.end)
-            if closed.name == tag:
-                return
-
-    def _text(self, data: str) -> None:
-        if not self._open or not self._open[-1].is_kept:
-            return
-        if data.strip() and not (self._open[-1].is_block or self._is_loose):
-            self.parts.append("<p>")
-            self._is_loose = True
-        self.parts.append(escape(data, quote=False))
-
-    def _end_loose(self, tag: str) -> None:
-        if self._is_loose and tag not in ("code", "sub", "sup"):
-            self.parts.append("</p>")
-            self._is_loose = False
-
-
-def _is_kept_out(tag: str, given: Mapping[str, str], classes: Sequence[str]) -> bool:
-    is_read = (tag == "button" and "pb-value" in classes) or "pb-stage" in classes
-    return bool(
-        (tag in _UNREAD and not is_read) or _KEEPS_OUT & given.keys() or _PARTS & set(classes)
-    )
+_TOKEN = re.compile(r"<(/?)(\w+)[^>]*>|[^<]+")  # templates escape > in attributes
+_VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
+_FOUND = '<h3 class="pb-sentence"'  # a heading that the search shows, whatever is around it
+# What a page holds, and what the search reads instead: nothing of what holds none of its kind; an
+# entry of its own for a term and for a figure to play with.
+_REWRITTEN = (
+    (re.compile(r"<(svg|select|noscript|pre|button|script)\b.*?</\1>", re.DOTALL), ""),
+    (re.compile(r"</(?:dt|dd|div)>"), r"\g<0> "),  # where words would touch
+    (re.compile(r'(<h\d[^>]*>)<span class="pb-label">\d+</span>'), r"\1"),
+    (re.compile(r'<dt (id="[^"]+").*?>(.*?)</dt>', re.DOTALL), r"<h3 \1>\2</h3>"),
+    (
+        re.compile(
+            r'(<figure class="[^"]*\bpb-play\b[^>]*?(id="[^"]+")[^>]*>\s*)'
+            r"<figcaption.*?>(.*?)</figcaption>",
+            re.DOTALL,
+        ),
+        rf"\1{_FOUND} \2>\3</h3>",
+    ),
+)
+# What is folded, waits for an answer, or is no text of a lesson: of a question, controls, code,
+# evidence in rows.
+_KEPT_OUT = re.compile(
+    r"<table\b|<details(?![^>]*\bpb-stage\b)|<[^>]*\bdata-(?:search-exclude|after)\b"
+    r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|actions|sure|status|waits|listing'
+    r"|listing-title|printed|suggestions|claim|largest|sources|meta|eyebrow|level|controls|fields"
+    r'|retraction)[" ]'
+)
 
 
 def part_of(html: str) -> str:
@@ -150,15 +57,27 @@ def part_of(html: str) -> str:
 
     Retracted sentences, terms and titles of figures that readers play with become headings here,
     so that each is an entry of its own. Such a title names quantities and answers nothing, so it
-    stays where its figure waits for an answer. Headings lose their numbers, and what precedes the
-    first heading stays out, so that the page's own entry holds its introduction.
+    stays where its figure waits for an answer.
 
     Args:
         html: the page's content.
     """
-    excerpt = _Excerpt(is_begun="<h1" not in html)
-    excerpt.read(html)
-    return " ".join("".join(excerpt.parts).split())
+    html = html[max(html.find("<h1"), 0) :]
+    for pattern, instead in _REWRITTEN:
+        html = pattern.sub(instead, html)
+    parts, is_kept = [], [True]  # of each element that is open
+    for token in _TOKEN.finditer(html):
+        is_end, tag = token.groups()
+        if tag in _VOID:
+            continue
+        if tag and not is_end:
+            is_read = is_kept[-1] and not _KEPT_OUT.match(token[0])
+            is_kept.append(is_read or token[0].startswith(_FOUND))
+        if is_kept[-1] or tag == "figure":  # which ends the part of its heading
+            parts.append(token[0])
+        if is_end:
+            is_kept.pop()
+    return "".join(parts)
 
 
 def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None:
@@ -170,41 +89,31 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None
             page and its topic.
         groups: words and phrases that mean the same.
     """
-    known = [[_Form.of(form) for form in group] for group in groups]
+    known = [{form: _pattern(form) for form in group} for group in groups]
     titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
         above = " ".join(_above(entry["location"], titles))
         if above:
             entry["above"] = " ".join([above, *_others(above, known)])
         for name in ("title", "text"):
-            plain = unescape(_TAG.sub(" ", entry[name]))
-            found = dict.fromkeys(_others(plain, known))
             entry.pop(f"{name}_synonyms", None)
-            if found:
+            if found := dict.fromkeys(_others(unescape(_TAG.sub(" ", entry[name])), known)):
                 entry[f"{name}_synonyms"] = ", ".join(found)
 
 
-class _Form(NamedTuple):
-    """A word or a phrase; a text without its first word cannot hold it."""
-
-    text: str
-    first: str
-    pattern: re.Pattern[str]
-
-    @classmethod
-    def of(cls, text: str) -> _Form:
-        words = re.split(r"[\s_-]+", text.lower())
-        said = "[ _-]".join(map(re.escape, words))  # however its words are joined
-        return cls(text, words[0], re.compile(rf"(?<!\w){said}s?(?!\w)"))
+def _pattern(form: str) -> re.Pattern[str]:
+    """A word or a phrase, however its words are joined, or its plural."""
+    said = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
+    return re.compile(rf"(?<!\w){said}s?(?!\w)")
 
 
-def _others(text: str, groups: Iterable[Sequence[_Form]]) -> Iterator[str]:
+def _others(text: str, groups: Iterable[Mapping[str, re.Pattern[str]]]) -> Iterator[str]:
     """The words that mean the same as those of a text, but do not stand in it."""
     text = text.lower()
     for group in groups:
-        said = [one for one in group if one.first in text and one.pattern.search(text)]
+        said = {form for form, pattern in group.items() if pattern.search(text)}
         if said:
-            yield from (one.text for one in group if one not in said)
+            yield from (form for form in group if form not in said)
 
 
 def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
