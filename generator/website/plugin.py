@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -42,7 +43,7 @@ from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages import headings
 from generator.pages.press import EVERYTHING, Press, pages_of
-from generator.website import banner, page_html, publish, search
+from generator.website import page_html, publish, search
 from runners.traces.digest import forget_code
 
 GENERATOR = Path(__file__).resolve().parents[1]
@@ -50,6 +51,7 @@ SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
 OVERRIDES = Path(__file__).resolve().parent / "overrides"  # our own templates
 SURPRISES = "PROOFBOOK_SURPRISES"  # set by `make site`, which ends with 1 where a run surprised
+_TITLE = re.compile(r'<h1 id="([^"]+)"')
 log = get_plugin_logger("proofbook")
 
 
@@ -239,8 +241,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             return html
         if sheet.text:
             return f"{html}\n{self.html}"
-        page.toc = _contents(self.html)
         html = headings.as_html(self.html)
+        page.toc = _contents(html, self.html)
         if self.book.handwritten and page.present_anchor_ids is not None:
             page.present_anchor_ids |= page_html.ids(html)
         return html
@@ -265,9 +267,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     on_page_context = CombinedEvent(_before_the_search, _after_the_search)
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
-        """Link each heading, and let the keyboard reach code and title."""
-        html = page_html.linked_headings(page_html.tables_alike(output))
-        return page_html.skipped_to_title(page_html.whole_words(page_html.code_within_reach(html)))
+        """Link each heading, and let the keyboard reach code."""
+        return page_html.finished(output)
 
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
@@ -278,14 +279,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             groups = (*self.book.glossary.synonyms, *(one.alike for one in self.book.terms))
             search.add_words(entries, groups)
             search.add_places(entries, dict(_sections(config.nav)), interface_words())
-            led = search.add_leads(entries, self.book.glossary.leads)
-            alone = search.add_leads(entries, self.book.glossary.alone, "alone")
             names = {f"glossary.html#term-{one.id}": one.spellings for one in self.book.terms}
-            named = search.add_leads(entries, names, "names")
-            for lost in (*led, *alone, *named):
-                if self.is_serving and _is_page(lost, Path(config.docs_dir)):
-                    continue  # the index has the pages of the last edit alone
-                log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
+            leads, alone = self.book.glossary.leads, self.book.glossary.alone
+            for field, led in (("leads", leads), ("alone", alone), ("names", names)):
+                for lost in search.add_leads(entries, led, field):
+                    if not self.is_serving:  # when the index has the pages of the last edit alone
+                        log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:
@@ -298,35 +297,28 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         gc.enable()
         if self.is_serving:
             if self.mistakes or self.is_told:
-                banner.put(site, self.mistakes)
+                page_html.put_mistakes(site, self.mistakes)
             for mistake in self.mistakes.splitlines():
                 log.error(mistake)
             self.is_told = bool(self.mistakes)
             return
-        if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
-            for name in ("sitemap.xml", "sitemap.xml.gz"):
-                (site / name).unlink(missing_ok=True)
         if os.environ.get(SURPRISES) and self.problems:
             raise SurprisedAbort("\n".join(self.problems))
 
     on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
 
 
-def _contents(markdown: str) -> TableOfContents:
-    """What the sidebar lists of a page: its sections and theirs."""
-    sections: list[AnchorLink] = []
+def _contents(html: str, markdown: str) -> TableOfContents:
+    """A page's title, where the skip link leads; below it what the sidebar lists, in two levels."""
+    title = _TITLE.search(html)
+    top = AnchorLink("", title[1] if title else "", 1)
     for one in headings.headings(markdown):
         link = AnchorLink(str(one.words), one.anchor, one.level)
-        if one.level == headings.LEVEL or not sections:
-            sections.append(link)
+        if one.level == headings.LEVEL or not top.children:
+            top.children.append(link)
         elif one.level == headings.LEVEL + 1:
-            sections[-1].children.append(link)
-    return TableOfContents(sections)
-
-
-def _is_page(address: str, folder: Path) -> bool:
-    """Whether an address of the site lies on a page that the folder of pages has."""
-    return (folder / f"{address.partition('#')[0].removesuffix('.html')}.md").is_file()
+            top.children[-1].children.append(link)
+    return TableOfContents([top])
 
 
 def _sections(nav: Iterable[Any] | None) -> Iterator[tuple[str, str]]:

@@ -50,9 +50,6 @@ SPOKEN = {
 }
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
-# What a page of questions loads as one script, which compresses better than its parts.
-QUIZ = "assets/quiz.js"
-QUIZ_PARTS = tuple(ASSETS / "quiz" / f"{name}.js" for name in ("schedule", "kinds", "question"))
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 OCCUPIED = (
@@ -99,10 +96,9 @@ def _assets(book: Book) -> dict[str, bytes]:
     files = {
         f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
         for path in sorted(ASSETS.rglob("*"))
-        if path.is_file() and path.parent not in (STYLES, ASSETS / "quiz")
+        if path.is_file() and path.parent != STYLES
     }
     files[STYLE] = style()
-    files[QUIZ] = b"\n".join(_asset(path) for path in QUIZ_PARTS)
     words = interface_words()
     for script, (name, key) in SPOKEN.items():
         files[script] = words_for_scripts(name, words[key]) + files[script]
@@ -172,16 +168,10 @@ def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
     if others:
         at = os.path.relpath(folder / others[0])
         raise ContentErrors([ContentError(at, 0, 0, OCCUPIED)])
-    for name in to_write:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
     note.write_text("".join(f"{name}\n" for name in sorted(before | files.keys())), "utf-8")
     for name in to_write:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(files[name])
-    gone = [name for name in sorted(before - files.keys()) if (folder / name).is_file()]
-    for name in gone:
-        (folder / name).unlink()
-        for parent in (folder / name).parents:
-            if parent == folder or any(parent.iterdir()):
-                break
-            parent.rmdir()
+    for name in before - files.keys():
+        (folder / name).unlink(missing_ok=True)
     note.write_text("".join(f"{name}\n" for name in sorted(files)), "utf-8")

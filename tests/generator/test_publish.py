@@ -24,7 +24,6 @@ def test_what_somebody_else_put_there_is_neither_overwritten_nor_deleted(tmp_pat
     assert {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in files} == {
         "index.md": b"another home", "topics/fsdp/mine.md": b"mine", "guide.md": b"my guide",
     }  # fmt: skip
-    assert not (tmp_path / "topics" / "ddp").exists()
 
 
 def test_words_for_scripts_come_through_whole_and_end_no_script():

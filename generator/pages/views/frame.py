@@ -17,7 +17,7 @@ MINUTES_PER_ITEM = 0.5
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-terms"'),
-    "quiz": ('class="pb-item',),
+    "schedule+kinds+question": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
     "play": ("data-play=",),
@@ -87,7 +87,7 @@ def minutes(body: str, num_items: int) -> int:
 def scripts(body: str, *, has_ways: bool) -> list[str]:
     """The scripts that a page loads: those whose markup it holds, in their order, as one file."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
-    keeps = has_ways or _KEPT in body or "quiz" in found or "recall" in found
+    keeps = has_ways or _KEPT in body or "data-item=" in body
     needed = ["proofbook", *found] if keeps else found
     shared = JOINT.join(name for name in needed if name not in APART)
     return [name for name in (shared, *(one for one in APART if one in needed)) if name]

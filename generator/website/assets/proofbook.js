@@ -30,7 +30,7 @@
   }
 
   const store = {
-    // Whether this is the record of an item, as quiz.js writes it.
+    // Whether this is the record of an item, as question.js writes it.
     isSound: (record) => Array.isArray(record?.attempts) && record.attempts.length > 0,
     get: (id) => {
       const found = read(ITEM + id);

@@ -1,5 +1,5 @@
-// Recall: the questions that are due, one at a time, and all answers as a file. quiz.js asks, and says
-// when a question is answered.
+// Recall: the questions that are due, one at a time, and all answers as a file. question.js asks, and
+// says when a question is answered.
 (function () {
   "use strict";
 
