@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from jinja2 import Environment
 from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
@@ -278,7 +278,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             entries = of_material.search_index.entries
             groups = (*self.book.glossary.synonyms, *(one.alike for one in self.book.terms))
             search.add_words(entries, groups)
-            search.add_places(entries, dict(_sections(config.nav)), interface_words())
+            search.add_places(entries, interface_words())
             names = {f"glossary.html#term-{one.id}": one.spellings for one in self.book.terms}
             leads, alone = self.book.glossary.leads, self.book.glossary.alone
             for field, led in (("leads", leads), ("alone", alone), ("names", names)):
@@ -319,13 +319,3 @@ def _contents(html: str, markdown: str) -> TableOfContents:
         elif one.level == headings.LEVEL + 1:
             top.children[-1].children.append(link)
     return TableOfContents([top])
-
-
-def _sections(nav: Iterable[Any] | None) -> Iterator[tuple[str, str]]:
-    """The address of each page that the navigation names, at whatever depth, and its name there."""
-    for one in nav or ():
-        for label, target in one.items() if isinstance(one, dict) else ():
-            if isinstance(target, str):
-                yield f"{target.removesuffix('.md')}.html", label
-            else:
-                yield from _sections(target)

@@ -168,6 +168,7 @@ def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
     if others:
         at = os.path.relpath(folder / others[0])
         raise ContentErrors([ContentError(at, 0, 0, OCCUPIED)])
+    folder.mkdir(parents=True, exist_ok=True)
     note.write_text("".join(f"{name}\n" for name in sorted(before | files.keys())), "utf-8")
     for name in to_write:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

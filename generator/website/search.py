@@ -21,7 +21,6 @@ from typing import Any
 Entry = dict[str, Any]
 Words = Mapping[str, Any]  # of the interface
 
-_MACHINE = re.compile(r"machines/(?!index\.html)([^#]+)\.html")
 _TAG = re.compile(r"<[^>]+>")
 _TOKEN = re.compile(r"<(/?)(\w+)[^>]*>|[^<]+")  # templates escape > in attributes
 _VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
@@ -143,16 +142,14 @@ def add_leads(
             yield location
 
 
-def add_places(entries: Sequence[Entry], sections: Mapping[str, str], words: Words) -> None:
-    """Give the entry of each page what its title does not say: a lesson's topic and kind.
+def add_places(entries: Sequence[Entry], words: Words) -> None:
+    """Give entries what their titles do not say: the topic and the kind of a lesson.
 
     A title that is a sentence of others, quoted or on the page of statements, would read among
-    results as an answer of the book. A figure is found by what it is called, too, and a machine by
-    its id and the part of the id that names the hardware.
+    results as an answer of the book. A figure is found by what it is called, too.
 
     Args:
         entries: of Material's index.
-        sections: what the navigation calls a page, by its address.
         words: of the interface.
     """
     titles = {entry["location"]: entry["title"] for entry in entries}
@@ -161,8 +158,6 @@ def add_places(entries: Sequence[Entry], sections: Mapping[str, str], words: Wor
         folder, _, page = location.rpartition("/")
         topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
         mode = words["modes"].get(page.removesuffix(".html"))
-        if machine := _MACHINE.fullmatch(location):
-            entry["leads"] = list(dict.fromkeys((machine[1], machine[1].partition("/")[0])))
         if topic and mode:
             entry["place"] = f"{topic} · {mode}"
         elif _is_of_others(location, title):
@@ -170,8 +165,6 @@ def add_places(entries: Sequence[Entry], sections: Mapping[str, str], words: Wor
         elif "#figure-" in location:
             entry["place"] = words["search"]["figure"]
             entry["above"] = f"{entry.get('above', '')} {entry['place']}".strip()
-        elif sections.get(location, title) != title:
-            entry["place"] = sections[location]
 
 
 def _is_of_others(location: str, title: str) -> bool:

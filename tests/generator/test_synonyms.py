@@ -49,18 +49,14 @@ def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none
     locations = ("topics/ddp/index.html", "topics/ddp/deep.html", "topics/ddp/deep.html#all-reduce")
     entries = [{"location": one, "title": f"<b>{one[7:]}</b>", "text": ""} for one in locations]
     entries += [
-        {"location": "guide.html", "title": "From what fails", "text": ""},
-        {"location": "plan.html", "title": "Plan", "text": ""},
         {"location": "retracted.html#faster", "title": "DDP is faster.", "text": ""},
         {"location": "topics/ddp/deep.html#figure-ring", "title": "A ring", "text": ""},
     ]
-    sections = {"guide.html": "Guide", "plan.html": "Plan"}
     called = {"statement": "A statement, tested", "figure": "An interactive figure"}
-    search.add_places(entries, sections, {"modes": {"deep": "Deep"}, "search": called})
+    search.add_places(entries, {"modes": {"deep": "Deep"}, "search": called})
     places = {one["location"]: one["place"] for one in entries if "place" in one}
     assert places == {
         "topics/ddp/deep.html": "<b>ddp/index.html</b> · Deep",
-        "guide.html": "Guide",
         "retracted.html#faster": "A statement, tested",
         "topics/ddp/deep.html#figure-ring": "An interactive figure",
     }

@@ -36,13 +36,10 @@
     };
     return;
   }
-  const { open, send } = XMLHttpRequest.prototype;
+  const { open } = XMLHttpRequest.prototype;
   XMLHttpRequest.prototype.open = function (method, url, ...rest) {
-    this.isIndex = isIndex(String(url));
+    const send = this.send.bind(this);
+    if (isIndex(String(url))) this.send = (...content) => asked.then(() => send(...content));
     return open.call(this, method, url, ...rest);
-  };
-  XMLHttpRequest.prototype.send = function (...content) {
-    if (!this.isIndex) return send.apply(this, content);
-    asked.then(() => send.apply(this, content));
   };
 })();

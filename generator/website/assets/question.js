@@ -103,7 +103,7 @@
       if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
       this.keep(answer, false, false);
       this.warn(answer);
-      this.status.scrollIntoView({ block: "nearest" });
+      this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
     }
 
     // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
@@ -124,7 +124,7 @@
     end(answer) {
       this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
       this.finish(answer);
-      this.status.scrollIntoView({ block: "nearest" });
+      this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
       this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
     }
 
