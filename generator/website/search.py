@@ -146,7 +146,8 @@ def add_places(entries: Sequence[Entry], words: Words) -> None:
     """Give entries what their titles do not say: the topic and the kind of a lesson.
 
     A title that is a sentence of others, quoted or on the page of statements, would read among
-    results as an answer of the book. A figure is found by what it is called, too.
+    results as an answer of the book. A figure is found by what it is called, too,
+    and a machine by its id.
 
     Args:
         entries: of Material's index.
@@ -158,6 +159,8 @@ def add_places(entries: Sequence[Entry], words: Words) -> None:
         folder, _, page = location.rpartition("/")
         topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
         mode = words["modes"].get(page.removesuffix(".html"))
+        if folder == "machines" and page.endswith(".html"):
+            entry["leads"] = [page.removesuffix(".html")]
         if topic and mode:
             entry["place"] = f"{topic} · {mode}"
         elif _is_of_others(location, title):
