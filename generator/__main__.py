@@ -26,32 +26,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from generator.content import keys, scaffold
-from generator.content.book import Book, load
-from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, RetractionFile
+from generator.content.book import FILES, Book, load
 from generator.content.errors import ContentErrors
-from generator.content.glossary import GlossaryFile
-from generator.content.guide import GuideFile
-from generator.content.lesson import MODES
-from generator.content.plan_page import PlanFile
-from generator.content.quiz import QuizFile
-from generator.content.topic import HomeFile, TopicFile
-from generator.content.words import Written
 from generator.evidence import function_list, verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import Outcome
 
-SCHEMAS: dict[str, type[Written]] = {
-    "claims": ClaimFile,
-    "glossary": GlossaryFile,
-    "guide": GuideFile,
-    "misconceptions": MisconceptionFile,
-    "plan": PlanFile,
-    "quiz": QuizFile,
-    "references": ReferenceFile,
-    "site": HomeFile,
-    "statements": RetractionFile,
-    "topic": TopicFile,
-    **{str(mode): model for mode, model in MODES.items()},
+SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
+    (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
+    for pattern, model in FILES.items()
 }
 SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML names its schema there
 

@@ -6,14 +6,14 @@ Whether its expressions make sense is asked later, by `evidence/`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from generator.content import handwritten, laws, tries
-from generator.content.claim import (  # fmt: skip
+from generator.content.claim import (
     Claim,
     ClaimFile,
     Misconception,
@@ -27,7 +27,7 @@ from generator.content.content_files import Files, found_in
 from generator.content.documents import Document, read
 from generator.content.errors import ContentErrors, nearest
 from generator.content.glossary import GlossaryFile, Term
-from generator.content.guide import GuideFile, Technique
+from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.laws import Laws
 from generator.content.lesson import MODES, LessonFile, Mode, RecallFile
@@ -50,7 +50,19 @@ from runners.traces.records import Run, Trace
 __all__ = ["Book", "Topic", "TraceOnPage", "load"]
 
 ModelT = TypeVar("ModelT", bound=Written)
-PartT = TypeVar("PartT", Claim, Retraction, Misconception, Reference, Item, Term, Technique)
+FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
+    "site.yml": HomeFile,
+    "misconceptions.yml": MisconceptionFile,
+    "topics/*/topic.yml": TopicFile,
+    "topics/*/quiz*.yml": QuizFile,
+    **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
+    "claims/*.yml": ClaimFile,
+    "statements.yml": RetractionFile,
+    "references.yml": ReferenceFile,
+    "glossary.yml": GlossaryFile,
+    "guide.yml": GuideFile,
+    "planner/plan.yml": PlanFile,
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +98,6 @@ class Book:
         machines: every machine that has a folder: the one shown, the reference, the others.
         documents: every YAML file, for checks that need places.
         tries: what readers ran themselves; only where they were asked for.
-        lost_tries: a line for each file among the tries that is none.
         terms: those of the glossary, in the order of the alphabet.
         glossary: as written, with what the search is told.
         guide: from symptoms to techniques; None where the book has none.
@@ -107,7 +118,6 @@ class Book:
     machines: dict[str, Measured] = field(default_factory=dict)
     documents: tuple[Document[Any], ...] = field(default=(), repr=False)
     tries: tuple[Trace, ...] = ()
-    lost_tries: tuple[str, ...] = ()
     terms: tuple[Term, ...] = ()
     glossary: GlossaryFile = field(default_factory=lambda: GlossaryFile(terms=[]))
     guide: GuideFile | None = None
@@ -161,98 +171,71 @@ class _Loader(Files):
     """Reads what authors wrote, and keeps every document and every mistake."""
 
     documents: list[Document[Any]] = field(default_factory=list)
-    beliefs: frozenset[tuple[str, str]] = frozenset()  # each with the claim that refutes it
 
-    def read(self, path: Path, model: type[ModelT]) -> Document[ModelT] | None:
-        """One file of YAML."""
-        document = self.trying(
-            lambda one: read(self.name(one), self.text_of(one), model, self.beliefs), path
-        )
+    def read(self) -> None:
+        """Every file of YAML, and the pages that are written by hand."""
+        beliefs: frozenset[tuple[str, str]] = frozenset()
+        for pattern, model in FILES.items():
+            for path in found_in(self.content, pattern):
+                self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
+            if model is MisconceptionFile:
+                known = self.parts(MisconceptionFile, "misconceptions")
+                beliefs = frozenset((name, one.refuted_by) for name, one in known.items())
+        for path in handwritten.files(self.content / "pages"):
+            if path.suffix == ".md":
+                self.keep(path, handwritten.read)
+
+    def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
+        """Keep what is read from the name and the text of a file."""
+        document = self.trying(lambda one: read_one(self.name(one), self.text_of(one)), path)
         if document:
             self.documents.append(document)
-        return document
 
-    def if_there(self, name: str, model: type[ModelT]) -> Document[ModelT] | None:
-        """A file that a book may lack."""
-        path = self.content / name
-        return self.read(path, model) if path.exists() else None
+    def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
+        """The files of a kind."""
+        return [one for one in self.documents if isinstance(one.model, model)]
 
-    def parts(
-        self, document: Document[Any] | None, key: str, found: dict[str, PartT], word: str
-    ) -> dict[str, PartT]:
-        """Add the parts of a file by id; an id twice is an error at its second place."""
-        for position, part in enumerate(getattr(document.model, key) if document else ()):
-            if part.id in found:
-                assert document is not None
-                message = f"duplicate {word} id {part.id!r}"
-                self.errors.append(document.error((key, position, "id"), message))
-            found[part.id] = part
+    def parts(self, model: type[Written], key: str) -> dict[str, Any]:
+        """The parts of the files of a kind by id; an id twice is an error at its second place."""
+        found: dict[str, Any] = {}
+        for document in self.of(model):
+            for position, part in enumerate(getattr(document.model, key)):
+                if part.id in found:
+                    message = f"duplicate {key.removesuffix('s')} id {part.id!r}"
+                    self.errors.append(document.error((key, position, "id"), message))
+                found[part.id] = part
         return found
 
-    def claims(self) -> Iterator[Document[ClaimFile]]:
-        found: dict[str, Claim] = {}
-        for path in found_in(self.content / "claims", "*.yml"):
-            if document := self.read(path, ClaimFile):
-                self.parts(document, "claims", found, "claim")
-                yield document
-
     def topics(self) -> Iterator[Topic]:
-        items: dict[str, Item] = {}
+        """The folders of topics/ that hold a topic."""
         for folder in found_in(self.content / "topics", "*/"):
-            if found_in(folder, "*.yml") and (topic := self.topic(folder, items)):
+            if found_in(folder, "*.yml") and (topic := self.topic(folder)):
                 yield topic
 
-    def topic(self, folder: Path, items: dict[str, Item]) -> Topic | None:
+    def topic(self, folder: Path) -> Topic | None:
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
         for path in found_in(folder, "*.y*ml"):
             if path.name not in known and not path.match("quiz-*.yml"):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
-            return None
-        file = self.read(folder / "topic.yml", TopicFile)
-        own: dict[str, Item] = {}
-        for path in sorted(found_in(folder, "quiz*.yml"), key=lambda one: one.stem):
-            quiz = self.read(path, QuizFile)
-            self.parts(quiz, "items", items, "item")
-            own |= {item.id: item for item in quiz.model.items} if quiz else {}
-        lessons = self.lessons(folder, file)
+        files = {Path(one.source.file): one for one in self.documents}
+        own = {path.stem: one for path, one in files.items() if path.parent.name == folder.name}
+        file = own.get("topic")
         if file is None:
             return None
-        asked = {mode: _asked_by(one, own) for mode, one in lessons.items()}
-        return Topic(folder.name, file.model, lessons, own, asked)
-
-    def misconceptions(self) -> dict[str, Misconception]:
-        """What readers believe, before the items whose options need to know what refutes it."""
-        written = self.if_there("misconceptions.yml", MisconceptionFile)
-        found: dict[str, Misconception] = self.parts(written, "misconceptions", {}, "misconception")
-        self.beliefs = frozenset((name, one.refuted_by) for name, one in found.items())
-        return found
-
-    def lessons(
-        self, folder: Path, file: Document[TopicFile] | None
-    ) -> dict[Mode, Document[LessonFile]]:
-        found: dict[Mode, Document[LessonFile]] = {}
-        for mode, model in MODES.items():
+        for mode in MODES:
             path = folder / f"{mode}.yml"
-            if file and (mode in file.model.modes) != path.exists():
+            if (mode in file.model.modes) != path.exists():
                 message = f"mode {mode!r} has no {self.name(path)}"
                 if path.exists():
                     message = f"{path.name} stands in the folder, but not under modes"
                 self.errors.append(file.source.error(("modes", mode), message, at_key=True))
-            if path.exists() and (document := self.read(path, model)):
-                found[mode] = document
-        return found
-
-    def handwritten(self) -> None:
-        """The pages of content/pages, among the documents."""
-
-        def read_one(path: Path) -> Document[HandWritten]:
-            return handwritten.read(self.name(path), self.text_of(path))
-
-        for path in handwritten.files(self.content / "pages"):
-            if path.suffix == ".md" and (page := self.trying(read_one, path)):
-                self.documents.append(page)
+        quizzes = [own[stem] for stem in sorted(own) if stem.startswith("quiz")]
+        items = {item.id: item for quiz in quizzes for item in quiz.model.items}
+        lessons = {mode: own[mode] for mode in MODES if mode in own}
+        asked = {mode: _asked_by(one, items) for mode, one in lessons.items()}
+        return Topic(folder.name, file.model, lessons, items, asked)
 
 
 def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
@@ -260,12 +243,6 @@ def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     if isinstance(lesson.model, RecallFile):
         return tuple(name for name in items if name not in lesson.model.leave_out)
     return tuple(dict.fromkeys(name for name in lesson.items_named if name in items))
-
-
-def _ranked(retractions: Mapping[str, Retraction], first: Collection[str]) -> dict[str, Retraction]:
-    """The statements that the home page names, in its order; then the others as written."""
-    names = dict.fromkeys([*(name for name in first if name in retractions), *retractions])
-    return {name: retractions[name] for name in names}
 
 
 def load(
@@ -292,39 +269,38 @@ def load(
         ContentErrors: everything wrong with any file.
     """
     loader = _Loader(content.resolve())
+    loader.read()
     if not (loader.content / "site.yml").exists():
         loader.refuse(loader.content / "site.yml", "no such file; the book needs a home page")
-    home = loader.if_there("site.yml", HomeFile)
-    misconceptions = loader.misconceptions()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
-    written = list(loader.claims())
-    said = loader.if_there("statements.yml", RetractionFile)
-    cited = loader.if_there("references.yml", ReferenceFile)
-    words = loader.if_there("glossary.yml", GlossaryFile)
-    guide = loader.if_there("guide.yml", GuideFile)
-    loader.parts(guide, "techniques", {}, "technique")
-    plan = loader.if_there("planner/plan.yml", PlanFile)
-    retractions: dict[str, Retraction] = loader.parts(said, "statements", {}, "statement")
-    references: dict[str, Reference] = loader.parts(cited, "references", {}, "reference")
-    terms: dict[str, Term] = loader.parts(words, "terms", {}, "term")
-    loader.handwritten()
+    loader.parts(ClaimFile, "claims")
+    loader.parts(QuizFile, "items")
+    loader.parts(GuideFile, "techniques")
+    retractions = loader.parts(RetractionFile, "statements")
+    references = loader.parts(ReferenceFile, "references")
+    terms = loader.parts(GlossaryFile, "terms")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
     references |= {one.id: one for one in published_references(on_pages)}
-    judged = laws.of_documents(written, on_pages, loader.errors) if on_pages else Laws()
-    if loader.errors or not (home and shown and reference):
-        faults = [fault for document in loader.documents for fault in document.text_faults()]
+    claims = loader.of(ClaimFile) if on_pages else []
+    judged = laws.of_documents(claims, on_pages, loader.errors)
+    if loader.errors or not (shown and reference):
+        faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
-    tried, lost = tries.read(loader.content / "tries") if with_tries else ((), ())
+    (home,), guides, plans = loader.of(HomeFile), loader.of(GuideFile), loader.of(PlanFile)
+    glossary = loader.of(GlossaryFile)
+    first = [name for name in home.model.statements if name in retractions]
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics), claims=judged.claims,
-        retractions=_ranked(retractions, home.model.statements), misconceptions=misconceptions,
+        retractions={name: retractions[name] for name in dict.fromkeys([*first, *retractions])},
+        misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         references=references, traces=on_pages,
         machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
-        documents=tuple(loader.documents), tries=tried, lost_tries=lost,
+        documents=tuple(loader.documents),
+        tries=tries.read(loader.content / "tries") if with_tries else (),
         terms=tuple(sorted(terms.values(), key=lambda one: one.term.lower())),
-        glossary=words.model if words else GlossaryFile(terms=[]),
-        plan=plan.model if plan else None, guide=guide.model if guide else None,
+        glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),
+        plan=plans[0].model if plans else None, guide=guides[0].model if guides else None,
     )  # fmt: skip

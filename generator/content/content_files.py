@@ -14,8 +14,9 @@ ReadT = TypeVar("ReadT")
 
 
 def found_in(folder: Path, pattern: str) -> list[Path]:
-    """What a pattern finds, sorted, but for what an editor or a writer hides behind a dot."""
-    return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
+    """What a pattern finds, by name, but for what an editor or a writer hides behind a dot."""
+    found = (path for path in folder.glob(pattern) if not path.name.startswith("."))
+    return sorted(found, key=lambda path: path.with_suffix(""))
 
 
 def text_of(path: Path, name: str) -> str:

@@ -1,8 +1,7 @@
 """What a reader tried: runs of `python -m runners try`, shown beside the book's under `serve`.
 
-In: `content/tries/`, a trace of one run a file. Out: the tries, and a line for each file that is
-none. A try takes the place of the book's run of its name to say what an expression would have been;
-no build ever reads them.
+In: `content/tries/`, a trace of one run a file. Out: the tries. A try takes the place of the book's
+run of its name to say what an expression would have been; no build ever reads them.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from runners.traces import files
 from runners.traces.records import Trace
 
 
-def read(folder: Path) -> tuple[tuple[Trace, ...], tuple[str, ...]]:
-    """The tries of a folder, the oldest first, and why the other files of it are none."""
-    tries = Files(folder)
-    found = [one for path in found_in(folder, "*.json") if (one := tries.trying(files.read, path))]
-    return tuple(sorted(found, key=lambda one: one.recorded_at)), tuple(map(str, tries.errors))
+def read(folder: Path) -> tuple[Trace, ...]:
+    """The tries of a folder, the oldest first; other files are passed over."""
+    trying = Files(folder).trying
+    found = [one for path in found_in(folder, "*.json") if (one := trying(files.read, path))]
+    return tuple(sorted(found, key=lambda one: one.recorded_at))
 
 
 def of_run(tries: Sequence[Trace], path: str) -> list[Trace]:

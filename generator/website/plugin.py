@@ -148,8 +148,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             only=committed.machines(self.content) if is_published else None,
             with_new=self.config.new_runs,
         )
-        for lost in self.book.lost_tries:
-            log.warning(lost)
         for name in committed.changed(self.content) if is_published else ():
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         pages = publish.site_files(self.book, self.content, self.press, under)

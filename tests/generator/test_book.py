@@ -125,4 +125,4 @@ def test_questions_set_apart_in_another_file_belong_to_the_topic_and_keep_ids_un
 
 def test_a_build_reads_no_try(copy):
     readers_tried(copy)
-    assert copy.load().tries == copy.load().lost_tries == ()
+    assert copy.load().tries == ()
