@@ -31,7 +31,7 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
     assert run.model is not None
     ranks = []
     for rank in range(run.world_size):
-        label = f"{folio.ui['figure']['rank']} {rank}"
+        label = f"rank {rank}"
         parts = [
             Part(
                 "shard" if layer.is_sharded else "layer",
@@ -88,11 +88,11 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
         for position, layer in enumerate(run.model.layers):
             base = f"{path}.model.layers[{position}]"
             how = words["shards"] if layer.is_sharded else words["whole"]
-            ranks = ", ".join(f"{words['rank']} {rank}" for rank in layer.ranks)
+            ranks = ", ".join(f"rank {rank}" for rank in layer.ranks)
             sizes = [folio.cell(f"{base}.{field}") for field in ("num_parameters", "bytes")]
             table.rows.append([f"{name}{layer.name}", *sizes, f"{ranks}, {how}"])
         for position, record in enumerate(run.ranks):
-            base, rank = f"{path}.ranks[{position}]", f"{name}{words['rank']} {position}"
+            base, rank = f"{path}.ranks[{position}]", f"{name}rank {position}"
             read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
             if record.memory and record.memory.largest:
                 held = "memory.largest.parameters_bytes"

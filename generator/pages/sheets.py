@@ -48,7 +48,7 @@ def _of_topic(topic: Topic) -> Iterator[Sheet]:
     folder, file = f"topics/{topic.id}", topic.file
     written = f"content/{folder}/topic.yml"
     if file.key_laws:
-        title = interface_words()["summary"]["title"].format(topic=file.title)
+        title = f"Summary of “{file.title}”"
         summary = f"{folder}/summary.md"
         yield Sheet(summary, "summary.md.j2", title, file.summary, written, topic=topic)
     index = f"{folder}/index.md"
@@ -94,7 +94,7 @@ def _of_machines(book: Book) -> Iterator[Sheet]:
         )  # fmt: skip
     for name, shown in book.traces.items():
         if not shown.is_plan:
-            title = words["runs"]["title"].format(experiment=name.replace("_", " "))
+            title = f"The runs of “{name.replace('_', ' ')}”"
             yield Sheet(
                 f"evidence/{name}.md", "runs.md.j2", title, shown.trace.question,
                 experiment=name, under=EVIDENCE,

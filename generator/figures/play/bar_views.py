@@ -96,7 +96,7 @@ def _by_class(peak: Memory) -> dict[str, int]:
 
 
 def _rows(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
-    rank_word = folio.ui["figure"]["rank"]
+    rank_word = "rank"
     for number, (peak, record) in enumerate(_peaks(one)):
         name = f"{rank_word} {record.rank}" if len(one.run.ranks) > 1 else ""
         label = _joined(one.label if not number else "", name) or rank_word
@@ -120,7 +120,7 @@ def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
         for name, number in _by_class(fullest).items()
         if number
     }
-    return _cell(one, record, folio.ui["plan"]["held"], held, folio)
+    return _cell(one, record, "Holds at its peak", held, folio)
 
 
 # --- what ranks send
@@ -159,7 +159,7 @@ def _sent(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
 def _passed(one: ShownRun, folio: Folio) -> dict[str, Markup]:
     rank = _busiest(one)
     passed = {c.operation: f"collectives['{c.operation}'].bytes" for c in rank.collectives}
-    return _cell(one, rank, folio.ui["plan"]["sends"], passed, folio)
+    return _cell(one, rank, "Payload in a step", passed, folio)
 
 
 # --- what plans need

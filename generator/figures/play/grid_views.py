@@ -65,7 +65,7 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
 
 def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The ring of each state, over the ranks of its first run."""
-    words, rank, found = folio.ui["play"]["ring"], folio.ui["figure"]["rank"], []
+    words, rank, found = folio.ui["play"]["ring"], "rank", []
     for state in states:
         num = state.runs[0].run.world_size
         frames = [start(num)]
@@ -122,7 +122,7 @@ def steps() -> Iterator[Step]:
 
 def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The first block of each state's first run, on all its ranks."""
-    words, rank, found = folio.ui["play"]["block"], folio.ui["figure"]["rank"], []
+    words, rank, found = folio.ui["play"]["block"], "rank", []
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}

@@ -32,7 +32,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
     Each has an axis of its own: forward passes of another number of microbatches last another time.
     """
-    words, rank, found = folio.ui["play"], folio.ui["figure"]["rank"], []
+    words, rank, found = folio.ui["play"], "rank", []
     for state in states:
         run = state.runs[0].run
         ratio, num = (run.settings[name] for name in ("backward_ratio", "num_microbatches"))

@@ -86,7 +86,7 @@ def _readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | Non
     if predicted is None or observed is None:
         return predicted, observed
     if predicted.is_digest or observed.is_digest:
-        words = {True: folio.ui["digests"]["equal"], False: folio.ui["digests"]["different"]}
+        words = {True: "bitwise identical", False: "different"}
         came_out = words[is_equal == holds]
         return replace(predicted, words=words[is_equal]), replace(observed, words=came_out)
     if predicted.number == observed.number or (is_equal and holds):
@@ -232,7 +232,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
         places = escape(", ".join([*(claim.domain.device or []), *(claim.domain.backend or [])]))
         because = claim.domain.because
         return Markup("{} ({})").format(places, folio.line(because)) if because else places
-    return Markup(escape(folio.ui["evidence"]["everywhere"] if claim.domain else ""))
+    return Markup(escape("holds everywhere" if claim.domain else ""))
 
 
 # --- on the page of all evidence

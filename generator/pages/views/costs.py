@@ -67,8 +67,8 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
         css_of(found), folio.ui["verdicts"][found.verdict]
     )
     if found.claim.relation != "equals":
-        words, slack = folio.ui["cost"], tolerance_of(found.claim, found.observed)
-        bound = f"{words['bound']} {words['tolerance']} {slack}" if slack else words["bound"]
+        slack = tolerance_of(found.claim, found.observed)
+        bound = f"a bound with a tolerance of {slack}" if slack else "a bound"
         return Markup("{}, {}").format(label(bound), verdict)
     off = folio.shown(relative_difference(found.predicted, found.observed))
     return off if found.verdict == "holds" else off + Markup("<br>") + verdict

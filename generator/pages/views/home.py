@@ -66,9 +66,9 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     ended = folio.ui["statuses"][tried.status] if tried else ""
     fits = tried is not None and tried.status == "completed"
     if fits:
-        ended = folio.ui["home"]["trains"]
+        ended = "trains"
     elif phase:
-        ended += f" {folio.ui['home']['in']} {phase}"
+        ended += f" in {phase}"
     shares = [round(numeric(peak) / top, 4) for peak in peaks]
     bars = [
         Bar(share, folio.show(peak), share > NUMBER and share < line < share + NUMBER)

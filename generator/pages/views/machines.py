@@ -112,11 +112,10 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
     wall = _value(f"{path}.timing.wall_seconds", run, evidence)
     measured = {
         words["figure"]["peak"]: max(_peaks(path, run, evidence), key=numeric, default=None),
-        words["runs"]["payload"]: _payload(path, run, evidence),
-        words["runs"]["step"]: _value(f"{path}.timing.step.median_seconds", run, evidence),
+        "Payload per step": _payload(path, run, evidence),
+        "Step": _value(f"{path}.timing.step.median_seconds", run, evidence),
         # with no digit below the millisecond that its clock tells
-        words["runs"]["whole"]: wall
-        and wall.shown(digits=min(3, len(str(round(numeric(wall) * 1000))))),
+        "Whole run": wall and wall.shown(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
     return Shown(
         name=name,

@@ -221,8 +221,8 @@ def models(folio: Folio) -> Markup:
     """Each model whose plans the book has, with the layout that its page recommends first."""
     words = folio.ui["plan"]
     columns = [
-        Column(words["model"], False), Column(words["parameters"]),
-        Column(words["first"], False), Column(words["recommended"], False),
+        Column(words["model"], False), Column("Parameters"),
+        Column("For nodes × devices", False), Column("Recommended", False),
     ]  # fmt: skip
     assert folio.book.plan is not None
     names = (name for name in folio.book.plan.models if name in folio.book.traces)

@@ -124,7 +124,7 @@ def _drawn(
     if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
         rows = [row._replace(holds="") for row in rows]
     told = list(_told(moves, folio))
-    idle = folio.ui["trace"]["idle"]
+    idle = "nothing recorded"
     said = [
         f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
     ]
@@ -142,19 +142,18 @@ def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: F
     shapes = [held.shape_in, held.shape_out] if held else []
     sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
     takes_part = any({one.source, one.destination} & {None, rank} for one in travels)
-    works_on = " → ".join(sides) or (folio.ui["trace"]["takes_part"] if takes_part else "")
-    return Lane(f"{folio.ui['figure']['rank']} {rank}", works_on, _layers(rank, run, folio))
+    works_on = " → ".join(sides) or ("takes part" if takes_part else "")
+    return Lane(f"rank {rank}", works_on, _layers(rank, run, folio))
 
 
 def _layers(rank: int, run: Run, folio: Folio) -> str:
     """The layers that a rank holds, in a few words."""
-    words = folio.ui["trace"]
     layers = run.model.layers if run.model else []
     own = [layer for layer in layers if rank in layer.ranks]
     if any(layer.is_sharded for layer in own):
-        return str(words["shards"])
+        return "shards"
     if own and len(own) == len(layers):
-        return str(words["replica"] if run.world_size > 1 else words["whole_model"])
+        return "whole replica" if run.world_size > 1 else "whole model"
     names = list(dict.fromkeys(layer.name for layer in (*own[:1], *own[-1:])))
     ends = [match for name in names if (match := _NUMBERED.fullmatch(name))]
     if len(ends) > 1 and ends[0][1] == ends[1][1]:
@@ -195,12 +194,10 @@ def _told(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[Shown]:
 
 def _between(operation: str, one: Travel, folio: Folio) -> str:
     """From which rank to which; the root of a scatter or gather passes itself a share as well."""
-    words, rank = folio.ui["trace"], folio.ui["figure"]["rank"]
     if one.source is None and one.destination is None:
-        return str(words["among_all"])
+        return "among all ranks"
     gives, receives = (
-        words["every_rank"] if end is None else f"{rank}\u00a0{end}"
-        for end in (one.source, one.destination)
+        "every rank" if end is None else f"rank\u00a0{end}" for end in (one.source, one.destination)
     )
-    shared = f", {words['own_share']}" if operation in ("scatter", "gather") else ""
+    shared = ", its own share included" if operation in ("scatter", "gather") else ""
     return f"{gives} → {receives}{shared}"

@@ -63,7 +63,7 @@ def _value(written: Trial, own: Trace, folio: Folio) -> str:
         if isinstance(found, Value) and not found.absent:
             return str(found)
     status = next(iter(own.runs.values())).status
-    return f"{folio.ui['statuses'][status]}; {folio.ui['try']['lacks']}"
+    return f"{folio.ui['statuses'][status]}; this run did not measure the value"
 
 
 def changed(books: Run, readers: Run) -> list[Shown]:
