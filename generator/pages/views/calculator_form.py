@@ -14,16 +14,8 @@ from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.pages.shown import Shown
 
-_UNITS: dict[Quantity, units.Sizes] = {
-    "count": units.COUNTS,
-    "bytes": units.SIZES,
-    "seconds": units.TIMES,
-    "bytes_per_second": units.RATES,
-    "share": (("%", 0.01),),
-}
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
-MAX_DIGITS = 6  # of a number that is no whole one
-DIGITS = 3  # of a start value that has more than those
+MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
 
 
@@ -54,34 +46,30 @@ def _field(
     low, high = (calculators.bound(end, folio.evidence) for end in (one.low, one.high))
     if start is None or low is None or high is None:
         return None
-    unit, size = _unit(one.quantity, float(numeric(start)))
+    of, stands = units.BY_NAME[one.quantity], float(numeric(start))
+    unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
-    covered = calculators.covered(checked, one.name)
+    covered = calculators.covered(checked, one.name) or ()
     counted = one.unit if one.unit and one.unit not in one.label.replace(",", "").split() else ""
-    stands = float(numeric(start))
-    stands = int(stands) if stands.is_integer() else stands
+    is_whole = one.quantity == "count" and one.unit not in PER_PARAMETER
     return Shown(
         name=one.name,
         label=folio.line(one.label),
         is_named=one.label == one.name,  # and so is not called by its name once more
-        unit=" ".join(filter(None, (unit, counted))),
-        says=" ".join(
-            filter(
-                None, (units.printed(stands, units.BY_NAME[one.quantity], units.AS_RULED), counted)
-            )
-        ),
-        size=_typed(size),  # of one of the field, in what formulas calculate with
-        start=_started(stands / size),
-        exact=stands,  # what formulas calculate with until a reader types
+        unit=f"{unit} {counted}".strip(),
+        says=f"{units.printed(stands, of, units.AS_RULED)} {counted}".strip(),
+        size=_typed(float(size)),  # of one of the field, in what formulas calculate with
+        start=_typed(stands / size, STARTED),
+        exact=_typed(stands, EXACTLY),  # what formulas calculate with until a reader types
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
         step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
-        is_whole=one.quantity == "count" and one.unit not in PER_PARAMETER,
+        is_whole=is_whole,
         # What the other fields allow, as the script reads formulas.
         most=calculators.parsed(one.at_most).postfix if one.at_most else "",
-        covered=[folio.show(_labelled(end, counted)) for end in covered or ()],
+        covered=[folio.show(_labelled(end, counted)) for end in covered],
         # The same two, as the script reads them.
-        range=" ".join(str(float(numeric(end))) for end in covered or ()),
+        range=" ".join(str(float(numeric(end))) for end in covered),
     )
 
 
@@ -90,22 +78,9 @@ def _labelled(end: Value, counted: str) -> Value:
     return replace(end, form=replace(end.form, label=counted)) if counted else end
 
 
-def _unit(quantity: Quantity, number: float) -> tuple[str, float]:
-    """The unit in which a field takes a quantity, by the number that stands there first."""
-    sizes = _UNITS.get(quantity, (("", 1.0),))
-    name, size = next((one for one in sizes if abs(number) >= one[1]), sizes[-1])
-    return name, float(size)
-
-
 def _step(low: float, high: float, *, is_whole: bool) -> str:
     words = ["whole"] if is_whole else []
     return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
-
-
-def _started(number: float) -> str:
-    """A start value as a person would type it: exact where that is short, else rounded."""
-    exact = _typed(number)
-    return exact if float(exact) == number else _typed(number, DIGITS)
 
 
 def _typed(number: float, digits: int = MAX_DIGITS) -> str:
@@ -118,28 +93,21 @@ def _typed(number: float, digits: int = MAX_DIGITS) -> str:
 def _output(
     one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value], folio: Folio
 ) -> Shown:
-    start = calculators.at_start(one, inputs)
+    parsed, worst = calculators.parsed(one.formula), calculators.worst(found)
+    formula = parsed.readable(one.formula).replace("*", "×").replace("-", "−")
     return Shown(
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
-        formula=folio.line(
-            f"`{_with_signs(calculators.parsed(one.formula).readable(one.formula))}`"
-        ),
-        # As the script reads formulas.
-        postfix=calculators.parsed(one.formula).postfix,
-        at_start=folio.shown(start),
+        formula=folio.line(f"`{formula}`"),
+        postfix=parsed.postfix,  # as the script reads formulas
+        at_start=folio.shown(calculators.at_start(one, inputs)),
         checks=found,
-        worst=(worst := calculators.worst(found)),
+        worst=worst,
         is_beyond=worst is not None and worst.is_beyond(one.within),
         # How far off the build lets it be, where the book was written.
         within=_within(one.within, one.quantity),
     )
-
-
-def _with_signs(formula: str) -> str:
-    """The formula with the signs of printed mathematics."""
-    return formula.replace("*", "×").replace("-", "−")
 
 
 def _within(within: Tolerance, quantity: Quantity) -> str:

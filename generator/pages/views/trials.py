@@ -7,11 +7,8 @@ from dataclasses import replace
 
 from generator.content import tries
 from generator.content.lesson import Trial, TryFile
-from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.paths import unit_of
-from generator.evidence.value import Value
 from generator.pages.shown import Shown
 from runners.traces.records import Run, Trace
 from runners.traces.summary import summary_lines
@@ -37,52 +34,31 @@ def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
 
 def own(written: Trial, folio: Folio) -> list[Shown]:
     """The reader's own runs; only while serving."""
-    found = tries.of_run(folio.book.tries, written.run)[-MAX_TRIES:]
-    return [_try(written, one, folio) for one in found]
-
-
-def _try(written: Trial, own: Trace, folio: Folio) -> Shown:
-    name = written.run.partition(".")[2]
     books = folio.book.run(written.run)
-    differences = changed(books, own.runs[name]) if books else []
-    suggested = {setting for one in written.suggestions for setting in one.set}
-    return Shown(  # what follows from a setting comes after it
-        changed=sorted(differences, key=lambda one: one.name not in suggested),
-        value=_value(written, own, folio),
+    found = tries.of_run(folio.book.tries, written.run)[-MAX_TRIES:]
+    return [_try(written, one, books, folio) for one in found if books]
+
+
+def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> Shown:
+    """A run of the reader's, with the number to look at, or how it ended."""
+    (run,) = own.runs.values()
+    traces = tries.with_try(folio.book.traces, own)
+    book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
+    value = Evidence(book).one(written.value)
+    lacks = f"{folio.ui['statuses'][run.status]}; this run did not measure the value"
+    before, after = _settings(books), _settings(run)
+    return Shown(
+        changed=[
+            Shown(name=name, before=before.get(name, "–"), after=after.get(name, "–"))
+            for name in dict.fromkeys([*before, *after])
+            if before.get(name) != after.get(name)
+        ],
+        value=str(value) if value else lacks,
         machine=own.machine,
         when=own.recorded_at,
     )
 
 
-def _value(written: Trial, own: Trace, folio: Folio) -> str:
-    """The number to look at, had the book's run come out as the reader's; or how that ended."""
-    if folio.book.run(written.run) is not None:
-        traces = tries.with_try(folio.book.traces, own)
-        book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
-        found = Evidence(book).evaluate(written.value).result
-        if isinstance(found, Value) and not found.absent:
-            return str(found)
-    status = next(iter(own.runs.values())).status
-    return f"{folio.ui['statuses'][status]}; this run did not measure the value"
-
-
-def changed(books: Run, readers: Run) -> list[Shown]:
-    """What a reader set otherwise than the book, in the order of the book's settings."""
-    before = {**books.settings, "world_size": books.world_size}
-    after = {**readers.settings, "world_size": readers.world_size}
-    return [
-        Shown(
-            name=name,
-            before=_printed(name, before.get(name)),
-            after=_printed(name, after.get(name)),
-        )
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _printed(name: str, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "–" if value is None else str(value)
-    unit = unit_of(("settings", name), value)
-    return units.printed(value, unit, units.Form(way=None if unit == units.BYTES else "written"))
+def _settings(run: Run) -> dict[str, object]:
+    """What a reader may set of a run, as the command takes it."""
+    return {**run.settings, "world_size": run.world_size}
