@@ -19,7 +19,7 @@ from generator.content.shelf import no_trace
 from generator.evidence import quantifier, units, verdicts
 from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
-from generator.evidence.paths import Evaluation, Node, Reading
+from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import (
     AbsentError,
     ExpressionError,
@@ -29,14 +29,12 @@ from generator.evidence.value import (
 )
 from generator.evidence.verdicts import Outcome
 from runners.plans.experiment import command_for
-from runners.traces.measured import SampledSeconds
 
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
-Names = Mapping[
-    str, str | Value
-]  # a word stands for an expression of its own, such as a run's path
+# A word stands for an expression of its own, such as a run's path.
+Names = Mapping[str, str | Value]
 ROOTS = ("machine", "primitives", "cited")  # that an expression starts from, beside experiments
 
 
@@ -51,7 +49,6 @@ class Evidence:
         self.book = book
         self._evaluations: dict[tuple[object, ...], Evaluation] = {}
         self._outcomes: dict[str, Outcome] = {}
-        self._underway: list[str] = []
         self._of_claims = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
         self._reference: Evidence | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
@@ -92,24 +89,26 @@ class Evidence:
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
-        reading = Reading()
-        result, absent, error = None, None, None
+        found = Evaluation()
         try:
-            result = self._result(expression, given, reading)
+            result = self._result(expression, given, found)
             if isinstance(result, Value):
-                str(result)
+                str(result)  # in a unit that people read
+            found.result = result
         except AbsentError as reason:
-            absent, error = reason, reason.reason if reason.is_mistake else None
+            found.absent, found.error = reason, reason.reason if reason.is_mistake else None
         except MixedError as mistake:
             there = self.reference and self.reference.evaluate(expression, given)
             if there and not there.error:
                 return replace(there, is_borrowed=True)
-            error = str(mistake)
+            found.error = str(mistake)
         except (ExpressionError, units.UnitError) as mistake:
-            error = str(mistake)
-        return Evaluation(result, absent, error, tuple(reading.runs), tuple(reading.measured))
+            found.error = str(mistake)
+        except RecursionError:
+            found.error = "it depends on its own verdict"
+        return found
 
-    def _result(self, expression: str, given: Names, reading: Reading) -> object:
+    def _result(self, expression: str, given: Names, reading: Evaluation) -> object:
         checked = compiled(expression)
         names: dict[str, object] = {
             name: self._result(own, {}, reading) if isinstance(own, str) else own
@@ -120,7 +119,7 @@ class Evidence:
             names[name] = names[name] if name in names else self._root(name, reading)
         return checked.evaluate(names, {**FUNCTIONS, **self._of_claims})
 
-    def _root(self, name: str, reading: Reading) -> object:
+    def _root(self, name: str, reading: Evaluation) -> object:
         """What a name of an expression stands for: an experiment, the machine, or what is cited."""
         traces = self.book.traces
         if name in traces:
@@ -210,9 +209,7 @@ class Evidence:
             return None
         if isinstance(result, int | float | str):
             return f"{result!r} is a bare constant; only values of a trace print"
-        if isinstance(result, Node) and isinstance(result.thing, SampledSeconds):
-            return f"{result.formula} are samples; print {result.formula}|median"
-        return f"{described(result)} cannot be printed"
+        return f"{described(result)} is no single value; go on to one (of samples: | median)"
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
@@ -223,18 +220,12 @@ class Evidence:
         """The verdict on a claim, judged once.
 
         Raises:
-            ExpressionError: no claim has this id, or it depends on its own verdict.
+            ExpressionError: no claim has this id.
         """
         if claim not in self.book.claims:
             raise ExpressionError(self.book.laws.lacks(claim))
-        if claim in self._underway:
-            raise ExpressionError(f"claim {claim!r} depends on its own verdict")
         if claim not in self._outcomes:
-            self._underway.append(claim)
-            try:
-                self._outcomes[claim] = self._judged(claim)
-            finally:
-                self._underway.pop()
+            self._outcomes[claim] = self._judged(claim)
         return self._outcomes[claim]
 
     def _judged(self, name: str) -> Outcome:

@@ -50,15 +50,9 @@ def _one(thing: Thing, filter_name: str) -> Value:
 
 def described(thing: Thing) -> str:
     """What a result is, for an error."""
-    if isinstance(thing, Value):
-        return f"{thing.formula} (a single value)"
-    if isinstance(thing, Node):
-        return f"{thing.formula} (a group of fields; go on to one of them)"
     if isinstance(thing, tuple):
-        return f"a list of {len(thing)} (take one of them, or |largest, |total, |mean)"
-    if isinstance(thing, Label):
-        return f"the label {thing.text!r}"
-    return repr(thing)
+        return f"a list of {len(thing)}"
+    return getattr(thing, "formula", None) or repr(thing)
 
 
 def elements(thing: Thing) -> tuple[Thing, ...]:

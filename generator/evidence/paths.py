@@ -33,31 +33,23 @@ _ORDINALS = frozenset({"rank", "epoch", "step", "seed", "source", "destination"}
 
 
 @dataclass
-class Reading:
-    """What one evaluation touched: runs as `experiment.run`, fields as full paths."""
-
-    runs: dict[str, None] = field(default_factory=dict)
-    measured: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Evaluation:
-    """What came of one expression.
+    """What comes of one expression, and what it reads meanwhile.
 
     Attributes:
         result: a Value, a Node (a group of fields, samples), a tuple, a Label, words …; or None.
         absent: why this machine has no result.
         error: what is wrong with the expression.
-        runs: the runs it touched, as `experiment.run`.
-        measured: the measured fields it read, as full paths.
+        runs: the runs it touches, as `experiment.run`.
+        measured: the measured fields it reads, as full paths.
         is_borrowed: only the reference machine has all its runs, so it was evaluated there.
     """
 
     result: Any = None
     absent: AbsentError | None = None
     error: str | None = None
-    runs: tuple[str, ...] = ()
-    measured: tuple[str, ...] = ()
+    runs: dict[str, None] = field(default_factory=dict)
+    measured: dict[str, None] = field(default_factory=dict)
     is_borrowed: bool = False
 
 
@@ -77,7 +69,7 @@ class Node:
     thing: Any
     steps: tuple[Key, ...]
     formula: str
-    reading: Reading
+    reading: Evaluation
     origin: Origin
     shown: TraceOnPage | None = None
 

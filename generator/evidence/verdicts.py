@@ -7,7 +7,7 @@ whose quartile ranges overlap are not distinguishable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -81,7 +81,7 @@ class Outcome:
 
 def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation) -> Outcome:
     """The verdict on one claim, by what comes of its two expressions."""
-    runs = tuple(dict.fromkeys(predicted.runs + observed.runs))
+    runs = (*predicted.runs, *(one for one in observed.runs if one not in predicted.runs))
     machines = [book.machine_of(run) for run in runs]
     left, right = _comparable(predicted), _comparable(observed)
     verdict, explanation = _settle(book, claim, predicted, observed)
@@ -147,7 +147,7 @@ def _settle(
     return None, ""
 
 
-def _outside(book: Book, domain: Domain | str | None, runs: tuple[str, ...]) -> str | None:
+def _outside(book: Book, domain: Domain | str | None, runs: Iterable[str]) -> str | None:
     """Why a law does not apply to the runs it observes, or None where it does."""
     if not isinstance(domain, Domain):
         return None
