@@ -23,7 +23,7 @@ from generator.content.typesetting import parted
 from generator.evidence.evaluation import Evidence
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.provenance import PageText
-from generator.evidence.value import Value
+from generator.evidence.value import Origin, Value
 from generator.evidence.verdicts import Outcome
 from runners.traces.records import Run
 
@@ -99,13 +99,9 @@ class Folio:
         """Where the row of a run stands, from the site's root: on the section's machine."""
         self.run(path)
         experiment, _, name = path.partition(".")
-        machines = self.book.machines.items()
-        first = next((machine for machine, one in machines if experiment in one.traces), None)
         shown = self.book.holder(path)
-        place = f"{page_of(experiment)}#run-{experiment}-{name}"
-        if shown is None or shown.is_plan or first in (None, shown.machine.name):
-            return place
-        return f"{place}-on-{shown.machine.name}"
+        machine = shown.measured_on if shown else ""
+        return self.text.sources.place_of(Origin(machine, experiment, name))
 
     def outcome(self, claim: str) -> Outcome:
         """The verdict on a claim, by the machine of the section."""

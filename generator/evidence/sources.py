@@ -77,10 +77,11 @@ class Sources:
             stated_at: where it stands if no run and no citation is its source.
         """
         first = value.leads_to
-        place = stated_at if first is None and stated_at else self._place(first)
+        place = stated_at if first is None and stated_at else self.place_of(first)
         return str(escape(self._root + place))
 
-    def _place(self, origin: Origin | None) -> str:
+    def place_of(self, origin: Origin | None) -> str:
+        """Where what was read off stands: a run in the table of the machine that measured it."""
         if origin and origin.experiment:
             page = page_of(origin.experiment)
             return page + (f"#{origin.run}{self._machine_suffix(origin)}" if origin.run else "")
@@ -90,9 +91,9 @@ class Sources:
 
     def _machine_suffix(self, origin: Origin) -> str:
         """What the id of a run's row ends in where another machine than the one shown ran it."""
-        shown = self._evidence.book.traces.get(origin.experiment or "")
-        is_shown = shown is None or not origin.machine or shown.machine.name == origin.machine
-        return "" if is_shown else f"-on-{origin.machine}"
+        machines = self._evidence.book.machines.items()
+        first = next((name for name, one in machines if origin.experiment in one.traces), "")
+        return "" if origin.machine in ("", first) else f"-on-{origin.machine}"
 
     def block(self) -> Markup:
         """The data as an element; nothing where the page prints no value."""

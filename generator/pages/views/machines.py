@@ -119,8 +119,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
     }
     return Shown(
         name=name,
-        id=f"run-{experiment}-{name}{end}",
-        short_id=f"{name}{end}",  # where values of the run lead
+        id=f"{name}{end}",
         strategy=folio.strategy(run),
         nature=nature,
         ranks=page.shown(_value(f"{path}.{num}", run, evidence)),

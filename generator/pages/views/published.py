@@ -109,7 +109,7 @@ def _peak_rows(peaks: Iterable[tuple[str, Run, str]], folio: Folio) -> Iterator[
             said += Markup(", {}").format(folio.line(variants[row]))
         note = folio.line(notes[row]) if row in notes else None
         yield [
-            (said if name == before else _named(PEAKS.experiment, name, said))
+            (said if name == before else _named(name, said))
             + _source(run.settings["url"], run.settings["repository"])
             + label(breakable(f", {run.settings['case']}"))
             + (_noted(name, run, kind, note, folio) if misses else ""),
@@ -154,7 +154,7 @@ def scores(folio: Folio) -> Markup:
     words = folio.ui["steps"]
     rates = _listed(STEPS.experiment, "rate", folio)
     rows = (
-        [_named(STEPS.experiment, one, label(one.upper())), *(_step(one, n, folio) for n in SCORES)]
+        [_named(one, label(one.upper())), *(_step(one, n, folio) for n in SCORES)]
         for one in dict.fromkeys(str(run.settings["device"]) for _, run in rates)
     )
     return table(_columns([words["device"]], [_head(name, folio) for name in SCORES]), rows)
@@ -191,7 +191,7 @@ def _case(name: str, settings: dict[str, Any], folio: Folio) -> Markup:
     sharding = folio.ui["published"]["sharding"][settings["sharding"]]
     said = ", ".join([settings["model"], shape, sharding, " × ".join(_axes(ways, folio))])
     source = _source(settings["url"], settings["title"])
-    return _named(STEPS.experiment, name, label(said)) + source
+    return _named(name, label(said)) + source
 
 
 def choices(folio: Folio) -> Markup:
@@ -210,7 +210,7 @@ def _choice(name: str, run: Run, folio: Folio) -> Row:
     slower = folio.value(f"{STEPS.experiment}.{name}.ranks[0].measures.slower_share")
     assert slower is not None
     said = folio.show(slower.shown(way="percent"))
-    about = _named(STEPS.experiment, name, label(words["about"].format(**settings)))
+    about = _named(name, label(words["about"].format(**settings)))
     pairs = (_step(name, f"num_{key}", folio) for key in ("right", "wrong", "pairs"))
     return [
         about + _source(settings["url"], words["table"]),
@@ -246,11 +246,9 @@ def _source(url: object, said: object) -> Markup:
     ).format(url, said)
 
 
-def _named(experiment: str, run: str, said: Markup) -> Markup:
+def _named(run: str, said: Markup) -> Markup:
     """The place of a run, to which its values and the links to it lead."""
-    return Markup('<span id="{}"><span id="run-{}-{}">{}</span></span>').format(
-        run, experiment, run, said
-    )
+    return Markup('<span id="{}">{}</span>').format(run, said)
 
 
 def _step(run: str, measure: str, folio: Folio) -> Markup:
