@@ -21,6 +21,7 @@ from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import (
     Symbol,
     Tree,
+    filled,
     least,
     most,
     names_of,
@@ -121,10 +122,8 @@ def parsed(formula: str) -> Formula:
     return Formula(expression.formula(inputs, _FUNCTIONS))
 
 
-def result(
-    output: CalculatorOutput, given: Mapping[str, Value], words: Mapping[str, str]
-) -> Value | None:
-    """The value of an output for these inputs; None where its formula divides by zero.
+def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value | None:
+    """The value of an output; None where this machine lacks an input, or it divides by zero.
 
     None too where inputs come from two machines, which are only ever compared side by side.
 
@@ -132,27 +131,17 @@ def result(
         ExpressionError: an input is no number.
     """
     formula = parsed(output.formula)
-    inputs = {name: given[name] for name in formula.names}
-    number = formula.value({name: float(numeric(value)) for name, value in inputs.items()})
+    inputs = {name: value for name in formula.names if (value := given.get(name))}
     machines = frozenset[str]().union(*(value.machines for value in inputs.values()))
-    if number is None or len(machines) > 1:
+    if len(inputs) < len(formula.names) or len(machines) > 1:
+        return None
+    number = formula.value({name: float(numeric(value)) for name, value in inputs.items()})
+    if number is None:
         return None
     whole = int(number) if number.is_integer() and abs(number) < 2**53 else number
     read = tuple(value for value in inputs.values() if value.origin or value.inputs)
-    return computed(whole, units.BY_NAME[output.quantity], printed(formula.tree, words), read)
-
-
-def start(calculator: Calculator, evidence: Evidence) -> dict[str, Value]:
-    """The inputs that a reader finds, by name; those that this machine has."""
-    found = {one.name: evidence.one(one.start) for one in calculator.inputs}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def at_start(output: CalculatorOutput, inputs: Mapping[str, Value]) -> Value | None:
-    """The value of an output for the inputs that a reader finds."""
-    if not set(parsed(output.formula).names) <= set(inputs):
-        return None
-    return result(output, inputs, {name: _bare(value) for name, value in inputs.items()})
+    tree = filled(formula.tree, {name: value.tree for name, value in inputs.items()})
+    return computed(whole, units.BY_NAME[output.quantity], tree, read)
 
 
 def on_run(
@@ -185,15 +174,13 @@ def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence)
 def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
     """The formula on one run; None where this machine lacks what it needs."""
     given = {name: bound(written, evidence) for name, written in check.given.items()}
-    measured = evidence.one(check.measured)
-    if measured is None or any(value is None for value in given.values()):
+    measured, by_formula = evidence.one(check.measured), result(output, given)
+    if measured is None or by_formula is None or len(by_formula.machines | measured.machines) > 1:
         return None
-    known = {name: value for name, value in given.items() if value is not None}
-    by_formula = result(output, known, {name: _bare(value) for name, value in known.items()})
-    if by_formula is None or len(by_formula.machines | measured.machines) > 1:
-        return None
-    off = relative_difference(by_formula, measured)
-    return Checked(check.run, known, by_formula, measured, off)
+    known = {name: value for name, value in given.items() if value}
+    return Checked(
+        check.run, known, by_formula, measured, relative_difference(by_formula, measured)
+    )
 
 
 def worst(found: list[Checked]) -> Checked | None:
@@ -214,8 +201,3 @@ def covered(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
 def bound(written: float | str, evidence: Evidence) -> Value | None:
     """A bound of an input, or an input of a run: a plain number, or an expression."""
     return constant(written) if isinstance(written, int | float) else evidence.one(written)
-
-
-def _bare(value: Value) -> str:
-    """A value's own formula, in brackets where a sum would otherwise fall apart."""
-    return f"({value.formula})" if " " in value.formula and not value.origin else value.formula

@@ -67,6 +67,13 @@ def names_of(tree: Tree) -> dict[str, None]:
     return {tree: None} if isinstance(tree, str) else {}
 
 
+def filled(tree: Tree, trees: Mapping[str, Tree]) -> Tree:
+    """The formula with others in the place of its names."""
+    if isinstance(tree, tuple):
+        return (tree[0], *(filled(part, trees) for part in tree[1:]))
+    return trees[tree] if isinstance(tree, str) else tree
+
+
 def postfix(tree: Tree) -> Iterator[str]:
     """The formula as the stack of `assets/calculator.js` takes it: `a b + 2 *`; `~` negates."""
     if isinstance(tree, tuple):

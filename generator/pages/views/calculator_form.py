@@ -24,7 +24,7 @@ def calculator(written: Calculator, folio: Folio) -> Shown:
 
     Without fields, this machine has no numbers to start from.
     """
-    inputs = calculators.start(written, folio.evidence)
+    inputs = {one.name: folio.value(one.start) for one in written.inputs}
     checked = [calculators.checks(one, written, folio.evidence) for one in written.outputs]
     of_all = [check for found in checked for check in found]
     fields = [_field(one, inputs.get(one.name), of_all, folio) for one in written.inputs]
@@ -91,7 +91,7 @@ def _typed(number: float, digits: int = MAX_DIGITS) -> str:
 
 
 def _output(
-    one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value], folio: Folio
+    one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value | None], folio: Folio
 ) -> Shown:
     parsed, worst = calculators.parsed(one.formula), calculators.worst(found)
     formula = parsed.readable(one.formula).replace("*", "×").replace("-", "−")
@@ -101,7 +101,7 @@ def _output(
         quantity=one.quantity,
         formula=folio.line(f"`{formula}`"),
         postfix=parsed.postfix,  # as the script reads formulas
-        at_start=folio.shown(calculators.at_start(one, inputs)),
+        at_start=folio.shown(calculators.result(one, inputs)),
         checks=found,
         worst=worst,
         is_beyond=worst is not None and worst.is_beyond(one.within),
