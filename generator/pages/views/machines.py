@@ -104,7 +104,7 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Sho
 
 def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Shown:
     """A run, with what it measured by its name in words."""
-    words, (experiment, _, name) = folio.ui, path.partition(".")
+    words, (_, _, name) = folio.ui, path.partition(".")
     # What the numbers of a row share stands once.
     nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
     page = folio.said_once(nature)
