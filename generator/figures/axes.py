@@ -40,9 +40,9 @@ class Scale:
 
     def ticks(self, num: int) -> list[float]:
         """About `num` round values of the scale."""
-        step = _round_step((self.high - self.low) / num)
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [round(n * step, 12) for n in range(first, last + 1)]
+        slack = (self.high - self.low) * 1e-9
+        found = around(self.low, self.high, num)
+        return [one for one in found if self.low - slack <= one <= self.high + slack]
 
 
 def _round_step(rough: float) -> float:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from markupsafe import Markup
+
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.figures.axes import percent, plain
-from generator.figures.drawings.plot import LINES, Axis, Series, axis_of, plot
+from generator.figures.drawings.plot import LINES, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import Picture, Table, plainly
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
@@ -18,7 +20,7 @@ WIDTH, HEIGHT = 344, 170  # of a panel: half a column; between its axes
 def epochs(figure: Figure, folio: Folio) -> Picture:
     """Two panels: losses and accuracies, in training and in validation where there is any."""
     words, names = folio.ui["figure"], _names(figure, folio)
-    panels = []
+    panels = Markup()
     for panel, says in (("loss", plain), ("accuracy", percent)):
         series = _series(panel, names, folio)
         if series:
@@ -33,18 +35,16 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
             shown = drawing.svg(
                 name, plainly(figure.title, folio), f"{title}. {described}", f"pb-{panel}"
             )
-            panels.append((title, shown))
-    return Picture(_table(names, folio), panels=panels)
+            panels += Markup("<div><p>{}</p>{}</div>").format(title, shown)
+    drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
+    return Picture(_table(names, folio), drawings)
 
 
 def _names(figure: Figure, folio: Folio) -> dict[str, str]:
-    """A short name a run: its strategy, or its own name where strategies repeat."""
-    runs = {path: run for path in figure.runs if (run := folio.run(path))}
-    names = {path: folio.strategy(run) for path, run in runs.items()}
-    if len(set(names.values())) < len(names):
-        words, own = folio.ui["strategies"], {path: path.split(".")[1] for path in names}
-        return {path: words.get(name, name.replace("_", " ")) for path, name in own.items()}
-    return names
+    """A short name of each run that there is."""
+    words = folio.ui["strategies"]
+    own = {path: path.partition(".")[2] for path in figure.runs if folio.run(path)}
+    return {path: words.get(name, name.replace("_", " ")) for path, name in own.items()}
 
 
 def _values(path: str, field: str, folio: Folio) -> list[Value | None]:
@@ -73,8 +73,7 @@ def _series(panel: str, names: Mapping[str, str], folio: Folio) -> list[Series]:
                 if value is not None and not isinstance(value.number, str)
             ]
             if points and len(found) < len(LINES):
-                look = LINES[len(found)]
-                found.append(Series(name, points, look, (look.partition(" ")[0], "circle"), 3.3))
+                found.append(dashed(name, points, len(found), len(names)))
     return found
 
 

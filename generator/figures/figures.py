@@ -7,8 +7,8 @@ number with its provenance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -31,8 +31,7 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
 }
 
 
-@dataclass(frozen=True)
-class FigureOnPage:
+class FigureOnPage(NamedTuple):
     """A figure as its template wants it; its caption ends with the natures of its runs, if any."""
 
     id: str
@@ -40,53 +39,41 @@ class FigureOnPage:
     caption: Markup
     natures: str
     picture: Picture
-    missing: list[str] = field(default_factory=list)
+    missing: list[str]
 
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     """Draw a figure from the runs it names; a run that was skipped is left out and said."""
-    folio = folio.for_runs(_named(figure))
+    named = _named(figure)
+    folio = folio.for_runs(named)
     folio.figures.append(figure.id)
     again = folio.figures.count(figure.id)
     if again > 1:  # a figure may stand on a page more than once, an id may not
         figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
-    missing = []
-    for path in _named(figure):
-        run = folio.run(path)
-        if run is None or run.status == "skipped":
-            reason = run.why_skipped if run is not None else folio.ui["figure"]["skipped"]
-            missing.append(f"{path}: {reason}")
-    natures = _natures(figure, folio)
-    if {run.nature for run in _runs(figure, folio)} == {natures}:
+    found = {path: folio.run(path) for path in named}
+    missing = [
+        f"{path}: {run.why_skipped if run else folio.ui['figure']['skipped']}"
+        for path, run in found.items()
+        if run is None or run.status == "skipped"
+    ]
+    runs = list(filter(None, found.values()))
+    natures = _natures(figure, runs, folio)
+    if {run.nature for run in runs} == {natures}:
         folio = folio.said_once(natures)
-    return FigureOnPage(
-        id=figure.id,
-        title=folio.line(figure.title),
-        caption=folio.line(figure.caption),
-        natures=natures,
-        picture=KINDS[figure.kind](figure, folio),
-        missing=missing,
-    )
+    title, caption = folio.line(figure.title), folio.line(figure.caption)
+    picture = KINDS[figure.kind](figure, folio)
+    return FigureOnPage(figure.id, title, caption, natures, picture, missing)
 
 
-def _natures(figure: Figure, folio: Folio) -> str:
+def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
-    runs = _runs(figure, folio)
     found: list[str] = sorted({run.nature for run in runs} - {"real", folio.text.unmarked})
-    if _draws_times(figure) and any(map(is_crowded, runs)):
+    draws_times = figure.growth is not None and "timing." in (figure.growth.measured or "")
+    if draws_times and any(map(is_crowded, runs)):  # whose labels do not say it
         found.append(CROWDED)
     if folio.text.marks_reference and folio.is_lent(_named(figure)):
         found.append(REFERENCE)
     return ", ".join(found)
-
-
-def _runs(figure: Figure, folio: Folio) -> list[Run]:
-    return list(filter(None, map(folio.book.run, _named(figure))))
-
-
-def _draws_times(figure: Figure) -> bool:
-    """Whether a figure draws times whose labels do not say how many ranks shared a core."""
-    return figure.growth is not None and "timing." in (figure.growth.measured or "")
 
 
 def _named(figure: Figure) -> list[str]:

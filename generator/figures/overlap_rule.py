@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from generator.figures.schedule_rule import Action
+from generator.figures.schedule_rule import Action, number
 from runners.traces.schema import Setting
 
 
@@ -32,14 +32,9 @@ def step(settings: Mapping[str, Setting], *, overlaps: bool) -> Step:
         settings: how many layers, and for how long all of them compute and send.
         overlaps: whether buckets are sent while backward goes on, or all gradients in one after it.
     """
-    names = ("computing_seconds", "backward_seconds", "reducing_seconds")
-    whole, backward, reducing = (settings[name] for name in names)
-    num = settings["num_layers"]
-    assert isinstance(num, int)
-    assert isinstance(whole, float)
-    assert isinstance(backward, float)
-    assert isinstance(reducing, float)
-    layers = range(1, num + 1)
+    names = ("num_layers", "computing_seconds", "backward_seconds", "reducing_seconds")
+    num, whole, backward, reducing = (number(settings[name]) for name in names)
+    layers = range(1, int(num) + 1)
     forward, sending = (whole / backward - 1) / num, reducing / backward / num
     computed = [Action("forward", str(n), (n - 1) * forward, n * forward) for n in layers]
     sent: list[Action] = []

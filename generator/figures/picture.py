@@ -27,14 +27,13 @@ class Table:
 
 @dataclass
 class Picture:
-    """Drawings for a wide and a narrow page, or panels that stand side by side.
+    """The drawings of a figure, and their numbers.
 
     A figure that readers operate has all that it shows in `play`, which `play/frame.py` makes.
     """
 
     table: Table
     drawings: Markup | None = None
-    panels: list[tuple[str, Markup]] = field(default_factory=list)
     play: SimpleNamespace | None = None
 
 

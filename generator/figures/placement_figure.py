@@ -48,17 +48,16 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
 
 
 def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
-    """What travels in one step, in the order of its calls: payloads of all ranks that send."""
+    """What travels in one step: each operation, and the payloads of all ranks that send."""
     words, sent = folio.ui["figure"], dict[str, list[str]]()
     for position, record in enumerate(run.ranks):
         for operation in _sent(record):
             value = folio.value(f"{path}.ranks[{position}].collectives['{operation}'].bytes")
             if value is not None:
                 sent.setdefault(operation, []).append(str(value))
-    called = [span.name for span in sorted(run.timing.timeline, key=lambda one: one.start_seconds)]
-    for operation in sorted(sent, key=lambda one: called.index(one) if one in called else 0):
-        sizes = " / ".join(dict.fromkeys(sent[operation]))
-        yield f"{operation}: {words['payload']} {sizes} {words['per_rank']}"
+    for operation, sizes in sent.items():
+        said = " / ".join(dict.fromkeys(sizes))
+        yield f"{operation}: {words['payload']} {said} {words['per_rank']}"
 
 
 def _sent(record: RankRecord) -> list[str]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
+from runners.traces.schema import Setting
+
 Kind = Literal["whole", "gather", "forward", "backward", "reduce", "wait"]
 RULES = ("gpipe", "one_f_one_b")
 
@@ -26,6 +28,12 @@ class Action:
     name: str
     start: float
     end: float
+
+
+def number(setting: Setting) -> float:
+    """A setting that counts or measures something, as a number."""
+    assert isinstance(setting, int | float)
+    return setting
 
 
 def rows(

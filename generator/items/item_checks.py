@@ -17,7 +17,7 @@ from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import AbsentError, ExpressionError
 from generator.evidence.verdicts import WORDS
-from generator.items.kinds import key_of, kind_of
+from generator.items.kinds import kind_of
 from generator.items.kinds.kind import Found, ItemError
 
 
@@ -104,7 +104,7 @@ def unread(other: Item, evidence: Evidence) -> Iterator[str]:
 def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
     """Why a case is not asked, as the runs came out."""
     try:
-        key, own = key_of(other, evidence), key_of(item, evidence)
+        key, own = (kind_of(one, evidence).key for one in (other, item))
         seen, first = (_seen(one, evidence) for one in (other, item))
     except (ContentError, ExpressionError, AbsentError) as error:
         yield str(error)

@@ -5,7 +5,7 @@ import re
 
 from generator.evidence.evaluation import Evidence
 from generator.items.item_checks import answerable
-from generator.items.kinds import digest_of, key_of
+from generator.items.kinds import digest_of, kind_of
 from generator.pages.press import Press
 
 TRY = "topics/averaging/quiz-try.yml"
@@ -25,7 +25,7 @@ def test_a_case_reads_its_own_run_in_all_parts_of_the_item(evidence):
     said = "A model of 78.1 KiB trains on {} ranks. Where does the first one peak?"
     assert [evidence.plain(one.stem) for one in (item, other)] == [said.format(2), said.format(1)]
     peaks = [evidence.book.run(f"tiny_memory.{run}") for run in ("halves", "whole")]
-    keys = [key_of(one, evidence).value.number for one in (item, other)]
+    keys = [kind_of(one, evidence).key.value.number for one in (item, other)]
     assert keys == [run.ranks[0].memory.peak_bytes for run in peaks]
     assert keys[0] != keys[1]
 

@@ -7,7 +7,7 @@ import pytest
 from generator.checks.content_checks import check
 from generator.content.errors import ContentError
 from generator.evidence.evaluation import Evidence
-from generator.items.kinds import key_of
+from generator.items.kinds import kind_of
 from tests.generator.falsified import refuted
 
 
@@ -35,14 +35,14 @@ def test_every_claim_that_holds_stops_holding_once_one_field_is_changed(real, ou
 def test_every_key_moves_once_a_claim_behind_it_is_refuted(real, outcomes):
     evidence, stuck, num_moved = Evidence(real), [], 0
     for item in (item for topic in real.topics for item in topic.items.values()):
-        key = key_of(item, evidence)
+        key = kind_of(item, evidence).key
         for position in key.right if item.kind in ("choice", "several") else ():
             claim = item.options[position].right_if.claim
             if outcomes[claim].verdict != "holds":
                 continue
             changed = refuted(evidence, real.claims[claim])
             with suppress(ContentError):  # it has no key any more, or two
-                stuck += [item.id] if key_of(item, changed) == key else []
+                stuck += [item.id] if kind_of(item, changed).key == key else []
             num_moved += 1
     assert stuck == []
     assert num_moved >= len(real.topics)

@@ -31,7 +31,8 @@ STEP = {
     "rank": [Action("forward", "3", 0, 1), Action("backward", "3", 1, 3)],
     "link": [Action("reduce", "3", 4, 6)],
 }
-HELD = Curve("MiB", [("whole", "communication faint", [1, 2, 2, 1, 1, 0])], 4, Mark(3.5, "peak"))
+PARTS = [("whole", "communication faint", [1, 2, 2, 1, 1, 0])]
+HELD = Curve("MiB", [0, 2, 4], PARTS, Mark(3.5, "peak"))
 CURVES = [
     Series("training", [(1.0, 1.2, "a"), (2.0, 0.8, "b")], LINES[0], ("series-a", "circle")),
     Series("validation", [(1.0, 1.3, ""), (2.0, 0.9, "")], LINES[1]),

@@ -6,7 +6,7 @@ import pytest
 
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import numeric
-from generator.items.kinds import key_of, kind_of
+from generator.items.kinds import kind_of
 from generator.items.kinds.kind import OPEN
 
 ITEMS = "topics/asking/quiz.yml"
@@ -86,7 +86,7 @@ def test_an_option_that_no_run_decides_leaves_a_question_of_several_open(book, m
     monkeypatch.setattr(
         evidence, "outcome", lambda name: replace(judged(name), verdict="no_evidence")
     )
-    assert key_of(item, evidence) is OPEN
+    assert kind_of(item, evidence).key is OPEN
 
 
 def test_the_order_shown_is_never_the_right_one(book):
@@ -94,7 +94,7 @@ def test_the_order_shown_is_never_the_right_one(book):
     for item in (item for topic in book.topics for item in topic.items.values()):
         order = kind_of(item, evidence).shown_order()
         if item.kind in ("order", "match"):
-            assert order != key_of(item, evidence).right
+            assert order != kind_of(item, evidence).key.right
             assert sorted(order) == list(range(3))
         if item.kind == "faulty_line":
             assert order == (0, 1, 2)

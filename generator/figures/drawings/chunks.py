@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Literal
 
 from generator.figures.axes import GAP
 from generator.figures.drawing import Drawing, Layout, text_width
@@ -24,7 +23,7 @@ class Cell:
 
     words: str
     is_whole: bool
-    came: Literal["", "above", "all above", "all below"] = field(default="", compare=False)
+    came: str = field(default="", compare=False)
 
 
 Rows = Sequence[Sequence[Cell | None]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from generator.figures.axes import BELOW, GAP, Key, Scale, across, around, legend, plain, room_for
@@ -18,12 +18,7 @@ MARKS = (
     ("series-e", "cross"),
 )
 # Pinned colours and dashes; of two runs, both lines of training are blue, of validation grey.
-LINES = (
-    "series-a thick",
-    "series-b dashed thick",
-    "series-d dotted thick",
-    "series-c dash-dot thick",
-)
+LINES = ("series-a", "series-b dashed", "series-d dotted", "series-c dash-dot")
 RIGHT = 16
 
 
@@ -44,7 +39,7 @@ class Axis:
 
 
 def axis_of(
-    title: str, values: Sequence[float], num: int, *,
+    title: str, values: Collection[float], num: int, *,
     says: Callable[[float], str] = plain, is_logarithmic: bool = False,
 ) -> Axis:  # fmt: skip
     """An axis with about `num` round ticks around some values."""
@@ -71,6 +66,17 @@ class Series:
     line: str = ""
     mark: tuple[str, str] | None = None
     radius: float = 4
+
+
+def dashed(
+    name: str, points: Sequence[tuple[float, float, str]], position: int, num: int
+) -> Series:
+    """A line with the look of its position among `LINES`; of several, the first is a band.
+
+    So it is seen where another one lies on it.
+    """
+    look, width = LINES[position], "thick" if position or num == 1 else "band"
+    return Series(name, points, f"{look} {width}", (look.partition(" ")[0], "circle"), 3.3)
 
 
 def plot(

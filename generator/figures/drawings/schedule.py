@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, Key, Scale, across, around, legend, room_for, up
+from generator.figures.axes import BELOW, GAP, Key, Scale, across, legend, room_for, up
 from generator.figures.drawing import LINE, Drawing, Layout, text_width
 from generator.figures.overlap_rule import Step
 from generator.figures.schedule_rule import Action, Kind
@@ -44,14 +44,14 @@ class Curve(NamedTuple):
 
     Attributes:
         unit: title of its axis.
+        ticks: of its axis, the same for all states of a figure.
         parts: each with its name, its look, and its size in each unit of time.
-        top: what the axis reaches at least, the same for all states of a figure.
         mark: the measured peak.
     """
 
     unit: str
+    ticks: Sequence[float]
     parts: Sequence[tuple[str, str, Sequence[float]]]
-    top: float
     mark: Mark
 
 
@@ -74,9 +74,8 @@ def schedule(
         loads: the same as a number for each row, drawn below it.
     """
     drawing, end = Drawing(layout.width), max(one.end for row in rows.values() for one in row)
-    ticks = around(0, max(curve.top, curve.mark.value), 4) if curve else []
     mosts = [f"{words['most']} {_most(row)}" for row in loads]
-    left = max(room_for(ticks), GAP + max(map(text_width, [*rows, *mosts])))
+    left = max(room_for(curve.ticks if curve else []), GAP + max(map(text_width, [*rows, *mosts])))
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
     top, height = upper + LINE * bool(mark), LOADED if loads else ROW
     bottom = top + height * len(rows)
@@ -95,7 +94,7 @@ def schedule(
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
-        bottom = _curve(drawing, curve, ticks, x, bottom + 2 * GAP)
+        bottom = _curve(drawing, curve, x, bottom + 2 * GAP)
         keys += [Key(name, box=f"span {look}") for name, look, _ in curve.parts]
         keys.append(Key(curve.mark.words, line="budget"))
     across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
@@ -146,12 +145,12 @@ def _stepped(
 
 
 def _curve(
-    drawing: Drawing, curve: Curve, ticks: Sequence[float], x: Scale, top: float
+    drawing: Drawing, curve: Curve, x: Scale, top: float
 ) -> float:  # fmt: skip
     """The parts as areas, the whole of them behind; returns where their axis lies."""
-    y = Scale(0, ticks[-1], top + LINE + CURVE, top + LINE)
+    y = Scale(0, curve.ticks[-1], top + LINE + CURVE, top + LINE)
     drawing.word(0, top, curve.unit, "soft")
-    up(drawing, y, x.start, x.end, ticks)
+    up(drawing, y, x.start, x.end, curve.ticks)
     sums = [0.0] * len(curve.parts[0][2])
     stacked = []
     for _, look, sizes in curve.parts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -13,6 +12,7 @@ from generator.evidence.play_states import ShownRun, State
 from generator.evidence.value import numeric
 from generator.figures.drawings.stacks import Budget, Part, Stack, stacks
 from generator.figures.picture import Seen, both, byte_unit, said_bytes
+from generator.figures.schedule_rule import number
 from runners.traces.device_memory import Verdict
 from runners.traces.measured import Memory
 from runners.traces.records import RankRecord, Run
@@ -37,7 +37,7 @@ def _cell(
     return {title: Markup("<span>{}</span>").format(Markup("<br>").join(shown))} if read else {}
 
 
-def _parts(label: str, held: Mapping[str, int], size: float, folio: Folio) -> list[Part]:
+def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[Part]:
     """The parts of a bar, from their bytes by class."""
     words = folio.ui["play"]["classes"]
     return [
@@ -91,20 +91,21 @@ def _peaks(one: ShownRun) -> list[tuple[Memory, RankRecord]]:
     ]
 
 
-def _by_class(peak: Memory) -> dict[str, int]:
+def _by_class(peak: Memory) -> dict[str, float]:
     return {name: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
 
 
 def _rows(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
-    rank_word = "rank"
-    for number, (peak, record) in enumerate(_peaks(one)):
-        name = f"{rank_word} {record.rank}" if len(one.run.ranks) > 1 else ""
-        label = _joined(one.label if not number else "", name) or rank_word
-        parts = _parts(_joined(one.label, name) or rank_word, _by_class(peak), size, folio)
+    for place, (peak, record) in enumerate(_peaks(one)):
+        name = f"rank {record.rank}" if len(one.run.ranks) > 1 else ""
+        label = _joined(one.label if not place else "", name) or "rank"
+        parts = _parts(_joined(one.label, name) or "rank", _by_class(peak), size, folio)
         total = peak.peak_bytes or 0
         # of a plan: the memory of a device with which a rank fits, and below which it cannot
-        limits = [record.measures.get(name, total) for name in ("needed_bytes", "least_bytes")]
-        need, least = (limit / size for limit in limits if isinstance(limit, int))
+        need, least = (
+            number(record.measures.get(name, total)) / size
+            for name in ("needed_bytes", "least_bytes")
+        )
         yield Stack(one.path, label, parts, said_bytes(total), (need, least))
 
 
@@ -165,28 +166,21 @@ def _passed(one: ShownRun, folio: Folio) -> dict[str, Markup]:
 # --- what plans need
 
 
-class Bar(NamedTuple):
-    """A layout: its name, its simulated run, and whether its ranks fit the device."""
-
-    label: str
-    run: Run
-    verdict: Verdict
-
-
-def plans(found: Sequence[Bar], memory: float, folio: Folio) -> Seen:
+def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> Seen:
     """The layouts of a plan under a device's memory: what the fullest rank of each needs.
 
     A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
     what the device needs beside both. So a layout fits where its bar ends before the line.
 
     Args:
-        found: at least one, from top to bottom.
+        found: from top to bottom, at least one layout: its name, its simulated run, and whether its
+            ranks fit the device.
         memory: bytes of a device, where the line stands.
         folio: the page.
     """
-    longest = max(memory, *(measure(fullest(one.run), "needed_bytes") for one in found))
+    longest = max(memory, *(number(_fullest(run).measures["needed_bytes"]) for _, run, _ in found))
     unit, size = byte_unit(longest)
-    rows = [_planned(one, size, folio) for one in found]
+    rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in found]
     drawings = both(
         stacks, rows, f"{unit} {folio.ui['figure']['per_rank']}",
         min(longest * 1.05, memory * MOST) / size,
@@ -195,24 +189,17 @@ def plans(found: Sequence[Bar], memory: float, folio: Folio) -> Seen:
     return Seen(drawings, _described(rows))
 
 
-def fullest(run: Run) -> RankRecord:
+def _fullest(run: Run) -> RankRecord:
     """The rank that needs most of its device."""
-    return max(run.ranks, key=lambda rank: measure(rank, "needed_bytes"))
+    return max(run.ranks, key=lambda rank: number(rank.measures["needed_bytes"]))
 
 
-def measure(rank: RankRecord, name: str) -> int:
-    """A number of bytes that a simulation noted of a rank."""
-    number = rank.measures[name]
-    assert isinstance(number, int)
-    return number
-
-
-def _planned(one: Bar, size: float, folio: Folio) -> Stack:
-    rank, is_over = fullest(one.run), one.verdict == "no"
+def _planned(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) -> Stack:
+    rank, is_over = _fullest(run), verdict == "no"
     assert rank.memory is not None
     held = _by_class(rank.memory)
-    needed, reserved = (measure(rank, f"{name}_bytes") for name in ("needed", "reserved"))
+    needed, reserved = (number(rank.measures[f"{name}_bytes"]) for name in ("needed", "reserved"))
     beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
-    said = folio.ui["playing"]["over" if is_over else one.verdict]
-    parts = _parts(one.label, held | beyond, size, folio)
-    return Stack("", one.label, parts, f"{said_bytes(needed)} · {said}", is_over=is_over)
+    said = folio.ui["playing"]["over" if is_over else verdict]
+    parts = _parts(label, held | beyond, size, folio)
+    return Stack("", label, parts, f"{said_bytes(needed)} · {said}", is_over=is_over)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from generator.content.exhibit import Figure
 from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.play_states import ShownRun, State
+from generator.evidence.play_states import State
 from generator.evidence.value import numeric
 from generator.figures.axes import Scale
 from generator.figures.drawing import Drawing, Layout
-from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, plot
+from generator.figures.drawings.plot import MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import Seen, both, plainly
 
-EVERY, MOST = 16, 32  # of a line over more steps, each so many-th point can be read off
 HEIGHT = 170  # of losses
 HEIGHT_OF_REGIONS = 260
 
 
 def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The loss of each step, a line a run, all on the same axes."""
-    lines = [[_line(one, look, folio) for one, look in zip(state.runs, LINES, strict=False)]
-             for state in states]  # fmt: skip
+    lines = [list(_lines(state, folio)) for state in states]
     points = [point for series in lines for one in series for point in one.points]
     if not points:
         return []
@@ -39,21 +37,17 @@ def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     ]
 
 
-def _line(one: ShownRun, look: str, folio: Folio) -> Series:
-    name = one.label or folio.strategy(one.run)
-    known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
-    points = [
-        (
-            float(n),
-            loss,
-            f"{name}, {folio.ui['play']['steps']} {n}: "
-            f"{units.printed(loss, units.LOSS, units.AS_RULED)}"
-            if len(known) <= MOST or n % EVERY == 0 or n == len(known)
-            else "",
-        )
-        for n, loss in known
-    ]
-    return Series(name, points, look, (look.partition(" ")[0], "circle"), 3.3)
+def _lines(state: State, folio: Folio) -> Iterator[Series]:
+    """The losses of each run, of which about a dozen can be read off."""
+    words = folio.ui["play"]["steps"]
+    for position, one in enumerate(state.runs):
+        name = one.label or folio.strategy(one.run)
+        known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
+        every, points = 1 + len(known) // 16, []
+        for n, loss in known:
+            said = f"{name}, {words} {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
+            points.append((float(n), loss, "" if n % every and n < len(known) else said))
+        yield dashed(name, points, position, len(state.runs))
 
 
 def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:

@@ -157,9 +157,7 @@ def _cell(step: Step, rank: int, sizes: dict[str, int], ranks: int, words: dict[
     if holds == "partial":
         return Cell(words["partial"], is_whole=False)
     if holds == "whole":
-        came: Literal["all above", "all below"] = (
-            "all above" if step.direction == "forward" else "all below"
-        )
+        came = "all above" if step.direction == "forward" else "all below"
         return Cell(f"{tokens} × {width}", is_whole=True, came=came if step.is_summed else "")
     if step.name == "heads":
         each = sizes["num_heads"] // ranks

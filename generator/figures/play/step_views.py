@@ -13,11 +13,12 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import ShownRun, State
 from generator.evidence.units import AS_RULED
 from generator.figures import overlap_rule, schedule_rule, unit_rule
+from generator.figures.axes import around
 from generator.figures.drawings.schedule import Curve, Mark
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
 from generator.figures.picture import Moment, Seen, both, byte_unit, said_bytes
-from generator.figures.schedule_rule import Action
+from generator.figures.schedule_rule import Action, number
 
 # Of the parts of what is held: shards as in other figures, and what is whole as it travels.
 LOOKS = {
@@ -35,11 +36,9 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     words, rank, found = folio.ui["play"], "rank", []
     for state in states:
         run = state.runs[0].run
-        ratio, num = (run.settings[name] for name in ("backward_ratio", "num_microbatches"))
-        assert isinstance(ratio, int | float)
-        assert isinstance(num, int)
+        ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
         rule = "gpipe" if num == 1 else run.strategy
-        rows = schedule_rule.rows(rule, run.world_size, num, ratio)
+        rows = schedule_rule.rows(rule, run.world_size, int(num), ratio)
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
         named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
         loads = [schedule_rule.in_flight(actions) for actions in rows]
@@ -70,10 +69,9 @@ def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 def _over_link(one: ShownRun) -> tuple[overlap_rule.Step, float]:
     """The step of a run by the law of time, and how long it was, in the time of its backward."""
     step = overlap_rule.step(one.run.settings, overlaps=one.run.strategy == "ddp")
-    backward, timed = one.run.settings["backward_seconds"], one.run.timing.step
-    assert isinstance(backward, float)
-    assert timed is not None
-    return step, timed.median_seconds / backward
+    assert one.run.timing.step is not None
+    backward = number(one.run.settings["backward_seconds"])
+    return step, one.run.timing.step.median_seconds / backward
 
 
 def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
@@ -82,7 +80,8 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     runs = [state.runs[0].run for state in states]
     peaks = [max(one.memory.peak_bytes or 0 for one in run.ranks if one.memory) for run in runs]
     unit, size = byte_unit(max(peaks))
-    title, found = f"{unit} {folio.ui['figure']['per_rank']}", []
+    title, ticks = f"{unit} {folio.ui['figure']['per_rank']}", around(0, max(peaks) / size, 4)
+    found = []
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None
         sizes = [layer.bytes for layer in run.model.layers]
@@ -94,7 +93,7 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             for name, look in LOOKS.items()
         ]
         says = f"{words['measured']} {said_bytes(peak)}"
-        curve = Curve(title, parts, max(peaks) / size, Mark(peak / size, says))
+        curve = Curve(title, ticks, parts, Mark(peak / size, says))
 
         def more(time: float, step: unit_rule.Step = step) -> str:
             held = sum(step.held[min(int(time), len(step.held) - 1)].values())

@@ -8,7 +8,7 @@ from typing import Any
 from generator.content.quiz import Item
 from generator.evidence.evaluation import Evidence
 from generator.items.kinds.arranged import Pairs, Pieces
-from generator.items.kinds.kind import Key, Kind
+from generator.items.kinds.kind import Kind
 from generator.items.kinds.picked import Lines, OneOption, SeveralOptions
 from generator.items.kinds.typed import MissingCell, Prediction, TypedNumber
 
@@ -27,16 +27,6 @@ _KINDS: dict[str, type[Kind[Any]]] = {
 def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:
     """An item on this book's runs; worked out once."""
     return evidence.once("kind", item, lambda: _KINDS[item.kind](item, evidence))
-
-
-def key_of(item: Item, evidence: Evidence) -> Key:
-    """What is right.
-
-    Raises:
-        ItemError: the item has no key, or two where one is asked for.
-        ContentError: one of its expressions fails.
-    """
-    return kind_of(item, evidence).key
 
 
 def digest_of(item: Item, evidence: Evidence) -> str:

@@ -25,7 +25,6 @@ from generator.evidence.play_states import Control
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, computed, numeric
 from generator.figures.play.bar_views import MOST as AXIS
-from generator.figures.play.bar_views import Bar
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.pages.shown import Shown
@@ -381,7 +380,7 @@ def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
     shown = [*(one.answer for one in best), *others.values()]
     found = bars(
         [
-            Bar(plans.label(one), plans.runs[plans.path(one).partition(".")[2]],
+            (plans.label(one), plans.runs[plans.path(one).partition(".")[2]],
                 verdict(one, memory))
             for one in shown
         ],
