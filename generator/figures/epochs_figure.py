@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -15,81 +15,70 @@ from generator.figures.picture import Picture, Table, plainly
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
 WIDTH, HEIGHT = 344, 170  # of a panel: half a column; between its axes
+Read = Mapping[str, Mapping[str, Sequence[Value | None]]]  # of each run, each field of its epochs
 
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
     """Two panels: losses and accuracies, in training and in validation where there is any."""
-    words, names = folio.ui["figure"], _names(figure, folio)
+    read = {
+        _name(path, folio): {
+            field: [folio.value(f"{path}.epochs[{n}].{field}") for n in range(len(run.epochs))]
+            for field in FIELDS
+        }
+        for path in figure.runs
+        if (run := folio.run(path))
+    }
     panels = Markup()
     for panel, says in (("loss", plain), ("accuracy", percent)):
-        series = _series(panel, names, folio)
+        series = list(_series(panel, read))
         if series:
             ys = [y for one in series for _, y, _ in one.points]
             numbers = range(1, 1 + max(len(one.points) for one in series))
-            x = Axis(words["epoch"], numbers, ends=(1, max(numbers[-1], 2)))
+            x = Axis("epoch", numbers, ends=(1, max(numbers[-1], 2)))
             drawing = plot(series, x, axis_of("", ys, 4, says=says), WIDTH, HEIGHT)
             described = "; ".join(
                 f"{one.name}: " + ", ".join(f"{y:.4g}" for _, y, _ in one.points) for one in series
             )
-            name, title = f"{figure.id}-{panel}", words[panel]
-            shown = drawing.svg(
-                name, plainly(figure.title, folio), f"{title}. {described}", f"pb-{panel}"
-            )
-            panels += Markup("<div><p>{}</p>{}</div>").format(title, shown)
+            described = f"{panel.capitalize()}. {described}"
+            title = plainly(figure.title, folio)
+            shown = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
+            panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), shown)
     drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
-    return Picture(_table(names, folio), drawings)
+    return Picture(_table(read, folio), drawings)
 
 
-def _names(figure: Figure, folio: Folio) -> dict[str, str]:
-    """A short name of each run that there is."""
-    words = folio.ui["strategies"]
-    own = {path: path.partition(".")[2] for path in figure.runs if folio.run(path)}
-    return {path: words.get(name, name.replace("_", " ")) for path, name in own.items()}
+def _name(path: str, folio: Folio) -> str:
+    """A short name of a run."""
+    own, words = path.partition(".")[2], folio.ui["strategies"]
+    return str(words.get(own, own.replace("_", " ")))
 
 
-def _values(path: str, field: str, folio: Folio) -> list[Value | None]:
-    """A field of each epoch of a run."""
-    run = folio.book.run(path)
-    assert run is not None
-    return [
-        None if getattr(epoch, field) is None else folio.value(f"{path}.epochs[{position}].{field}")
-        for position, epoch in enumerate(run.epochs)
-    ]
-
-
-def _series(panel: str, names: Mapping[str, str], folio: Folio) -> list[Series]:
+def _series(panel: str, read: Read) -> Iterator[Series]:
     """Lines that dashes tell apart; of more runs than there are dashes, training alone."""
-    words = folio.ui["figure"]
-    fields = {panel: words["training"]}
-    if 2 * len(names) <= len(LINES):
-        fields[f"validation_{panel}"] = words["validation"]
-    found: list[Series] = []
-    for path, of_run in names.items():
+    fields = {panel: "training", f"validation_{panel}": "validation"}
+    if len(fields) * len(read) > len(LINES):
+        fields = {panel: "training"}
+    position = 0
+    for of_run, values in read.items():
         for field, kind in fields.items():
-            name = f"{of_run}, {kind}" if len(names) > 1 else kind
+            name = f"{of_run}, {kind}" if len(read) > 1 else kind
             points = [
-                (float(n), numeric(value), f"{name}, {words['epoch']} {n}: {value}")
-                for n, value in enumerate(_values(path, field, folio), 1)
+                (float(n), numeric(value), f"{name}, epoch {n}: {value}")
+                for n, value in enumerate(values[field], 1)
                 if value is not None and not isinstance(value.number, str)
             ]
-            if points and len(found) < len(LINES):
-                found.append(dashed(name, points, len(found), len(names)))
-    return found
+            if points and position < len(LINES):
+                yield dashed(name, points, position, len(read))
+                position += 1
 
 
-def _table(names: Mapping[str, str], folio: Folio) -> Table:
-    words = folio.ui["figure"]
-    read = {path: {one: _values(path, one, folio) for one in FIELDS} for path in names}
-    columns = [one for one in FIELDS if any(any(of_run[one]) for of_run in read.values())]
-    table = Table([words["epoch_column"], *(words[column] for column in columns)])
-    for path, of_run in read.items():
-        for position in range(len(of_run["loss"])):
-            label = f"{words['epoch']} {position + 1}"
-            values = [of_run[column][position] for column in columns]
-            table.rows.append(
-                [
-                    f"{names[path]} · {label}" if len(names) > 1 else label,
-                    *("" if value is None else folio.show(value) for value in values),
-                ]
-            )
+def _table(read: Read, folio: Folio) -> Table:
+    """A row for each epoch of each run."""
+    columns = [one for one in FIELDS if any(any(values[one]) for values in read.values())]
+    table = Table(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
+    for of_run, values in read.items():
+        for n, row in enumerate(zip(*(values[column] for column in columns), strict=True), 1):
+            label = f"{of_run} · epoch {n}" if len(read) > 1 else f"epoch {n}"
+            shown = ["" if value is None else folio.show(value) for value in row]
+            table.rows.append([label, *shown])
     return table

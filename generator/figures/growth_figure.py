@@ -18,6 +18,7 @@ from generator.figures.drawings.plot import MARKS, Axis, Series, axis_of, plot
 from generator.figures.picture import Picture, Seen, Table, both, plainly
 
 HEIGHT = 250
+BY_FORMULA = "by the formula"
 
 
 def growth(figure: Figure, folio: Folio) -> Picture:
@@ -37,9 +38,8 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     series = list(_series(found, measured.lower(), of_x[1], of_y[1], folio))
     points = [point for one in series for point in one.points]
     xs, ys, is_log = {x for x, _, _ in points}, {y for _, y, _ in points}, written.logarithmic
-    scale = folio.ui["figure"]["log_scale"] if is_log else ""
     x_title, y_title = (
-        ", ".join(filter(None, (plainly(label, folio), unit, scale)))
+        ", ".join(filter(None, (plainly(label, folio), unit, is_log * "log scale")))
         for label, unit in ((written.x_label, of_x[0]), (written.y_label, of_y[0]))
     )
     ends = (min(xs) if is_log else 0, max(xs))
@@ -66,7 +66,6 @@ def _series(
     A formula whose points are all on the line of another is drawn once: dashes upon dashes would
     look like a line.
     """
-    by_formula = folio.ui["figure"]["by_formula"]
     formulas = [
         [(numeric(row.x) / x, numeric(row.predicted) / y, "") for row in runs if row.predicted]
         for runs in found.values()
@@ -74,7 +73,7 @@ def _series(
     for (label, runs), mark in zip(found.items(), MARKS, strict=False):
         name, points = plainly(label, folio), []
         for row in runs:
-            said = f" ({by_formula} {row.predicted})" if row.predicted else ""
+            said = f" ({BY_FORMULA} {row.predicted})" if row.predicted else ""
             say = f"{name}, {row.x}: {row.measured}{said}"
             points.append((numeric(row.x) / x, numeric(row.measured) / y, say))
         # beside a formula a band, on which dashes still show
@@ -83,7 +82,7 @@ def _series(
     formulas.sort(key=len, reverse=True)
     for n, formula in enumerate(formulas):
         if formula and not any(set(formula) <= set(longer) for longer in formulas[:n]):
-            yield Series("" if n else by_formula, formula, "formula")
+            yield Series("" if n else BY_FORMULA, formula, "formula")
 
 
 def _table(
@@ -91,10 +90,9 @@ def _table(
     by_law: bool,
 ) -> Table:  # fmt: skip
     """Every number; how far a formula is off only where it is a law's, not a line to compare."""
-    words = folio.ui["figure"]
-    head = [words["run"], plainly(written.x_label, folio), measured]
+    head = ["Run", plainly(written.x_label, folio), measured]
     if written.predicted:
-        head += [words["by_formula"], *([folio.ui["cost"]["differs_by"]] if by_law else [])]
+        head += [BY_FORMULA, *([folio.ui["cost"]["differs_by"]] if by_law else [])]
     table = Table(head)
     for label, runs in found.items():
         for row in runs:

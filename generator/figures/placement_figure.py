@@ -49,15 +49,14 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
 
 def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
     """What travels in one step: each operation, and the payloads of all ranks that send."""
-    words, sent = folio.ui["figure"], dict[str, list[str]]()
+    sent: dict[str, list[str]] = {}
     for position, record in enumerate(run.ranks):
         for operation in _sent(record):
             value = folio.value(f"{path}.ranks[{position}].collectives['{operation}'].bytes")
             if value is not None:
                 sent.setdefault(operation, []).append(str(value))
     for operation, sizes in sent.items():
-        said = " / ".join(dict.fromkeys(sizes))
-        yield f"{operation}: {words['payload']} {said} {words['per_rank']}"
+        yield f"{operation}: payload {' / '.join(dict.fromkeys(sizes))} per rank"
 
 
 def _sent(record: RankRecord) -> list[str]:
@@ -79,14 +78,13 @@ def _in_words(panel: Panel) -> str:
 
 def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
     """Each layer and the ranks that hold it, and what the drawing prints beside each rank."""
-    words = folio.ui["figure"]
-    table = Table([words["of_rank"], words["parameters"], words["bytes"], words["holds"]])
+    table = Table(["Layer, or what a rank holds or sends", "Parameters", "Bytes", "Held by"])
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
         for position, layer in enumerate(run.model.layers):
             base = f"{path}.model.layers[{position}]"
-            how = words["shards"] if layer.is_sharded else words["whole"]
+            how = "in shards" if layer.is_sharded else "whole"
             ranks = ", ".join(f"rank {rank}" for rank in layer.ranks)
             sizes = [folio.cell(f"{base}.{field}") for field in ("num_parameters", "bytes")]
             table.rows.append([f"{name}{layer.name}", *sizes, f"{ranks}, {how}"])
@@ -94,8 +92,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
             base, rank = f"{path}.ranks[{position}]", f"{name}rank {position}"
             read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
             if record.memory and record.memory.largest:
-                held = "memory.largest.parameters_bytes"
-                read = {held: words["parameters"].lower()} | read
+                read = {"memory.largest.parameters_bytes": "parameters"} | read
             for field, what in read.items():
                 sizes = [Markup(), folio.cell(f"{base}.{field}")]
                 table.rows.append([f"{rank} · {what}", *sizes, ""])
