@@ -29,7 +29,6 @@ MEASURING = (
     "runners/measuring/launch.py",
     "runners/measuring/gather.py",
 )
-TRIES = "TRIED_WITH"  # what an experiment declares for tries alone (`runners/plans/experiment.py`)
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -75,37 +74,24 @@ def _parsed(text: str, *, is_program: bool) -> _Read:
 
 def _strip(node: ast.AST, modules: set[str]) -> None:
     """Take out of a tree what changes no result; `modules` gets the names of those of ours."""
+    has_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
     for name in BLOCKS:
         block = getattr(node, name, None)
-        if not isinstance(block, list):
-            continue
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and _is_words(block[:1]):
-            del block[0]
-        ours = [one for one in block if _is_import_of_ours(one)]
-        block[:] = [one for one in block if one not in ours and not _is_of_tries(one)]
-        for one in ours:
-            modules.add(one.module)
-            modules.update(f"{one.module}.{alias.name}" for alias in one.names)
-        for one in block:
-            _strip(one, modules)
-
-
-def _is_import_of_ours(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and (node.module or "").startswith("runners")
-
-
-def _is_of_tries(node: ast.stmt) -> bool:
-    match node:
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            return name == TRIES
-    return False
-
-
-def _is_words(first: list[ast.stmt]) -> bool:
-    match first:
-        case [ast.Expr(value=ast.Constant(value=str()))]:
-            return True
-    return False
+        kept = []
+        for place, one in enumerate(block if isinstance(block, list) else ()):
+            match one:
+                case ast.ImportFrom(module=str(module)) if module.startswith("runners"):
+                    modules.add(module)
+                    modules.update(f"{module}.{alias.name}" for alias in one.names)
+                case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
+                    pass  # what an experiment declares for tries alone
+                case ast.Expr(value=ast.Constant(value=str())) if has_docstring and not place:
+                    pass
+                case _:
+                    _strip(one, modules)
+                    kept.append(one)
+        if isinstance(block, list):
+            block[:] = kept
 
 
 def _programs(tree: ast.Module) -> tuple[str, ...]:
