@@ -24,14 +24,14 @@ from __future__ import annotations
 import builtins
 import difflib
 import importlib
-import importlib.util
 import os
+import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, Literal, Self
 
 from pydantic import ValidationError
@@ -53,6 +53,7 @@ PRIMITIVES = "primitives"
 NEEDS_TORCH = ("torch", "runners.ranks", "runners.meters", "runners.training")
 NEEDS_NO_TORCH = ("runners.training.settings", "runners.training.shape")
 PassName = Literal["timed", "metered", "budgeted"]
+Module = ModuleType | SimpleNamespace  # of an experiment
 Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
 
 
@@ -283,31 +284,27 @@ def find(name: str) -> Experiment:
     )
 
 
-def _check_strategies(module: ModuleType, path: Path) -> None:
-    """Refuse a run whose strategy is neither in the file nor in its `STRATEGIES`, at its line."""
+def _check_strategies(module: Module, path: Path) -> None:
+    """Refuse a run whose strategy is neither in the file nor in its `STRATEGIES`."""
     known = {**vars(module), **getattr(module, "STRATEGIES", {})}
-    functions = [name for name, value in known.items() if callable(value)]
     for run, plan in module.RUNS.items():
         if plan.strategy not in known:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            at = [f":{n}" for n, line in enumerate(lines, 1) if f'"{plan.strategy}"' in line]
-            raise SettingsError(
-                f"{path}{''.join(at[:1])}: run {run!r}: no function of this file is called "
-                f"{plan.strategy!r}{nearest(plan.strategy, functions)}"
-            )
+            near = nearest(plan.strategy, (name for name, one in known.items() if callable(one)))
+            raise SettingsError(f"{path}: run {run!r}: no function {plan.strategy!r}{near}")
 
 
-def _declared(name: str, path: Path) -> ModuleType:
+def _declared(name: str, path: Path) -> Module:
     """The module of an experiment; without torch, unless that is loaded anyway."""
     if "torch" in sys.modules:
         return _whole_module(path)
-    return _load(path, f"declared.{name}", {**vars(builtins), "__import__": _import_without_torch})
+    names = {"__builtins__": {**vars(builtins), "__import__": _import_without_torch}}
+    return SimpleNamespace(**runpy.run_path(str(path), names, f"declared.{name}"))
 
 
-def _whole_module(path: Path) -> ModuleType:
+def _whole_module(path: Path) -> Module:
     if path.is_relative_to(ROOT / "runners"):
         return importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    return _load(path, path.stem)
+    return SimpleNamespace(**runpy.run_path(str(path), run_name=path.stem))
 
 
 class _NotLoaded:
@@ -333,15 +330,3 @@ def _import_without_torch(
     within = [name, *(f"{name}.{one}" for one in wanted or ())]
     needs = name.startswith(NEEDS_TORCH) and not any(one in NEEDS_NO_TORCH for one in within)
     return _NotLoaded() if needs else __import__(name, namespace, local, wanted, level)
-
-
-def _load(path: Path, name: str, names: Mapping[str, Any] | None = None) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    if names is not None:
-        module.__dict__["__builtins__"] = names
-        sys.modules[name] = module  # where pydantic looks up the types of settings
-    specification.loader.exec_module(module)
-    return module

@@ -108,11 +108,8 @@ LINE = 1 + EXPERIMENT.partition("RUNS")[0].count("\n")
 @pytest.mark.parametrize(
     ("mistake", "wrong"),
     [
-        ("width=2.5", "Settings: width must be a valid integer, not 2.5"),
-        (
-            "width=8",
-            "run 'one': no function of this file is called 'trian' (did you mean train?)",
-        ),
+        ("width=2.5", f"{LINE}: Settings: width must be a valid integer, not 2.5"),
+        ("width=8", " run 'one': no function 'trian' (did you mean train?)"),
     ],
 )
 def test_a_declared_setting_or_strategy_that_cannot_be_ends_the_command_in_one_line(
@@ -126,4 +123,4 @@ def test_a_declared_setting_or_strategy_that_cannot_be_ends_the_command_in_one_l
     path.write_text(EXPERIMENT.replace("width=8", mistake))
     monkeypatch.setenv(MORE, str(tmp_path))
     assert main(["list"]) == 2
-    assert capsys.readouterr().err == f"python -m runners: {path}:{LINE}: {wrong}\n"
+    assert capsys.readouterr().err == f"python -m runners: {path}:{wrong}\n"
