@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from runners.system import processes, stopping
-from runners.system.count import WORD_SECONDS
+from runners.system.patience import Patience
 
 # Torchrun's variables of a `Place`, in the order of its fields.
 NUMBERS = (
@@ -136,12 +136,11 @@ class Peers:
 
     def get(self, key: str, rank: int) -> Any:  # noqa: ANN401
         """What a rank shares, now or later; says every five seconds whom it waits for."""
-        start = said = time.monotonic()
+        patience = Patience()
         while not self._store.check([key]):
             time.sleep(LOOK_SECONDS)
-            if (now := time.monotonic()) - said > WORD_SECONDS:
-                said, here = now, self.name(self.place.rank)
-                say(f"{here}: waiting for {self.name(rank)} ({now - start:.0f} s): {key}")
+            here, there = self.name(self.place.rank), self.name(rank)
+            patience.tell(f"{here}: waiting for {there} ({{}}): {key}")
         return json.loads(self._store.get(key))
 
     def leave(self) -> None:

@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from runners.system import processes
-from runners.system.count import WORD_SECONDS
 from runners.system.errors import LaunchError
+from runners.system.patience import Patience
 
 Request = dict[str, Any]  # what a rank is told
 PROGRAM = [sys.executable, "-m", "runners.measuring.forkserver"]
@@ -82,17 +82,14 @@ class ForkServer:
         return message
 
     def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
-        start = last_line = time.monotonic()
-        while (now := time.monotonic()) < start + seconds:
+        patience, end = Patience(), time.monotonic() + seconds
+        while time.monotonic() < end:
             said, what = self._message(0.1)
             if said == word:
                 return what
             self._check()
-            if now - last_line > WORD_SECONDS:
-                last_line = now
-                doing = "starts the ranks" if self._is_ready else "loads torch"
-                sys.stderr.write(f"the forkserver still {doing}, for {now - start:.0f} s so far\n")
-                sys.stderr.flush()
+            doing = "starts the ranks" if self._is_ready else "loads torch"
+            patience.tell(f"the forkserver still {doing}, for {{}} so far")
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def _check(self) -> None:

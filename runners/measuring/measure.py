@@ -272,7 +272,6 @@ def measure_alone(
         launcher.most_bytes = machine.available_bytes()
     progress.begin(replace(experiment, runs={name: experiment.runs[name]}))
     run = measure_run(launcher, experiment, name, progress)
-    progress.clear()
     return trace_of(experiment, code, machine.name(), {name: run}, now())
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from runners.simulate.log import Result
-from runners.system import count, stopping
-from runners.system.count import Count
+from runners.system import stopping
+from runners.system.patience import WORD_SECONDS, Patience
 from runners.traces.files import write_json
 from runners.traces.machine import HOME
 
@@ -89,20 +89,19 @@ def _finished(
     jobs: list[Job[R]], num_workers: int, what: str
 ) -> Generator[tuple[Job[R], R], None, None]:
     """Each job with its result, as soon as it is there."""
-    told, total = Count(len(jobs), what), len(jobs)
+    patience, total = Patience(), len(jobs)
     running: list[_Process[R]] = []
     try:
         while jobs or running:
             while jobs and len(running) < num_workers:
                 running.append(_Process(jobs.pop(0)))
-            told.tell(total - len(jobs) - len(running))
-            wait([one.receiving for one in running], count.WORD_SECONDS)
+            patience.tell(f"{total - len(jobs) - len(running)}/{total} {what}, {{}} so far")
+            wait([one.receiving for one in running], WORD_SECONDS)
             for one in tuple(running):
                 if (result := one.result()) is not None:
                     one.end()
                     running.remove(one)
                     yield one.job, result
-        told.end()
     finally:
         for one in running:
             one.end()

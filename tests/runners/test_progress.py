@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from runners.measuring.progress import Progress
 from runners.ranks.heartbeat import Beat
-from runners.system import count
+from runners.system import patience
 
 
 @pytest.mark.parametrize(("seconds", "num_lines"), [(0.0, 1), (3600.0, 0)])
-def test_a_pass_that_takes_long_writes_a_line_now_and_then(monkeypatch, seconds, num_lines):
-    monkeypatch.setattr(count, "WORD_SECONDS", seconds)
-    stream = io.StringIO()
-    watch = Progress(stream).watcher("ddp", "timed")
+def test_a_pass_that_takes_long_writes_a_line_now_and_then(monkeypatch, capsys, seconds, num_lines):
+    monkeypatch.setattr(patience, "WORD_SECONDS", seconds)
+    watch = Progress().watcher("ddp", "timed")
     watch([Beat(3, 2, "forward")])
-    lines = stream.getvalue().splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == num_lines
     assert all("ddp · timed" in line and "rank 0 forward (step 2)" in line for line in lines)

@@ -1,0 +1,27 @@
+"""What a person is told who waits: a line now and then. No torch.
+
+In: how far something is. Out: a line on standard error every few seconds, so that a log shows that
+a command goes on, and the log of a short one stays short.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+WORD_SECONDS = 5.0  # no wait is longer than this without a word
+
+
+class Patience:
+    """Tells how far something is that takes long. Call `tell` at least every `WORD_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._start = self._said = time.monotonic()
+
+    def tell(self, line: str) -> None:
+        """Say a line, with the time so far in the place of `{}`, unless one was just said."""
+        now = time.monotonic()
+        if now - self._said >= WORD_SECONDS:
+            self._said = now
+            sys.stderr.write(line.replace("{}", f"{now - self._start:.0f} s") + "\n")
+            sys.stderr.flush()
