@@ -257,7 +257,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "experiment": sheet.experiment,
         "measured": folio.book.machines.get(sheet.machine or ""),
         "prose": lambda written: links.linked(folio.prose(written)),
-        "line": lambda written: links.read(folio.line(written)),
+        "line": folio.line,
         "linked": links.linked,
         "pieces": lambda: _pieces(sheet, folio),
         "cell": folio.cell,

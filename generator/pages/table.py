@@ -15,11 +15,9 @@ from generator.evidence.folio import interface_words
 from generator.evidence.provenance import REFERENCE
 
 _TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
-_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
-_CELL = re.compile(r"<t[hd]\b.*?</t[hd]>", re.DOTALL)
 _NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
-_FOUND = re.compile(r'class="pb-value pb-(?:measured|simulated|computed)')
-LEAST_ROWS = 2  # of a table in which a mark in each would repeat itself
+_UNMARKED = re.compile(r'class="pb-value pb-(?:measured|simulated)[^>]*>[^<]*</a>')
+LEAST = 2  # marks in a table that repeat themselves
 
 Cell = Markup | str
 
@@ -108,38 +106,16 @@ def _classes(column: Column, css: str = "") -> Markup:
 
 
 def marked_once(html: str) -> str:
-    """A table whose columns bear one nature, such as *simulated*, says so once and not in cells."""
+    """A table whose runs are all of one nature, such as *simulated*, says so once, not in cells."""
     return _TABLE.sub(lambda found: _marked_once(found[0]), html)
 
 
 def _marked_once(table: str) -> str:
-    head, *rows = _ROW.findall(table)
-    columns = list(zip(*map(_CELL.findall, rows), strict=False))
-    measured = [list(filter(_FOUND.search, column)) for column in columns]
-    natures = {mark for column in columns for cell in column for mark in _NATURE.findall(cell)}
-    alike = [bool(cells) and all(map(_NATURE.search, cells)) for cells in measured]
-    if len(natures) != 1 or len(rows) < LEAST_ROWS or not any(alike) or "span=" in table:
+    marks = _NATURE.findall(table)
+    if len(marks) < LEAST or len({*marks}) > 1 or _UNMARKED.search(table):
         return table
-    if REFERENCE in next(iter(natures)):  # another machine's: each number says so itself
+    if REFERENCE in marks[0]:  # another machine's: each number says so itself
         return table
-    is_whole = all(one or not cells for one, cells in zip(alike, measured, strict=True))
-    (nature,) = natures
-    titles = [Markup(one).striptags() for one in _CELL.findall(head)]
-    named = [one for one, is_alike in zip(titles, alike, strict=True) if is_alike]
-    others = dict.fromkeys(one for one in named if one.casefold() != nature)
-    words = interface_words()["table"]["of_runs" if is_whole else "of_runs_in"]
-    said = words.format(nature=nature, columns=" and ".join(f"“{one}”" for one in others))
-    caption = f'<caption><small class="pb-nature">{said}</small></caption>'
-    if not is_whole and not others:  # the title of the column says it
-        caption = ""
-
-    def row(found: re.Match[str]) -> str:
-        at = iter(alike)
-        return _CELL.sub(lambda cell: _bare(cell[0]) if next(at) or is_whole else cell[0], found[0])
-
     start = table.index(">") + 1
-    return table[:start] + caption + _ROW.sub(row, table[start:])
-
-
-def _bare(cell: str) -> str:
-    return _NATURE.sub("", cell)
+    said = f'<small class="pb-nature">The runs of this table are {marks[0]}.</small>'
+    return f"{table[:start]}<caption>{said}</caption>{_NATURE.sub('', table[start:])}"

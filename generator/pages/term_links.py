@@ -2,8 +2,7 @@
 
 In: the HTML of a paragraph, an item of a list, an explanation of a line or a cell of prose, in the
 order in which a page prints them. Out: the same with links. Text in links, values and code stays as
-it is, and so does a heading; a term in code or a heading counts as used, and is linked where prose
-uses it first. Options, questions and captions do not come here.
+it is. Headings, options, questions and captions do not come here.
 """
 
 from __future__ import annotations
@@ -25,17 +24,14 @@ class TermLinks:
     """The terms that one page has not used yet.
 
     Attributes:
-        used: the ids of those that it has.
-        linked_terms: those of them that have their link.
+        used: the ids of those that it has, each with its link.
     """
 
     def __init__(self, terms: Sequence[Term], root: str) -> None:
         """Start a page that stands `root` below the site's root, such as `../../`."""
         self._ids, self._pattern = _spelled(tuple((one.id, one.spellings) for one in terms))
-        self._names = {s.lower() for one in terms for s in one.spellings if s[1:] != s[1:].lower()}
         self._root = root
         self.used: set[str] = set()
-        self.linked_terms: set[str] = set()
 
     def linked(self, html: Markup) -> Markup:
         """A paragraph with a link at each term that it is the first to use."""
@@ -48,30 +44,13 @@ class TermLinks:
                 depth += (-1 if part.startswith("</") else 1) if name in _UNLINKED else 0
             elif depth == 0:
                 parts[position] = self._pattern.sub(self._link, part)
-            elif part.lower() in self._ids:
-                self.used.add(self._ids[part.lower()])
         return Markup("".join(parts))
 
-    def read(self, line: Markup) -> Markup:
-        """A heading or another line as it is; its terms count as used."""
-        if self._pattern is not None:
-            found = self._pattern.findall(_TAG.sub(" ", line))
-            terms = map(self._term, found)
-            self.used.update(term for term in terms if term)
-        return line
-
-    def _term(self, form: str) -> str | None:
-        """The term that is meant; none where a word has a name's letters, as Zero has ZeRO's."""
-        spelled = " ".join(form.lower().split())
-        is_a_word = form[1:] == form[1:].lower()
-        return None if is_a_word and spelled in self._names else self._ids[spelled]
-
     def _link(self, found: re.Match[str]) -> str:
-        term = self._term(found[0])
-        if term is None or term in self.linked_terms:
+        term = self._ids[" ".join(found[0].lower().split())]
+        if term in self.used:
             return found[0]
         self.used.add(term)
-        self.linked_terms.add(term)
         return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{found[0]}</a>'
 
 
@@ -81,11 +60,13 @@ def _spelled(
 ) -> tuple[dict[str, str], re.Pattern[str] | None]:
     """The terms' ids by spelling, and the pattern that finds any of them; the longest first."""
     ids = {spelling.lower(): term for term, spellings in terms for spelling in spellings}
-    if not ids:
-        return ids, None
-    forms = sorted(map(_form, ids), key=len, reverse=True)
-    return ids, re.compile(rf"(?<![\w-])(?:{'|'.join(forms)})(?![\w-])", re.IGNORECASE)
+    forms = sorted((one for _, spellings in terms for one in spellings), key=len, reverse=True)
+    found = "|".join(map(_form, forms))
+    return ids, re.compile(rf"(?<![\w-])(?:{found})(?![\w-])") if found else None
 
 
 def _form(spelling: str) -> str:
-    return r"\s+".join(map(re.escape, spelling.split()))
+    """A spelling as text has it: a name such as ZeRO as it is, since *zero* is none."""
+    form = r"\s+".join(map(re.escape, spelling.split()))
+    is_a_name = spelling[1:] != spelling[1:].lower()
+    return form if is_a_name else f"(?i:{form})"
