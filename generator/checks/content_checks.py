@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from generator.checks import (
-    calculator_checks,
-    claim_checks,
-    layout_checks,
-    lesson_checks,
-    statement_checks,
-)
+from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
 from generator.content import listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, RetractionFile
@@ -23,7 +17,7 @@ from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
-from generator.content.lesson import CostFile, LessonFile
+from generator.content.lesson import LessonFile
 from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
 from generator.content.topic import TopicFile
@@ -158,11 +152,6 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
                 yield document.error(("items", position, "for", number), message)
 
 
-def _lesson(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    for path, message in lesson_checks.mistakes(evidence, document):
-        yield document.error(path, message)
-
-
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     """Code that is to be shown, by lessons and items alike, and is not there."""
     for one in document.fields:
@@ -227,6 +216,5 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (TopicFile, _topic),
     (GuideFile, layout_checks.mistakes),
     (LessonFile, layout_checks.mistakes),
-    (LessonFile, _lesson),
-    (CostFile, calculator_checks.mistakes),
+    (LessonFile, lesson_checks.mistakes),
 )

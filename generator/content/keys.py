@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal, get_args, get_origin
+from collections.abc import Iterator
+from typing import Any
 
 import yaml
-from pydantic.fields import FieldInfo
 
 from generator.content.book import Book
-from generator.content.words import Written, described
+from generator.content.words import Written
 
 _OPENING = """\
 # Keys of the YAML files
@@ -33,39 +32,37 @@ def page(book: Book) -> Iterator[str]:
     parts: dict[type[Written], tuple[str, list[Written]]] = {}
     for document in book.documents:
         for part in _parts(document.model):
-            for model in _taken(reversed(type(part).__mro__)):
-                parts.setdefault(model, (document.source.file, []))[1].append(part)
+            parts.setdefault(type(part), (document.source.file, []))[1].append(part)
     yield _OPENING
     for model, (file, found) in parts.items():
         about, _, _ = (inspect.getdoc(model) or "").partition("\n\n")
-        bases = " and ".join(map(_link, _taken(model.__bases__)))
-        more = f" Takes the keys of {bases} as well." * bool(bases)
         where = f" For example in `{file}`." if file not in about else ""
-        yield f"\n## {_name(model)}\n\n{line(about)}{more}{where}\n\n{_HEAD}"
-        own = (name for name in model.__annotations__ if name in model.model_fields)
-        yield from (_row(name, model, found) for name in own)
+        yield f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}"
+        whole = model.model_json_schema()
+        whole = (
+            whole if "properties" in whole else whole["$defs"][model.__name__]
+        )  # it holds itself
+        for key, schema in whole["properties"].items():
+            yield _row(key, schema, model, found)
 
 
-def _row(name: str, model: type[Written], parts: list[Written]) -> str:
-    field = model.model_fields[name]
-    key, words = field.alias or name, " · ".join(_words(field.annotation))
-    says = described(model).get(key) or words or field.description or _of_type(field.annotation)
+def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Written]) -> str:
+    fields = model.model_fields
+    name = next(one for one, field in fields.items() if key in (one, field.alias))
+    required = "yes" if fields[name].is_required() else ""
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
     example = _example(key, given) if given else ""
-    return f"| `{key}` | {'yes' if field.is_required() else ''} | {line(says)} | {example} |"
+    return f"| `{key}` | {required} | {line(_said(schema))} | {example} |"
 
 
-def _taken(classes: Iterable[type]) -> list[type[Written]]:
-    """Those classes whose keys a part takes."""
-    return [one for one in classes if issubclass(one, Written) and one.model_fields]
-
-
-def _name(model: type[Written]) -> str:
-    return model.__name__.lstrip("_")
-
-
-def _link(model: type[Written]) -> str:
-    return f"[{_name(model)}](#{_name(model).lower()})"
+def _said(schema: dict[str, Any]) -> str:
+    """What a schema says of a key, else the words that the key takes."""
+    if "description" in schema:
+        return str(schema["description"])
+    if "enum" in schema:
+        return " · ".join(f"`{one}`" for one in schema["enum"])
+    within = [*schema.get("anyOf", ()), schema.get("items")]
+    return next(filter(None, map(_said, filter(None, within))), "")
 
 
 def _parts(thing: object) -> Iterator[Written]:
@@ -77,30 +74,14 @@ def _parts(thing: object) -> Iterator[Written]:
         yield from _parts(one)
 
 
-def _words(annotation: object) -> Iterator[str]:
-    """The words that a key takes, where it takes no others."""
-    for one in get_args(annotation):
-        if get_origin(annotation) is Literal:
-            yield f"`{one}`"
-        else:
-            yield from _words(one)
-
-
-def _of_type(annotation: object) -> str:
-    """What the type of a key says of it, such as that of an id."""
-    for one in reversed(get_args(annotation)):
-        found = one.description if isinstance(one, FieldInfo) else None
-        if found := found or _of_type(one):
-            return found
-    return ""
-
-
 def _example(key: str, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
     listed = [one for value in values if isinstance(value, list) for one in value]
     inner = dict.fromkeys(type(one) for one in (*listed, *values) if isinstance(one, Written))
     if inner:
-        return "a list of " * bool(listed) + " or ".join(map(_link, inner))
+        return "a list of " * bool(listed) + " or ".join(
+            f"[{one.__name__}](#{one.__name__.lower()})" for one in inner
+        )
     plain = ({key: one.strip() if isinstance(one, str) else one} for one in values)
     texts = (yaml.safe_dump(one, **_FLOW) for one in plain)
     shortest = min((line(one)[1:-1] for one in texts), key=len)

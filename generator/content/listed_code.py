@@ -40,19 +40,18 @@ def _definitions(text: str) -> dict[str, _Defined]:
     return found
 
 
-def text(root: Path, path: str) -> str | None:
-    """The text of a file of the project, or None where it has none of that name."""
-    if not is_place_of_code(path):
-        return None
+def text(root: Path, path: str) -> str:
+    """The text of code that runs execute.
+
+    Raises:
+        ValueError: there is no such file in the project, or runs execute none of its place.
+    """
+    if not _PLACES.fullmatch(path) or ".." in path:
+        raise ValueError(f"{path!r} is {WRONG_PLACE}")
     try:
         return (root / path).read_text(encoding="utf-8")
     except (OSError, ValueError):
-        return None
-
-
-def is_place_of_code(path: str) -> bool:
-    """Whether a path, from the project's root, is one of code that runs execute."""
-    return _PLACES.fullmatch(path) is not None and ".." not in path.split("/")
+        raise ValueError(f"no file {path!r} in the project that is text") from None
 
 
 def listed(root: Path, path: str, name: str | None) -> str:
@@ -63,12 +62,7 @@ def listed(root: Path, path: str, name: str | None) -> str:
     Raises:
         ValueError: there is no such file in the project, or no such object in it.
     """
-    if not is_place_of_code(path):
-        raise ValueError(f"{path!r} is {WRONG_PLACE}")
-    whole = text(root, path)
-    if whole is None:
-        raise ValueError(f"no file {path!r} in the project that is text")
-    shown = whole
+    shown = whole = text(root, path)
     if name is not None:
         try:
             defined = _definitions(whole)

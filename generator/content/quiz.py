@@ -209,7 +209,6 @@ class Predict(_Item):
 
     Attributes:
         low, high: expressions: the ends of the slider, from which the answer cannot be read.
-        close: how far off a guess may be and be close.
         reveal: the result and its reason, shown after the guess.
     """
 
@@ -217,15 +216,10 @@ class Predict(_Item):
     answer: Expression
     low: Expression
     high: Expression
-    close: Tolerance
+    tolerance: Tolerance
     logarithmic: bool = False
     reveal: Prose
     slips: list[Slip] = []
-
-    @property
-    def tolerance(self) -> Tolerance:
-        """How far off a guess may be and be right."""
-        return self.close
 
     @property
     def why(self) -> None:
@@ -249,32 +243,31 @@ class FaultyLine(_Item):
     lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
 
 
-class Blank(Written):
-    """The cell to fill in; rows and columns of cells count from 1."""
-
-    row: Annotated[int, Field(ge=1)]
-    column: Annotated[int, Field(ge=1)]
-
-
 class Complete(_Item, Table):
-    """A table of real values with one cell missing: a number, or a shape such as 50 × 20."""
+    """A table of real values with one cell missing: a number, or a shape such as 50 × 20.
+
+    Attributes:
+        blank: the row and the column of the missing cell, counted from 1.
+    """
 
     kind: Literal["complete"]
-    blank: Blank
+    blank: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
     tolerance: Tolerance | None = None
     why: Line
     slips: list[Slip] = []
 
     @model_validator(mode="after")
     def _has_the_blank(self) -> Self:
-        if self.blank.row > len(self.rows) or self.blank.column > len(self.columns):
+        row, column = self.blank
+        if row > len(self.rows) or column > len(self.columns):
             raise ValueError("the blank is outside the table")
         return self
 
     @property
     def answer(self) -> Expression:
         """The missing cell."""
-        return self.rows[self.blank.row - 1].cells[self.blank.column - 1]
+        row, column = self.blank
+        return self.rows[row - 1].cells[column - 1]
 
 
 def _with_kind(written: object) -> object:

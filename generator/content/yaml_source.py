@@ -6,7 +6,6 @@ no tags, no duplicate keys, text keys only. Nothing an author writes can make an
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -32,6 +31,9 @@ _HINTS = {  # what to do, by a part of what the parser says
     "but found another document": "keep one document to a file",
     "unexpected end of stream": "a quotation mark is never closed",
 }
+
+
+_VALUES = yaml.constructor.SafeConstructor()  # what a word of each kind stands for
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -131,7 +133,7 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.value(one, (*path, i), one) for i, one in enumerate(node.value)]
         try:
-            return _scalar(node.value, node.tag.removeprefix(_TAG))
+            return _VALUES.yaml_constructors[node.tag](_VALUES, node)
         except ValueError:
             raise self.refused(node, f"{node.value!r} is not a number") from None
 
@@ -168,16 +170,6 @@ def parse(file: str, text: str) -> Source:
         raise ContentErrors([_syntax_error(file, text, error)]) from None
     except RecursionError:
         raise ContentErrors([ContentError(file, 1, 1, "brackets are nested too deep")]) from None
-
-
-def _scalar(text: str, kind: str) -> object:
-    if kind == "null":
-        return None
-    if kind == "bool":
-        return text.lower() == "true"
-    if kind in ("int", "float") and math.isfinite(float(text)):
-        return int(text) if kind == "int" else float(text)
-    return text
 
 
 def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:

@@ -127,8 +127,8 @@ def _programs(book: Book) -> dict[str, bytes]:
     fields = (field for document in book.documents for field in document.fields)
     paths = {statement_checks.path_of(book, run) for run in retold}
     paths |= {one.text for one in fields if one.name == "path"}
-    texts = {listed_code.file_of(path): listed_code.text(book.root, path) for path in sorted(paths)}
-    return {name: text.encode() for name, text in texts.items() if name and text}
+    files = {name: path for path in sorted(paths) if (name := listed_code.file_of(path))}
+    return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}
 
 
 def _asset(path: Path) -> bytes:

@@ -169,7 +169,7 @@ QUESTIONS = [
     (ITEMS, "code: return total * 1", "code: return total",
      "of its lines differ in the corrected program", "- code: total = sum"),
     (ITEMS, "    tolerance: {absolute: 0.01}\n", "",
-     "the missing value is measured; say in tolerance: how near is right", "{row: 1, column: 2}"),
+     "the missing value is measured; say in tolerance: how near is right", "[1, 2]"),
     (QUIZ_TRY, FOR, "for: [tiny_memory.halves, ¦tiny_memory.hole]", "has no run 'hole'"),
     (QUIZ_TRY, FOR, "for: [{run: tiny_memory.halves}, {it: tiny_memory.whole}]",
      "binds the same names"),

@@ -109,7 +109,7 @@ class TypedNumber(Kind[TypedT]):
 
 
 class Prediction(TypedNumber[Predict]):
-    """A number to commit to, on a slider or in a field; a guess within `close` was close."""
+    """A number to commit to, on a slider or in a field; a guess within its tolerance was close."""
 
     is_graded = False
 
@@ -151,7 +151,8 @@ class MissingCell(TypedNumber[Complete]):
     @property
     def place(self) -> Path:
         """The cell of the blank."""
-        return "rows", self.item.blank.row - 1, "cells", self.item.blank.column - 1
+        row, column = self.item.blank
+        return "rows", row - 1, "cells", column - 1
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """A measured value of which nobody says how near is right."""

@@ -61,7 +61,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
         ends=tuple(map(folio.line, getattr(item, "ends", None) or ())),  # of an order
         field=kind.field(folio),  # what a reader types into
         table=in_table(table, folio),  # whose blank is a field
-        blank=table and (table.blank.row - 1, table.blank.column - 1),
+        blank=table and (table.blank[0] - 1, table.blank[1] - 1),
         about=in_table(item.this_table, folio),
         answers=explained,
         explains=folio.prose(told) if told else Markup(),
