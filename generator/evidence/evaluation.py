@@ -1,7 +1,7 @@
 """Evidence: expressions over a book's traces, evaluated once each, their mistakes located.
 
 Flow: a `Book` in; for each expression a `Value` (or list, label …) out, and for the whole book
-every mistake in any text at once. `PageText` turns the same expressions into HTML.
+every mistake in any text at once. `Folio` turns the same expressions into HTML.
 """
 
 from __future__ import annotations

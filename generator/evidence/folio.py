@@ -1,15 +1,17 @@
 """One page while it is being written: what templates and views ask for.
 
-It knows the book, evaluates expressions, prints values with their provenance, and remembers which
-runs the page used, so that the foot of the page can name them. Each section of a page comes from
-one machine: from the one shown, or from the reference machine where that lacks anything it names.
+It evaluates expressions, renders authors' texts, and prints each value as a link to the row of its
+run. With `sources.js`, which reads the block of data at the page's end, a value opens its source in
+the page's one popover. Each section of a page comes from one machine: from the one shown, or from
+the reference machine where that lacks anything it names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,21 @@ from typing import Any
 import yaml
 from markupsafe import Markup, escape
 
+from generator.content import prose
 from generator.content.book import Book
 from generator.content.shelf import page_of
 from generator.content.typesetting import parted
 from generator.evidence.evaluation import Evidence
+from generator.evidence.filters import SIDES, Showed, asked_of_claims
 from generator.evidence.other_machines import OtherOutcomes
-from generator.evidence.provenance import PageText
-from generator.evidence.value import Origin, Value
-from generator.evidence.verdicts import Outcome
+from generator.evidence.sources import Sources
+from generator.evidence.value import Kind, Origin, Value
+from generator.evidence.verdicts import Outcome, sentence
 from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
+REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
+LONG = 24  # letters of a value that fit any line; what has more may break
 _JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
 WHOLE = 36  # letters of a part that fit into a line of a phone
 
@@ -45,32 +51,48 @@ class Folio:
     """One page of a book.
 
     Attributes:
+        evidence: what the page's expressions are evaluated by.
         at_hand: what the machine at hand says, also where the page shows the reference machine.
+        outcomes: its verdicts; `other_outcomes` those of the others.
+        path: the page's, under the site's root.
+        marks_reference: whether numbers of the reference machine carry its mark.
+        unmarked: the nature that the page says once, of all its numbers.
         runs: the runs that it used.
         lent: the runs of figures and tables that the reference machine lends.
+        shown_claims: those whose numbers stand below the last table of claims.
         items: the questions asked so far, in their order; `figures` likewise.
-        path: the page's, under the site's root.
         assets: files that the page loads, by path.
     """
 
-    book: Book
     evidence: Evidence
-    outcomes: dict[str, Outcome]
-    text: PageText
     at_hand: Evidence
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
     other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
+    path: str = ""
+    marks_reference: bool = False
+    unmarked: str = ""
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
     lent: set[str] = field(default_factory=set)
+    shown_claims: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
-    path: str = ""
     assets: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """The runs whose values the text prints are used as well; it links claims as the page."""
-        self.text.runs = self.runs
-        self.text.claim_place = self.claim_place
+        """What the page prints leads to where it comes from."""
+        self.sources = Sources(self.evidence, "../" * self.path.count("/"))
+
+    @property
+    def book(self) -> Book:
+        """The book, as the page's machine shows it."""
+        return self.evidence.book
+
+    def over(self, evidence: Evidence) -> Folio:
+        """The same page, for a part of it that another machine's evidence fills."""
+        part = copy(self)
+        part.evidence = evidence
+        return part
 
     def for_runs(self, paths: Iterable[str]) -> Folio:
         """The page for a figure or a table over some runs, all of which one machine measured.
@@ -78,17 +100,17 @@ class Folio:
         That is the reference machine where it lends one of them and not all.
         """
         machines = {self.book.machine_of(path) for path in paths if self.book.run(path)} - {""}
-        there = self.evidence.reference
-        if len(machines) < 2 or there is None:
+        if len(machines) < 2 or self.evidence.reference is None:
             return self
-        text = self.text.over(there)
-        return replace(self, evidence=there, book=there.book, runs=self.lent, text=text)
+        part = self.over(self.evidence.reference)
+        part.runs = self.lent
+        return part
 
     def said_once(self, nature: str) -> Folio:
         """The page for a part of it that says once what is the nature of all its numbers."""
-        text = self.text.over(self.evidence)
-        text.unmarked = nature or text.unmarked
-        return replace(self, text=text)
+        part = copy(self)
+        part.unmarked = nature or self.unmarked
+        return part
 
     def is_lent(self, paths: Iterable[str]) -> bool:
         """Whether the reference machine measured any of these runs."""
@@ -101,7 +123,7 @@ class Folio:
         experiment, _, name = path.partition(".")
         shown = self.book.holder(path)
         machine = shown.measured_on if shown else ""
-        return self.text.sources.place_of(Origin(machine, experiment, name))
+        return self.sources.place_of(Origin(machine, experiment, name))
 
     def outcome(self, claim: str) -> Outcome:
         """The verdict on a claim, by the machine of the section."""
@@ -109,15 +131,53 @@ class Folio:
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""
-        return self.text.line(text)
+        return Markup(prose.render(text, self.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
         """An author's prose, as paragraphs."""
-        return self.text.prose(text)
+        return Markup(prose.render(text, self.expression, inline=False))
 
-    def show(self, value: Value, claim: str = "") -> Markup:
-        """A value with its provenance; what a claim itself states leads to the claim."""
-        return self.text.show(value, self.claim_place(claim) if claim else "")
+    def expression(self, expression: str) -> Markup:
+        """One expression printed with its provenance."""
+        thing = self.evidence.printable(expression)
+        if isinstance(thing, Value):
+            sides = (claim for name, claim in asked_of_claims(expression) if name in SIDES)
+            return self.show(thing, next(sides, ""))
+        if isinstance(thing, Showed):
+            self.shown_claims.add(thing.claim)
+            return self.line(sentence(self.outcome(thing.claim)))
+        return escape(thing.text)
+
+    def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
+        """A value with its provenance.
+
+        Args:
+            value: what is printed; `sources.place` says where it leads.
+            claim: that states it, to which a value leads that no run gave.
+            at: instead, the page that states it, from the site's root.
+        """
+        self.runs.update(self._runs_of(value))
+        place = self.sources.place(value, self.claim_place(claim) if claim else at)
+        mark = value.marks[-1] if value.marks and not value.absent else ""
+        shown = "" if mark == self.unmarked else mark
+        if self.marks_reference and self._is_of_reference(value):
+            shown = f"{shown}, {REFERENCE}" if shown else REFERENCE
+        css, text = _look(str(value), value.kind, shown, bool(value.absent))
+        number = self.sources.number(value)
+        return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
+
+    def _is_of_reference(self, value: Value) -> bool:
+        """Whether the reference machine measured any of what a value is made of."""
+        reference = self.book.reference.name
+        return any(one.kind != "given" and reference in one.machines for one in value.leaves)
+
+    def _runs_of(self, value: Value) -> Iterator[str]:
+        """The runs of the machine shown that a value was read from or computed from."""
+        for origin in (leaf.origin for leaf in value.leaves):
+            if origin and origin.experiment and origin.run:
+                shown = self.book.holder(f"{origin.experiment}.{origin.run}")
+                if shown and origin.machine == shown.measured_on:
+                    yield f"{origin.experiment}.{origin.run}"
 
     def value(self, expression: str) -> Value | None:
         """A value for a table or a figure; None where this machine has none."""
@@ -125,7 +185,7 @@ class Folio:
 
     def shown(self, value: Value | None) -> Markup:
         """A value with its provenance; a dash where this machine has none."""
-        return ABSENT if value is None else self.text.show(value)
+        return ABSENT if value is None else self.show(value)
 
     def cell(self, expression: str) -> Markup:
         """A value for a cell of a table, or a dash."""
@@ -140,7 +200,7 @@ class Folio:
 
     def claim_place(self, claim: str) -> str:
         """Where a claim stands with its numbers, from the site's root."""
-        experiment = self.outcomes[claim].experiment
+        experiment = self.outcome(claim).experiment
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 
@@ -157,6 +217,17 @@ class Folio:
         parts = (run.label or run.strategy).split("+")  # of a plan: fsdp.4+tp.2
         axes = [part.partition(".")[0] for part in parts]
         return " × ".join(words.get(one, one.replace("_", " ")) for one in axes)
+
+
+@lru_cache(maxsize=65536)
+def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Markup]:
+    """The classes of a value's link, and what stands in it."""
+    text = escape(printed)
+    if mark:
+        text += Markup(' <small class="pb-nature">{}</small>').format(mark)
+    absent = " pb-absent" if is_absent else ""
+    long = " pb-long" if len(text.striptags()) > LONG else ""
+    return f"pb-value pb-{kind}{absent}{long}", text
 
 
 def breakable(name: str) -> Markup:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
-from generator.evidence.folio import Folio
-from generator.evidence.provenance import REFERENCE
+from generator.evidence.folio import REFERENCE, Folio
 from generator.evidence.regime import CROWDED, is_crowded
 from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
@@ -67,11 +66,11 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
-    found: list[str] = sorted({run.nature for run in runs} - {"real", folio.text.unmarked})
+    found: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
     draws_times = figure.growth is not None and "timing." in (figure.growth.measured or "")
     if draws_times and any(map(is_crowded, runs)):  # whose labels do not say it
         found.append(CROWDED)
-    if folio.text.marks_reference and folio.is_lent(_named(figure)):
+    if folio.marks_reference and folio.is_lent(_named(figure)):
         found.append(REFERENCE)
     return ", ".join(found)
 

@@ -32,7 +32,6 @@ from generator.evidence.claim_topics import LessonPlace, lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
-from generator.evidence.provenance import PageText
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, views
@@ -198,11 +197,9 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
     depth, at_hand = sheet.path.count("/"), judged.evidence
     evidence = (sheet.on_reference and at_hand.reference) or at_hand
     book = evidence.book
-    text = PageText(evidence, depth)
-    text.marks_reference = not book.is_reference and sheet.template not in OF_MACHINES
     folio = Folio(
-        book, evidence, judged.outcomes, text, at_hand,
-        other_outcomes=judged.other_outcomes, path=sheet.path,
+        evidence, at_hand, judged.outcomes, judged.other_outcomes, sheet.path,
+        marks_reference=not book.is_reference and sheet.template not in OF_MACHINES,
     )  # fmt: skip
     topic = sheet.topic
     links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
@@ -302,9 +299,7 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
         if isinstance(piece, Listing):
             yield piece
         else:
-            filled = handwritten.filled(
-                piece, lambda one: escaped_heading(folio.text.expression(one))
-            )
+            filled = handwritten.filled(piece, lambda one: escaped_heading(folio.expression(one)))
             yield Markup(listing.as_listings(filled))
 
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.evidence.folio import interface_words
-from generator.evidence.provenance import REFERENCE
+from generator.evidence.folio import REFERENCE, interface_words
 
 _TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
 _NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')

@@ -3,7 +3,7 @@
 import pytest
 
 from generator.evidence.evaluation import Evidence
-from generator.evidence.provenance import PageText
+from generator.evidence.folio import Folio
 from tests.generator import scenes
 from tests.popovers import popovers_of
 
@@ -22,7 +22,8 @@ STEP = "median(tiny_training.averaged.timing.step)"
 )
 def test_a_number_says_its_runs_nature_and_opens_to_it(copy, happens, expression, kind, nature):
     happens(copy)
-    text = PageText(Evidence(copy.load()), 0)
+    evidence = Evidence(copy.load())
+    text = Folio(evidence, evidence)
     link = str(text.expression(expression))
     assert f"pb-{kind}" in link
     assert f'<small class="pb-nature">{nature}</small>' in link
@@ -30,7 +31,7 @@ def test_a_number_says_its_runs_nature_and_opens_to_it(copy, happens, expression
 
 
 def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
-    text = PageText(Evidence(real), 0)
+    text = Folio(Evidence(real), Evidence(real))
     link = str(text.expression("plan_steps.a100.ranks[0].measures.efficiency_share"))
     assert "pb-computed" in link
     assert "pb-nature" not in link

@@ -17,7 +17,6 @@ from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.play_states import faults, states
-from generator.evidence.provenance import PageText
 from generator.figures import overlap_rule, schedule_rule, unit_rule
 from generator.figures.play import frame, grid_views
 
@@ -44,8 +43,7 @@ def played(evidence):
 
 @pytest.fixture
 def folio(evidence):
-    text = PageText(evidence, 2)
-    return Folio(evidence.book, evidence, {}, text, evidence, path="topics/one/two.md")
+    return Folio(evidence, evidence, path="topics/one/two.md")
 
 
 def recorded(path):

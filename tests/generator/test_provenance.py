@@ -1,7 +1,7 @@
 """Values in HTML: a link each to its run, and one block of data that they open to their source."""
 
 from generator.evidence import units
-from generator.evidence.provenance import PageText
+from generator.evidence.folio import Folio
 from generator.evidence.value import Origin, Value
 from tests.popovers import popovers_of
 
@@ -11,7 +11,7 @@ def sources(page):
 
 
 def test_text_from_a_trace_is_escaped(evidence):
-    page = PageText(evidence, depth=0)
+    page = Folio(evidence, evidence)
     origin = Origin('"<m>', "e", 'r"', "printed[0]")
     value = Value("<script>1</script>", units.TEXT, "measured", "<f>", origin=origin)
     assert "<script>1" not in page.show(value) + page.sources.block()

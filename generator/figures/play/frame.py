@@ -126,7 +126,7 @@ def _table(
                     facts=[folio.evidence.one(fact.value, {"run": one.path}) for fact in facts],
                     drawn=drawn,
                     run=one.path,
-                    nature="" if nature in ("real", folio.text.unmarked) else nature,
+                    nature="" if nature in ("real", folio.unmarked) else nature,
                     source=folio.place_of(one.path),
                 )
             )

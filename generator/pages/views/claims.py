@@ -36,7 +36,7 @@ NUM_FURTHEST = 5
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[Shown]:
     """Several claims, in the order in which they are named, as the table that ends a section."""
     rows = [verdict_row(name, folio) for name in names]
-    folio.text.shown_claims.clear()
+    folio.shown_claims.clear()
     return rows
 
 
@@ -44,7 +44,7 @@ def verdict_row(name: str, folio: Folio) -> Shown:
     """One claim, judged on the runs this book shows; without numbers that its section has told."""
     claim, outcome = folio.book.claims[name], folio.outcome(name)
     folio.runs.update(outcome.runs)
-    is_told = name in folio.text.shown_claims
+    is_told = name in folio.shown_claims
     predicted, observed = (Markup(""), Markup("")) if is_told else sides_of(outcome, folio)
     return Shown(
         claim=claim,
@@ -182,7 +182,7 @@ def _judgement(
     predicted, observed = sides_of(outcome, folio)
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
-    is_open, said = outcome.verdict in UNDECIDED, folio.text.over(evidence)
+    is_open, said = outcome.verdict in UNDECIDED, folio.over(evidence)
     return Shown(
         machine=machine,
         predicted=predicted,
@@ -260,7 +260,7 @@ def furthest(folio: Folio) -> list[Shown]:
             off = off_by(outcome.claim, outcome.predicted, outcome.observed)
             if off is not None and off.form.way == "percent" and numeric(off):
                 found.append((abs(float(numeric(off))), name, off))
-    said = folio.text.over(folio.evidence)
+    said = folio.over(folio.evidence)
     said.runs = set()  # a list of all experiments names no run of theirs at its foot
     return [
         Shown(

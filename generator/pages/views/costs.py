@@ -35,7 +35,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         run, found = observed_run(claim, folio.evidence), folio.evidence.outcome(claim.id)
         folio.run(run)
         all_found.append(found.observed)
-        folio.text.shown_claims.add(one.law)
+        folio.shown_claims.add(one.law)
         predicted, measured = map(folio.shown, in_one_form(found.predicted, found.observed))
         is_bound = claim.relation != "equals"
         if is_bound:

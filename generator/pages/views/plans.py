@@ -249,7 +249,7 @@ def planned(name: str, folio: Folio) -> Shown:
         name: of its plans, as expressions call them.
         folio: the page.
     """
-    folio.text.unmarked = "simulated"  # the page says it once, of all its numbers
+    folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
     by_size = sorted(plans.asked, key=lambda one: (one.setting[:2], numeric(one.memory)))
     options = {

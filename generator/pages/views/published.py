@@ -42,7 +42,7 @@ RATES = {"within": f"{WITHIN:.0%}", "apart": f"{APART - 1:.0%}"}
 
 def published(folio: Folio) -> tuple[Markup, Markup]:
     """The scores of the book's published measurements of memory, and every row of them."""
-    folio.text.unmarked = "simulated"
+    folio.unmarked = "simulated"
     words = folio.ui["published"]
     peaks = [
         (name, run, kind)
@@ -70,7 +70,7 @@ def _score(said: str, offs: Sequence[Value], folio: Folio) -> Row:
     value = computed(median(errors), offs[0].unit, MEDIAN, ()).shown(way="percent")
     return [
         said,
-        folio.text.show(value, "plan/published.html"),
+        folio.show(value, at="plan/published.html"),
         counted(len(errors)),
         counted(sum(error > MOST_ERROR for error in errors)),
     ]
