@@ -1,7 +1,7 @@
 """The same experiment files over several nodes, started by torchrun on each of them.
 
     torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \
-        -m runners.cluster EXPERIMENT[.RUN] … [--full]
+        -m runners.cluster EXPERIMENT[.RUN] …
 
 torchrun starts this module once a rank. `EXPERIMENT` without a run means all its runs of as many
 ranks as torchrun started, and those of one rank, which rank 0's node measures. Ranks use the
@@ -49,7 +49,6 @@ from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.machine_records import Machine
-from runners.traces.records import NEEDS_FULL
 from runners.traces.summary import how_it_ended
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
@@ -93,12 +92,8 @@ def _described(peers: Peers) -> Machine:
     return here.model_copy(update={"name": name, "system": system})
 
 
-def _refusal(
-    name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str], *, full: bool
-) -> str | None:
+def _refusal(name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str]) -> str | None:
     """Why a run is not measured on these nodes; None where it is."""
-    if plan.full and not full:
-        return NEEDS_FULL.format(name)
     if plan.own_network:
         return "its ranks need links of their own making, and nodes speak over theirs"
     if plan.world_size not in (1, num_ranks):
@@ -110,7 +105,7 @@ def _refusal(
     return None
 
 
-def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]], *, full: bool) -> int:
+def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]]) -> int:
     """What rank 0's process does: it measures on all nodes, and keeps the traces."""
     surprises = []
     with alone():
@@ -121,14 +116,13 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]], *, 
             refused = {
                 run: why
                 for run, plan in experiment.runs.items()
-                if (why := _refusal(name, run, plan, num_ranks, named, full=full))
+                if (why := _refusal(name, run, plan, num_ranks, named))
             }
             waiting = pending(name, where, full=True, loaded=experiment, refused=refused)
+            for run in sorted(named & refused.keys()):
+                say(f"{name}.{run}: {refused[run]}")
             if waiting is None:
                 say(f"{name}: nothing is left to measure")
-                for run, why in refused.items():
-                    if run in named:
-                        say(f"{name}.{run}: {why}")
                 continue
             trace = measure(waiting, launcher, progress, here=here)
             say(f"kept in {where / name}.json")
@@ -143,7 +137,7 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]], *, 
     return 1 if surprises else 0
 
 
-def _together(peers: Peers, wanted: dict[str, set[str]], *, full: bool) -> int:
+def _together(peers: Peers, wanted: dict[str, set[str]]) -> int:
     """Measure with the other processes; whatever ends this one early, the others hear of."""
     place = peers.place
     here = peers.name(place.rank)
@@ -155,9 +149,7 @@ def _together(peers: Peers, wanted: dict[str, set[str]], *, full: bool) -> int:
         say(f"{here}: one of {place.num_nodes}, connected over {interface}, {peers.address}")
         launcher = NodeLauncher(peers, accelerator.kind())
         with launcher:
-            code = (
-                _lead(peers, launcher, wanted, full=full) if place.rank == 0 else launcher.serve()
-            )
+            code = launcher.serve() if place.rank else _lead(peers, launcher, wanted)
         peers.leave()
     except stopping.Stopped as stopped:
         time.sleep(REASON_SECONDS)
@@ -179,17 +171,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Measure experiments with ranks on several nodes.",
     )
     parser.add_argument("names", nargs="+", metavar="EXPERIMENT[.RUN]")
-    parser.add_argument("--full", action="store_true", help="heavier runs too")
-    parsed = parser.parse_args(arguments)
+    names = parser.parse_args(arguments).names
     try:
-        wanted, place = runs_named(parsed.names), Place.of(os.environ)
+        wanted, place = runs_named(names), Place.of(os.environ)
         peers = Peers(place, {"software": _software(list(wanted))})
     except stopping.Stopped as stopped:
         return stopping.told(stopped)
     except (ValueError, OSError, DistError) as error:
         explain(f"python -m runners.cluster: {error}")
         return 2
-    return _together(peers, wanted, full=parsed.full)
+    return _together(peers, wanted)
 
 
 if __name__ == "__main__":

@@ -72,9 +72,10 @@ def pending(
     Raises:
         FixableError: there is none of that name.
     """
-    trace, problem = existing(where / f"{name}.json")
-    part = unfinished(name, where)
-    outdated = staleness(trace) if trace else problem or "missing"
+    trace, outdated = existing(where / f"{name}.json")
+    part, problem = existing(part_of(name, where))
+    if problem or (part and part.machine != name_of(where)):
+        part = None
     source = part or (None if outdated or force else trace)
     reason = "unfinished" if part else outdated
     if trace is not None and reason is None:
@@ -106,37 +107,25 @@ def pending(
 
 
 def existing(path: Path) -> tuple[Trace | None, str | None]:
-    """A trace and what is wrong with it; neither where there is none."""
-    if not path.exists():
-        return None, None
-    try:
-        trace, is_edited = read(path), edited(path) is not None
-    except TraceError:
-        return None, "unreadable"
-    return (None, "edited after it was measured") if is_edited else (trace, None)
-
-
-def unfinished(name: str, where: Path) -> Trace | None:
-    """What an interrupted measurement left, where this code and this torch measured it."""
-    try:
-        part = read(part_of(name, where))
-    except TraceError:
-        return None
-    return part if part.machine == name_of(where) and staleness(part) is None else None
-
-
-def staleness(trace: Trace) -> str | None:
-    """Why a trace must be measured again; None where this code and this torch measured it.
+    """A trace or a part of one, and why it must be measured again; None where nothing is wrong.
 
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
     """
-    if trace.code.digest != source_digest(trace.experiment):
-        return "stale"
+    if not path.exists():
+        return None, "missing"
+    try:
+        trace, is_edited = read(path), path.suffix == ".json" and edited(path) is not None
+    except TraceError:
+        return None, "unreadable"
+    if is_edited:
+        return None, "edited after it was measured"
     used, installed = trace.circumstances.torch, torch_version()
+    if trace.code.digest != source_digest(trace.experiment):
+        return trace, "stale"
     if used.partition("+")[0] != installed.partition("+")[0]:
-        return f"measured with torch {used}; {installed} is installed"
-    return None
+        return trace, f"measured with torch {used}; {installed} is installed"
+    return trace, None
 
 
 def _other_programs(trace: Trace) -> str | None:
