@@ -64,11 +64,12 @@
     // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
     const again = new Set();
     (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, kind, field, run]) => {
-      if (kind % 2 && data.runs[run]?.[2]) again.add(`'${path(run, isRun(of) && field, ".")}'`);
+      if (kind % 2 && data.runs[run]?.[2]) again.add(path(run, isRun(of) && field, "."));
     });
     if (again.size) {
+      const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it
       const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
-      add(name, made("code", [data.command, ...again].join(" ")));
+      add(name, made("code", [data.command, ...quoted].join(" ")));
     }
     Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
     return rows;
