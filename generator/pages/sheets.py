@@ -105,16 +105,13 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
     """The page that leads to the models, and that of each model."""
     written = "content/planner/plan.yml"
     yield Sheet(PLAN, "plan.md.j2", plan.title, plan.about, written, has_toc=True)
-    if plan.published and PEAKS.experiment in book.traces:
-        yield Sheet(
-            "plan/published.md", "published.md.j2", plan.published.title,
-            plan.published.about, written, under=PLAN, has_toc=True,
-        )  # fmt: skip
-    if plan.steps and STEPS.experiment in book.traces:
-        yield Sheet(
-            "plan/steps.md", "steps.md.j2", plan.steps.title, plan.steps.about, written,
-            under=PLAN, has_toc=True,
-        )  # fmt: skip
+    compared = (("published", plan.published, PEAKS), ("steps", plan.steps, STEPS))
+    for name, own, comparison in compared:
+        if own and comparison.experiment in book.traces:
+            yield Sheet(
+                f"plan/{name}.md", f"{name}.md.j2", own.title, own.about, written, under=PLAN,
+                has_toc=True,
+            )  # fmt: skip
     for name in plan.models:
         shown = book.traces.get(name)
         if shown is not None and shown.grid is not None:

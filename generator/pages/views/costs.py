@@ -10,11 +10,10 @@ from markupsafe import Markup
 from generator.content.lesson import CostTable
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_formula import shown
-from generator.evidence.law_sides import in_one_form, observed_run, relative_difference
-from generator.evidence.value import Value
+from generator.evidence.law_sides import observed_run, relative_difference
 from generator.evidence.verdicts import Outcome
 from generator.pages.table import Column, Row, label, table
-from generator.pages.views.claims import css_of, tolerance_of
+from generator.pages.views.claims import css_of, sides_of, tolerance_of
 
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
@@ -27,20 +26,14 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         folio: the page.
         run_link: leads to a run.
     """
+    outcomes = [folio.evidence.outcome(one.law) for one in written.rows]
     rows: list[Row] = []
-    all_found: list[Value | None] = []
     explained_before: set[str] = set()
-    for one in written.rows:
-        claim = folio.book.claims[one.law]
-        run, found = observed_run(claim, folio.evidence), folio.evidence.outcome(claim.id)
+    for one, found in zip(written.rows, outcomes, strict=True):
+        run = observed_run(found.claim, folio.evidence)
         folio.run(run)
-        all_found.append(found.observed)
         folio.shown_claims.add(one.law)
-        predicted, measured = map(folio.shown, in_one_form(found.predicted, found.observed))
-        is_bound = claim.relation != "equals"
-        if is_bound:
-            predicted = Markup("{}{}").format(folio.ui["relations"][claim.relation], predicted)
-        formula = shown(claim) or ""
+        formula = shown(found.claim) or ""
         explained = _FORMULA.match(formula)
         if formula in explained_before and explained:
             formula = explained[0]
@@ -49,13 +42,13 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
             folio.line(one.what), run_link(run)
         )
         says = folio.line(formula) if formula else ABSENT
-        rows.append([what, says, predicted, measured, _off_by(found, folio)])
+        rows.append([what, says, *sides_of(found, folio), _off_by(found, folio)])
     heads = folio.ui["cost"]
     columns = [
         Column(folio.ui["table"]["what"], False),
         Column(folio.ui["table"]["formula"], False),
         Column(heads["predicted"]),
-        Column(folio.found(all_found)),
+        Column(folio.found(one.observed for one in outcomes)),
         Column(heads["differs_by"]),
     ]
     return table(columns, rows, is_found=False, is_wide=True)

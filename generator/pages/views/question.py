@@ -7,6 +7,7 @@ where a number comes from would tell. The key below it opens everything; see `an
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import Any
 
 from markupsafe import Markup
@@ -85,10 +86,7 @@ def in_short(item: Item, folio: Folio) -> str:
     """What an item asks, for a line that leads to it: its last question, shortened."""
     sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
     asked = [one for one in sentences if one.endswith("?")] or sentences
-    last = asked[-1].replace("`", "")
-    if len(last) <= _IN_SHORT:
-        return last
-    return last[:_IN_SHORT].rsplit(" ", 1)[0].rstrip(",;:") + " …"
+    return textwrap.shorten(asked[-1].replace("`", ""), _IN_SHORT, placeholder=" …")
 
 
 def _num_attempts(kind: Kind[Any], asked_as: str) -> int:
