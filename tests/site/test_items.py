@@ -155,9 +155,9 @@ def test_the_slider_works_by_keyboard_and_says_its_number(page):
     slider = item.box.get_by_role("slider")
     assert slider.get_attribute("aria-valuetext") == "not set yet"
     slider.focus()
-    unset = slider.evaluate("one => getComputedStyle(one).appearance")
+    unset = slider.evaluate("one => getComputedStyle(one).accentColor")
     page.keyboard.press("End")
-    assert slider.evaluate("one => getComputedStyle(one).appearance") != unset
+    assert slider.evaluate("one => getComputedStyle(one).accentColor") != unset
     assert item.box.locator(".pb-number-field").input_value() == "12"
     page.keyboard.press("Home")
     assert slider.get_attribute("aria-valuetext") == "0.12 ms"

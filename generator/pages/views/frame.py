@@ -30,7 +30,7 @@ APART = ("play",)  # a figure's own code, in a file of its own
 STYLES = {
     "assets/asking.css": ("pb-pieces", "pb-match", "pb-program", "pb-slider"),
     "assets/calculator.css": ("data-calculator",),
-    "assets/claims.css": ("pb-claim", "pb-retraction"),
+    "assets/claims.css": ("pb-retraction",),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
     "assets/home.css": ("data-survive",),
@@ -38,7 +38,6 @@ STYLES = {
     "assets/play.css": ("pb-states",),
     "assets/recall.css": ("data-recall=",),
     "assets/runs.css": ("pb-runs",),
-    "assets/stages.css": ("pb-stage",),
     "assets/summary.css": ("pb-summary",),
 }
 # What the scores of a page are multiplied by in the search, where that of a lesson is 1. Among the
