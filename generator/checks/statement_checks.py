@@ -41,11 +41,6 @@ def bears_out(sentence: Retraction, outcome: Outcome) -> bool:
     return shown(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
 
 
-def _is_broken_law(outcome: Outcome) -> bool:
-    """Whether a law stopped holding: it is red on its pages, and a strict build refuses it."""
-    return outcome.claim.kind == "law" and outcome.verdict == "does_not_hold"
-
-
 def path_of(book: Book, run: str) -> str:
     """The file that a run executed, from the project's root; empty where it executed none."""
     found = book.run(run)
@@ -63,7 +58,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
         if one.claim not in book.claims or not book.is_reference:
             continue
         outcome = evidence.outcome(one.claim)
-        if not _is_broken_law(outcome) and not bears_out(one, outcome):
+        if not outcome.is_broken_law and not bears_out(one, outcome):
             wanted = " or ".join(BORNE_OUT_BY[one.verdict])
             message = (
                 f"{one.verdict} needs a claim by which the sentence is {wanted}; by "

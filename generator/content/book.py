@@ -284,8 +284,7 @@ def load(
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
     references |= {one.id: one for one in published_references(on_pages)}
-    claims = loader.of(ClaimFile) if on_pages else []
-    judged = laws.of_documents(claims, on_pages, loader.errors)
+    judged = laws.of_documents(loader.of(ClaimFile))
     if loader.errors or not (shown and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])

@@ -1,20 +1,18 @@
 """Claims as authors write them → one claim for each run that they are judged on.
 
-In: the files of `content/claims/` and the traces. Out: `Laws`, or what is wrong with a `for:`, at
-its place.
+In: the files of `content/claims/`. Out: `Laws`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from generator.content import names
 from generator.content.claim import Case, Claim, ClaimFile
 from generator.content.errors import ContentError, nearest
-from generator.content.shelf import TraceOnPage, missing_run
 
 if TYPE_CHECKING:
     from generator.content.documents import Document
@@ -53,35 +51,16 @@ class Laws:
         return f"no claim {name!r}{nearest(name, {*self.claims, *self.of_law})}"
 
 
-def of_documents(
-    documents: Sequence[Document[ClaimFile]],
-    traces: Mapping[str, TraceOnPage],
-    errors: list[ContentError],
-) -> Laws:
-    """Every claim of a book, once for each of its runs; mistakes go to `errors`."""
+def of_documents(documents: Sequence[Document[ClaimFile]]) -> Laws:
+    """Every claim of a book, once for each of its runs."""
     found = Laws()
     for document in documents:
         for position, claim in enumerate(document.model.claims):
-            errors += _mistakes(document, position, traces)
             own = _on_runs(document, position)
             found.claims.update((one.id, one) for one in own)
             found.of_law[claim.id] = tuple(one.id for one in own)
             found.written.update((one.id, (document, position)) for one in own)
     return found
-
-
-def _mistakes(
-    document: Document[Any], position: int, traces: Mapping[str, TraceOnPage]
-) -> Iterator[ContentError]:
-    """Runs of `for:` that nobody measured, or that stand there twice."""
-    seen: set[str] = set()
-    for number, case in enumerate(document.model.claims[position].cases):
-        problems = [missing_run(traces, run) for run in (case.run, case.other) if run]
-        if case.run in seen:
-            problems.append(f"for: names {case.run!r} already")
-        seen.add(case.run)
-        for problem in filter(None, problems):
-            yield document.error(("claims", position, "for", number), problem)
 
 
 @lru_cache(maxsize=4096)
