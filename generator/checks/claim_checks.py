@@ -9,7 +9,6 @@ claim is told once.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from generator.content import names
@@ -24,7 +23,6 @@ from generator.evidence.filters import FUNCTIONS, Showed
 from generator.evidence.regime import dtype_of
 from generator.evidence.value import ExpressionError
 
-DECLARED = re.compile(r"\bexpected_(?:status|death)\b")
 LARGE = 0.1  # a tolerance beyond which a law says why
 STRUCTURAL = (0, 1)  # no such thing, and the same thing
 
@@ -32,7 +30,6 @@ STRUCTURAL = (0, 1)  # no such thing, and the same thing
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
     """Claims that cannot be judged, or that rest on what they may not rest on."""
     for position, written in enumerate(document.model.claims):
-        yield from _declared(document, position, written)
         judged, reported = _judged(evidence.book, written), set()
         found = [one for claim in judged for one in _unjudged(evidence, claim)]
         if not found:
@@ -42,22 +39,6 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
                 reported.add(at)
                 path = at.split(".") if at else []
                 yield document.error(("claims", position, *path), problem)
-
-
-def _declared(
-    document: Document[ClaimFile], position: int, written: Claim
-) -> Iterator[ContentError]:
-    """Rules that lean on the outcome which an experiment declares for its own run."""
-    for side, text in (("predicted", written.predicted), ("observed", written.observed)):
-        found = DECLARED.search(text)
-        if found:
-            yield document.error(
-                ("claims", position, side),
-                f"{found[0]} is what the experiment declares, and proves nothing of its own run; "
-                "predict the outcome in words, and observe ended(run): "
-                "predicted: \"'out of memory in forward'\"",
-                offset=found.start(),
-            )
 
 
 def _judged(book: Book, written: Claim) -> list[Claim]:

@@ -18,17 +18,11 @@ def machines(content: Path) -> frozenset[str]:
         content: the folder of content.
     """
     traces = content / "traces"
-    held = _told_by_git(traces, "ls-tree", "-r", "-z", "--name-only", "HEAD", "./")
+    held = _git(traces, "ls-tree", "-r", "-z", "--name-only", "HEAD", "./")
     if held is None:
         return frozenset(path.name for path in traces.glob(REFERENCE))
-    return frozenset(path.parent.as_posix() for path in held if path.name == "machine.json")
-
-
-def changed(content: Path) -> list[str]:
-    """The files of committed machines that differ from the commit, relative to `traces/`."""
-    differing = _told_by_git(content / "traces", "diff", "-z", "--relative", "--name-only", "HEAD")
-    shown = machines(content)
-    return sorted(str(path) for path in differing or () if path.parent.as_posix() in shown)
+    paths = map(Path, held.decode().split("\0"))
+    return frozenset(path.parent.as_posix() for path in paths if path.name == "machine.json")
 
 
 def sources(content: Path) -> bytes:
@@ -38,12 +32,6 @@ def sources(content: Path) -> bytes:
         content: the folder of content, in the project's own.
     """
     return _git(content.parent, "archive", "--format=zip", "--prefix=proofbook/", "HEAD") or b""
-
-
-def _told_by_git(folder: Path, *command: str) -> list[Path] | None:
-    """The paths that a command of git lists; None where there is no repository."""
-    told = _git(folder, *command)
-    return None if told is None else [Path(name) for name in told.decode().split("\0") if name]
 
 
 def _git(folder: Path, *command: str) -> bytes | None:

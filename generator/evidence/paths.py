@@ -19,14 +19,14 @@ from generator.evidence import units
 from generator.evidence.regime import is_crowded
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
-from runners.traces.fields import NAMES, Key, at, measure_of
+from runners.traces.fields import DECLARED, NAMES, Key, at, measure_of
 from runners.traces.measured import SampledSeconds
 from runners.traces.published import COMPARISONS
 
 GIVEN = frozenset(
     {
         "settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend",
-        "device", "expected_status",
+        "device",
     }
 )  # fmt: skip
 _ORDINALS = frozenset({"rank", "epoch", "step", "seed", "source", "destination"})
@@ -90,6 +90,11 @@ class Node:
             return self._element(key)
         name, is_model = str(key), isinstance(self.thing, BaseModel)
         known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
+        if name in DECLARED:
+            raise ExpressionError(
+                f"{name} is what the experiment declares, and proves nothing of its own run; "
+                "predict the outcome in words, and observe ended(run)"
+            )
         if name not in known:
             what = "field" if is_model else "entry"
             message = f"{self.formula} has no {what} {name!r}{nearest(name, known)}"

@@ -148,8 +148,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             only=committed.machines(self.content) if is_published else None,
             with_new=self.config.new_runs,
         )
-        for name in committed.changed(self.content) if is_published else ():
-            log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := committed.sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources

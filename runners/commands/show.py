@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from runners.plans.experiment import check_name, unknown
 from runners.traces import machine
+from runners.traces.fields import DECLARED
 from runners.traces.files import read, trace_paths
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, seconds_in_words
@@ -81,7 +82,7 @@ def _shown(experiment: str, run: str) -> Iterator[str]:
 
 def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:
     if isinstance(node, dict):
-        for key, value in node.items():
+        for key, value in ((key, node[key]) for key in node if key not in DECLARED):
             step = f".{key}" if key.isidentifier() else f"[{key!r}]"
             yield from _walk(f"{path}{step}", value)
     elif isinstance(node, list) and node and path.endswith(_SHAPES):

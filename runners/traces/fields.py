@@ -17,6 +17,7 @@ from pydantic import BaseModel
 Key = str | int
 Measure = Literal["bytes", "seconds"]
 NAMES = ("name", "operation", "rank")  # a list of things with one of these is indexed by it
+DECLARED = frozenset({"expected_status", "expected_death"})  # which prove nothing of their run
 EACH = "[]"  # stands for every element of a list
 NBSP = "\u00a0"
 _STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|(\[\])|\['([^']+)'\]|\[\"([^\"]+)\"\])")

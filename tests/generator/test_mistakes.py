@@ -182,7 +182,7 @@ CLAIMS = [
     (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: ¦{WHOLE}",
      "the very field"),
     (MEMORY, "observed: tiny_memory.halves_budget", "observed: ¦tiny_memory.gone", "no run 'gone'"),
-    (MEMORY, "predicted: \"'completed'\"", "predicted: tiny_memory.halves_budget.¦expected_status",
+    (MEMORY, "predicted: \"'completed'\"", "predicted: ¦tiny_memory.halves_budget.expected_status",
      "observe ended(run)"),
     (TRAINING, "does_not_hold: Averaging was",
      "does_not_hold: \"{{ ¦showed('averaging-is-slower') }}\"\n      too_few_samples: It was",
