@@ -15,7 +15,7 @@ from generator.evidence.value import Value, numeric
 from generator.pages.shown import Shown
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
-MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
+MAX_DIGITS, STARTED, EXACTLY = 6, 3, 17  # of a number that is no whole one
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
 
 
