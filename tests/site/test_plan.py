@@ -52,7 +52,7 @@ def _scheduled(work, microbatches):
 
 def test_a_pipeline_takes_no_longer_than_its_schedule_and_hardly_less(built_site):
     """Twelve layers in eight stages, so the stages differ; the rate is that of an H100 in bf16."""
-    grid = json.loads((built_site / "plans" / "plan_gpt2_124m.json").read_text())
+    grid = json.loads((built_site / "planner" / "plans" / "gpt2-124m.json").read_text())
     [row] = [
         one for one in grid["rows"]
         if one["strategy"] == "1f1b" and one["state"] == grid["rows"][0]["state"]

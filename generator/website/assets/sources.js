@@ -35,7 +35,7 @@
     const add = (name, said) => said && rows.push([name, said]);
     const from = (one) => {
       const [machine, experiment] = data.runs[one];
-      if (experiment) traces[`${machine ? `traces/${machine}` : "plans"}/${experiment}.json`] = `${experiment}.json`;
+      if (machine && experiment) traces[`traces/${machine}/${experiment}.json`] = `${experiment}.json`;
       return machine || words.no_machine;
     };
     add(words.why, absent);
