@@ -13,7 +13,6 @@ import ast
 import inspect
 import math
 import operator
-import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -181,9 +180,7 @@ def _parsed(text: str) -> tuple[ast.expr, list[ast.expr]]:
     if "#" in line:
         raise ExpressionError(f"'#' is not allowed; {MADE_OF}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(line, mode="eval").body
+        tree = ast.parse(line, mode="eval").body
         tree = _Filters().visit(tree) if "|" in line else tree
         nodes = [one for one in ast.walk(tree) if isinstance(one, ast.expr)]
     except SyntaxError as error:

@@ -44,7 +44,7 @@ def refuted(evidence: Evidence, claim: Claim) -> Evidence | None:
 def _changes(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, object]]:
     """Changes worth trying, of the fields that a claim observes first."""
     predicted, observed = evidence.sides(claim)
-    fields = dict.fromkeys(observed.measured + predicted.measured)
+    fields = {**observed.measured, **predicted.measured}
     values = {field: _value(evidence, field) for field in fields}
     plain = [one for one in values.values() if isinstance(one, str | int | float)]
     number = getattr(predicted.result, "number", None)  # what must differ is made the same
