@@ -47,6 +47,7 @@ class Seen:
         cells: for each run of the state, the values in the drawing.
         title: the key of the words above it, where these are not those of the view.
         moments: when something begins or ends, if the state is played.
+        budget: a line that readers move: where it starts, and how far it goes.
     """
 
     drawings: tuple[Drawing, Drawing]
@@ -54,6 +55,7 @@ class Seen:
     cells: tuple[dict[str, Markup], ...] = ()
     title: str = ""
     moments: tuple[Moment, ...] = ()
+    budget: SimpleNamespace | None = None
 
     def svg(self, name: str, title: str) -> Markup:
         """The drawing of each layout, which says the same in words."""

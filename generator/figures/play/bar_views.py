@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 
 from markupsafe import Markup
 
@@ -66,20 +68,30 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     assert figure.play is not None
     assert figure.play.budget is not None
     budget = folio.value(figure.play.budget)
-    start = numeric(budget) if budget else max(peaks)
     unit, size = byte_unit(max(peaks))
+    start = (numeric(budget) if budget else max(peaks)) / size
+    top = max(max(peaks) / size, start) * 1.05
+    moved = _moved(start, top, unit, folio.show(budget)) if budget else None
     is_one = all(one.run.world_size == 1 and one.run.nature == "real" for one in runs)
     title = unit if is_one else f"{unit} {folio.ui['figure']['per_rank']}"
     found = []
     for state in states:
         rows = [row for one in state.runs for row in _rows(one, size, folio)]
-        drawings = both(
-            stacks, rows, title, max(*peaks, start) * 1.05 / size,
-            unseen=folio.ui["play"]["unseen"], budget=Budget(start / size),
-        )  # fmt: skip
+        unseen, line = folio.ui["play"]["unseen"], Budget(start)
+        drawings = both(stacks, rows, title, top, unseen=unseen, budget=line)
         cells = tuple(_held(one, folio) for one in state.runs)
-        found.append(Seen(drawings, _described(rows), cells, "one_device" if is_one else ""))
+        word = "one_device" if is_one else ""
+        found.append(Seen(drawings, _described(rows), cells, word, budget=moved))
     return found
+
+
+def _moved(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespace:
+    """Where a line starts, and how far readers may move it, in the unit of the axis."""
+    step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
+    low = round(start % step, 3)  # from which steps lead to `start`
+    return SimpleNamespace(
+        start=start, low=low, top=round(top, 3), step=step, unit=unit, shown=shown
+    )
 
 
 def _peaks(one: ShownRun) -> list[tuple[Memory, RankRecord]]:

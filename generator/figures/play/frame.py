@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
@@ -19,8 +18,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure, View
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import Control, State, states
-from generator.evidence.value import numeric
-from generator.figures.picture import Picture, Seen, Table, byte_unit, plainly
+from generator.figures.picture import Picture, Seen, Table, plainly
 from generator.figures.play.bar_views import memory, payload
 from generator.figures.play.chart_views import loss, regions
 from generator.figures.play.grid_views import block, ring
@@ -50,7 +48,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
             first=found[0],
             drawn=drawn[0],
             told=[words for one in seen.values() for _, words in one[0].moments],
-            budget=_budget(figure, found, folio),
+            budget=next((one[0].budget for one in seen.values() if one[0].budget), None),
             **_table(figure, controls, found, seen, folio),
         ),
     )
@@ -136,27 +134,3 @@ def _table(
         row.cells = [*map(folio.shown, row.facts), *known]
     head = [*(plainly(fact.label, folio) for fact in facts), *names]
     return {"words": words, "head": head, "rows": rows}
-
-
-def _budget(figure: Figure, found: Sequence[State], folio: Folio) -> SimpleNamespace | None:
-    """Where the line starts, and how far readers may move it, in the unit of the axis."""
-    assert figure.play is not None
-    written = folio.value(figure.play.budget) if figure.play.budget else None
-    if written is None:
-        return None
-    sizes = [
-        rank.memory.peak_bytes or 0
-        for state in found for one in state.runs for rank in one.run.ranks if rank.memory
-    ]  # fmt: skip
-    unit, size = byte_unit(max(sizes))
-    top = max(*sizes, numeric(written)) * 1.05 / size
-    step = 10.0 ** math.floor(math.log10(top / 100))
-    start = round(numeric(written) / size, 3)
-    return SimpleNamespace(
-        start=start,
-        low=round(start % step, 3),  # from which steps lead to `start`
-        top=round(top, 3),
-        step=step,
-        unit=unit,
-        shown=folio.show(written),
-    )
