@@ -19,29 +19,6 @@ def found_in(folder: Path, pattern: str) -> list[Path]:
     return sorted(found, key=lambda path: path.with_suffix(""))
 
 
-def text_of(path: Path, name: str) -> str:
-    """The text of a file, without a byte-order mark.
-
-    Args:
-        path: the file.
-        name: as messages name it.
-
-    Raises:
-        ContentErrors: it cannot be read, or is not UTF-8; the error then knows the line.
-    """
-    try:
-        held = path.read_bytes()
-        return held.decode("utf-8-sig")
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-        raise ContentErrors([ContentError(name, 0, 0, message)]) from None
-    except UnicodeDecodeError as error:
-        before = held[: error.start].decode("utf-8-sig")
-        message = f"cannot be read: not UTF-8 (byte 0x{held[error.start]:02x}); save it as UTF-8"
-        place = place_of(before, len(before))
-        raise ContentErrors([ContentError(name, *place, message)]) from None
-
-
 @dataclass
 class Files:
     """The files of one content folder; what is wrong with any of them is kept, not raised."""
@@ -70,5 +47,20 @@ class Files:
         return None
 
     def text_of(self, path: Path) -> str:
-        """The text of a file; see `text_of`."""
-        return text_of(path, self.name(path))
+        """The text of a file, without a byte-order mark.
+
+        Raises:
+            ContentErrors: it cannot be read, or is not UTF-8; the error then knows the line.
+        """
+        held, place = b"", (0, 0)
+        try:
+            held = path.read_bytes()
+            return held.decode("utf-8-sig")
+        except OSError as error:
+            why = str(error.strerror)
+        except UnicodeDecodeError as error:
+            before = held[: error.start].decode("utf-8-sig")
+            place = place_of(before, len(before))
+            why = f"not UTF-8 (byte 0x{held[error.start]:02x}); save it as UTF-8"
+        message = f"cannot be read: {why}"
+        raise ContentErrors([ContentError(self.name(path), *place, message)])
