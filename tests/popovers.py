@@ -71,7 +71,7 @@ def _path(row: list[Any], data: dict[str, Any]) -> str:
 def _is_of_a_run(row: list[Any], data: dict[str, Any]) -> bool:
     """Whether a run measured or simulated a value."""
     is_read = KINDS[row[1]] in ("measured", "simulated") and len(row) > 3
-    return is_read and isinstance(row[3], int) and bool(data["runs"][row[3]][2:3])
+    return is_read and isinstance(row[3], int) and any(data["runs"][row[3]][2:3])
 
 
 def _read(page: str, row: list[Any], data: dict[str, Any]) -> Popover:
