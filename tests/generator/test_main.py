@@ -65,7 +65,7 @@ def test_a_build_writes_the_book_and_then_only_the_pages_whose_numbers_changed(b
     copy.change_run("tiny_training.averaged", model={**model, **grown, "layers": layers})
     build()
     changed = {p.relative_to(out).as_posix() for p, at in stamps(out).items() if before[p] != at}
-    assert "topics/averaging/trace.md" in changed
+    assert "topics/averaging/cost.md" in changed
     assert "index.md" not in changed
 
 
