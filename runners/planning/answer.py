@@ -9,31 +9,21 @@ from __future__ import annotations
 from runners.planning.law_of_time import Bounds, Cluster, bounds
 from runners.planning.question import Question
 from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
-from runners.simulate.log import Result
 from runners.traces.plan_grid import GridCall, GridRank
+from runners.traces.schema import Record
 
 
-class RankPlan(GridRank):
-    """One simulated rank."""
-
-    active_bytes: int | None = None  # allocated bytes with blocks that another stream still used
-    fits_limit: bool = True  # the allocator serves all requests within the question's limit
-
-
-class Answer(Result):
+class Answer(Record):
     """A strategy: its ranks, or the reason why it cannot be simulated."""
 
     question: Question
-    ranks: list[RankPlan] = []
+    reason: str | None = None
+    ranks: list[GridRank] = []
     seconds: float  # of the simulation
     has_failed: bool = False  # by an error, and not since this model or mesh does not allow it
 
-    def is_kept(self) -> bool:
-        """Whether it is known from then on: the files of a user's model may change."""
-        return super().is_kept() and self.question.model.module is None
-
     @property
-    def busiest(self) -> RankPlan | None:
+    def busiest(self) -> GridRank | None:
         """The rank with the highest peak."""
         return max(self.ranks, key=lambda one: one.peak_bytes, default=None)
 

@@ -66,9 +66,9 @@ class Built:
         """The wrapped module's forward.
 
         Raises:
-            PlanError: an inner stage gives no tensor, or FSDP finds none.
+            PlanError: FSDP finds no tensor in what it returns.
         """
-        return own_model.call(self.wrapped, self.module, arguments, is_last=self.is_last)
+        return own_model.call(self.wrapped, self.module, arguments)
 
 
 def build(
@@ -86,7 +86,7 @@ def build(
         PlanError: a function that the model names is not there.
     """
     training, strategy, model = question.training, question.strategy, question.model
-    for name in filter(None, (model.module, model.batch, model.stages, model.tensor_plan)):
+    for name in filter(None, (model.module, model.batch, model.tensor_plan)):
         own_model.named(name)  # what a module creates while it loads has a device and a type
     shards = strategy.sharding.startswith("fsdp")
     with _default_type(question), torch.device("meta"):
@@ -170,30 +170,20 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     return Built(module, module, tokens if first else hidden, loss, first, last)
 
 
-def _own(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
-    model, training, strategy = question.model, question.training, question.strategy
-    stages = own_model.stages_of(model, strategy.num_stages)
-    module = stages[stage]
+def _own(question: Question, mesh: DeviceMesh | None, _: int) -> Built:
+    model, strategy = question.model, question.strategy
+    module = own_model.built(model)
     if strategy.tensor > 1 and mesh is not None:
         parallelize_module(module, mesh["tensor"], own_model.named(model.tensor_plan or "")())
 
     def arguments() -> Any:
         with _default_type(question):
-            return own_model.arguments(model, training)
-
-    with torch.no_grad():
-        before = arguments() if stage else ()
-        for one in stages[:stage]:
-            before = (own_model.call(one, one, before, is_last=False),)
-
-    def received() -> tuple[Any, ...]:
-        return tuple(torch.empty(t.shape, dtype=t.dtype, requires_grad=True) for t in before)
+            return own_model.arguments(model, question.training)
 
     def loss(output: Any) -> Tensor:
         return own_model.loss_of(output, line_of(module.forward))
 
-    is_last = stage == strategy.num_stages - 1
-    return Built(module, module, received if stage else arguments, loss, not stage, is_last)
+    return Built(module, module, arguments, loss)
 
 
 def units(module: nn.Module) -> nn.ModuleList | nn.Sequential | None:

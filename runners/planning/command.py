@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument(
         "--batch", metavar="BATCH", help="(microbatch, sequence) → its arguments, or a dictionary"
     )
-    own.add_argument("--stages", metavar="STAGES", help="(number) → its pipeline stages")
     own.add_argument("--tensor-plan", metavar="PLAN", help="for parallelize_module")
     add("--devices", type=_mesh, default=(1, 8), metavar="[NODES×]N", help="such as 8 or 2x8")
     add(
@@ -154,7 +153,6 @@ def _outcomes(asked: argparse.Namespace) -> int:
     if others:
         raise PlanError("outcomes are of one strategy")
     limit = asked.memory * GIB
-    question = question.model_copy(update={"limit_bytes": round(limit)})
     outcomes.check(question)
     (answer,) = answers([question], 1)
     if answer.busiest is None:
@@ -278,7 +276,6 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
             name=asked.model,
             module=asked.model,
             batch=asked.batch,
-            stages=asked.stages,
             tensor_plan=asked.tensor_plan,
         )
         return model, max(LONGEST, asked.sequence or 0)

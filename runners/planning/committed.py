@@ -6,7 +6,7 @@ command share one recommendation.
 
 from __future__ import annotations
 
-from runners.planning.answer import Answer, RankPlan
+from runners.planning.answer import Answer
 from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.architecture import Architecture
 from runners.traces.plan_grid import Grid, GridRow, State, named_rows
@@ -28,7 +28,7 @@ def answer_of(row: GridRow, grid: Grid) -> Answer:
     model = Model(name=grid.preset, architecture=Architecture.model_validate(grid.architecture))
     return Answer(
         question=question_of(model, row.strategy, row.state, row.global_batch),
-        ranks=[RankPlan(**one.model_dump()) for one in row.ranks],
+        ranks=row.ranks,
         seconds=row.seconds,
     )
 

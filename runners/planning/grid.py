@@ -23,7 +23,6 @@ from runners.traces.machine import num_cores
 from runners.traces.plan_grid import (
     FOLDER,
     Grid,
-    GridRank,
     GridRow,
     State,
     as_trace,
@@ -230,12 +229,12 @@ def _grid(preset: ModelPreset, rows: list[GridRow]) -> Grid:
 
 
 def _row(state: State, answer: Answer) -> GridRow:
-    question, fields = answer.question, set(GridRank.model_fields)
+    question = answer.question
     return GridRow(
         strategy=question.strategy.name,
         state=state,
         global_batch=question.training.global_batch,
         num_microbatches=question.num_microbatches,
-        ranks=[GridRank(**one.model_dump(include=fields)) for one in answer.ranks],
+        ranks=answer.ranks,
         seconds=answer.seconds,
     )

@@ -1,6 +1,6 @@
 """Simulate one rank of a plan, in this process.
 
-In: a `Question` and the rank. Out: a `RankPlan`. Two steps are taken, of which the second counts:
+In: a `Question` and the rank. Out: a `GridRank`. Two steps are taken, of which the second counts:
 the first, of a single microbatch, creates the optimizer's state, which the peak of the second then
 includes.
 """
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import nullcontext
-from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -18,31 +16,27 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from runners.meters.memory import CPU, MemoryMeter, local
-from runners.planning.answer import RankPlan, sent_bytes
+from runners.planning.answer import sent_bytes
 from runners.planning.built import CONTEXT, EXPERT, build
 from runners.planning.question import Question
 from runners.planning.read_values import RefusingMode, own_code_at_work
 from runners.planning.step import EMBEDDING, Repeats, Step, repeats
 from runners.planning.updates import Update
-from runners.simulate.allocation_replay import replay
+from runners.simulate.caching_allocator import replay
 from runners.simulate.log import Call
-from runners.simulate.memory_blocks import AllocatorSettings
-from runners.simulate.messages import Mailbox
 from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
-from runners.traces.plan_grid import GridCall
+from runners.traces.plan_grid import GridCall, GridRank
 
 AXES = ("pipeline", "data", "tensor")
 
 
-def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> RankPlan:
+def simulate_rank(question: Question, rank: int) -> GridRank:
     """Execute two steps as one rank.
 
     Args:
         question: what is simulated.
         rank: of how many, the strategy says.
-        has_data: tensors are real, over the same groups that send nothing; for small models, with
-            which a simulation can be compared.
 
     Raises:
         PlanError: a function that the model names is not there, or its code reads a value.
@@ -51,26 +45,23 @@ def simulate_rank(question: Question, rank: int, *, has_data: bool = False) -> R
     meshes: list[DeviceMesh] = []
     strategy = question.strategy
     sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)
-    with stand_ins(Mailbox(rank, {}), strategy.num_devices, meshes):
+    with stand_ins(rank, strategy.num_devices, meshes):
         mesh = None
         if strategy.num_devices > 1:
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
-        mode = None if has_data else RefusingMode()
-        with nullcontext() if mode is None else mode, own_code_at_work():
+        with RefusingMode() as mode, own_code_at_work():
             meter = Meter(
                 meshes,
                 is_gloo=question.backend == "gloo",
                 activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
                 counts_results=True,
-                records_streams=question.training.records_streams,
                 copies_on_reduce_stream=question.training.copies_on_reduce_stream,
             )
             with meter:
                 step = take_steps(question, mesh, rank, CPU, meter)
                 held = sum(meter._sizes.values())
-            if mode is not None:
-                mode.check()
+            mode.check()
             return _answer(question, rank, step.module, meter, held)
 
 
@@ -109,27 +100,22 @@ def take_steps(
     return step
 
 
-def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> RankPlan:
+def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> GridRank:
     memory = meter.memory(None)
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None
-    settings = AllocatorSettings(expandable_segments=question.training.has_expandable_segments)
-    events, limit = list(meter.events()), question.limit_bytes
-    replayed = replay(events, settings)
-    limited = replay(events, replace(settings, allowed_bytes=limit)) if limit else None
+    peaks = replay(meter.events(), is_expandable=question.training.has_expandable_segments)
     repeated = repeats(question)
     flops = sum(count * repeated.of_phase(phase) for phase, count in meter.flops.items())
     calls = _summed(meter.calls(), repeated)
-    return RankPlan(
+    return GridRank(
         rank=rank,
         peak_bytes=memory.peak_bytes,
         peak_phase=memory.peak_phase,
         at_peak=memory.at_peak,
         between_steps_bytes=held,
-        allocated_bytes=replayed.peak_allocated_bytes,
-        active_bytes=replayed.peak_active_bytes,
-        reserved_bytes=replayed.peak_reserved_bytes,
-        fits_limit=limited is None or not limited.is_refused,
+        allocated_bytes=peaks.allocated_bytes,
+        reserved_bytes=peaks.reserved_bytes,
         num_parameters=sum(local(p).numel() for p in module.parameters()),
         flops=round(flops),
         sent_bytes=round(sum(map(sent_bytes, calls))),

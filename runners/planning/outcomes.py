@@ -13,14 +13,21 @@ from typing import NamedTuple
 import torch
 
 from runners.meters.memory import MemoryMeter
-from runners.planning.answer import RankPlan
 from runners.planning.one_rank import take_steps
 from runners.planning.question import PlanError, Question
 from runners.planning.step import Step, repeats
 from runners.planning.table import GIB
 from runners.system import accelerator
+from runners.traces.device_memory import Verdict, verdict
+from runners.traces.plan_grid import GridRank
 
 NUM_TIMED_STEPS = 3
+# Between what is given out and what would be reserved without a limit, segments decide.
+_EXPECTED: dict[Verdict, str] = {
+    "fits": "complete",
+    "marginal": "complete or to run out of memory",
+    "no": "run out of memory",
+}
 
 
 class Outcome(NamedTuple):
@@ -87,15 +94,13 @@ def _seconds(step: Step, num_microbatches: int, device: torch.device) -> float:
     return median(found)
 
 
-def lines(simulated: RankPlan, measured: Outcome, limit_bytes: float) -> list[str]:
+def lines(simulated: GridRank, measured: Outcome, limit_bytes: float) -> list[str]:
     """A line for each number that both have, and one for the verdict."""
     ended = "completed" if measured.phase is None else f"ran out of memory in {measured.phase}"
-    verdict = (
-        f"within {limit_bytes / GIB:.4g} GiB: simulated to "
-        f"{'complete' if simulated.fits_limit else 'run out of memory'}, {ended}"
-    )
+    fits = verdict(limit_bytes, simulated.reserved_bytes, simulated.allocated_bytes)
+    said = f"within {limit_bytes / GIB:.4g} GiB: simulated to {_EXPECTED[fits]}, {ended}"
     if measured.step_seconds is None:
-        return [verdict]  # it ended before its peak
+        return [said]  # it ended before its peak
     reserved = min(simulated.reserved_bytes, round(limit_bytes))
     rows = []
     for name, ours, theirs in (
@@ -107,4 +112,4 @@ def lines(simulated: RankPlan, measured: Outcome, limit_bytes: float) -> list[st
         rows.append(
             f"{name:<10}{ours / GIB:10.4f} GiB simulated{theirs / GIB:10.4f} measured{error}"
         )
-    return [*rows, verdict, f"step: {measured.step_seconds:.3g} s, not simulated"]
+    return [*rows, said, f"step: {measured.step_seconds:.3g} s, not simulated"]

@@ -7,7 +7,7 @@ user's functions do otherwise than a plan needs is refused in one line, which na
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -51,48 +51,40 @@ def arguments(model: Model, training: Training) -> Any:
     return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
-def call(called: nn.Module, module: nn.Module, arguments: Any, *, is_last: bool) -> Any:
+def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
     """Pass a batch to a module, or to what wraps it.
 
     Args:
         called: the module, or its wrapper.
         module: without a wrapper.
         arguments: a tuple, or a dictionary.
-        is_last: it is no stage that sends what it returns to another.
 
     Raises:
-        PlanError: what it returns cannot be sent or sharded.
+        PlanError: FSDP finds no tensor in what it returns.
     """
     given, by_name = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     output = called(*given, **by_name)
-    returns = f"{line_of(module.forward)} returns {type(output).__name__}, "
-    if not is_last and not isinstance(output, Tensor):
-        raise PlanError(f"{returns}and a stage sends one tensor")
     is_seen = tensors_in(output) or is_dataclass(output) or not tensors_of(output)
     if isinstance(called, FSDPModule) and not is_seen:
-        raise PlanError(f"{returns}in which FSDP finds no tensor; return a dictionary or a tuple")
+        raise PlanError(
+            f"{line_of(module.forward)} returns {type(output).__name__}, in which FSDP finds no "
+            "tensor; return a dictionary or a tuple"
+        )
     return output
 
 
-def stages_of(model: Model, count: int) -> list[nn.Module]:
-    """The module, or as many stages as a pipeline has.
+def built(model: Model) -> nn.Module:
+    """The module.
 
     Raises:
         PlanError: the function returns something else.
     """
-    if count > 1:
-        build = named(model.stages or "")
-        given = build(count)
-        stages = list(given) if isinstance(given, Iterable) else []
-    else:
-        build = named(model.module or "")
-        given = build()
-        stages = [given]
-    if len(stages) != count or not all(isinstance(one, nn.Module) for one in stages):
-        number = f" for each of {count} stages" if count > 1 else ""
-        kind = type(given).__name__
-        raise PlanError(f"{line_of(build)} builds no nn.Module{number}; it returns {kind}")
-    return stages
+    build = named(model.module or "")
+    module = build()
+    if not isinstance(module, nn.Module):
+        kind = type(module).__name__
+        raise PlanError(f"{line_of(build)} builds no nn.Module; it returns {kind}")
+    return module
 
 
 def loss_of(output: Any, line: str) -> Tensor:

@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +20,12 @@ from tempfile import TemporaryDirectory
 from runners.planning import own_code
 from runners.planning.answer import Answer
 from runners.planning.question import PlanError, Question
-from runners.simulate.processes import Job, results, torch_release
+from runners.simulate.processes import Job, finished, torch_release
+from runners.traces.files import write_json
+from runners.traces.machine import HOME
 from runners.traces.plan_grid import engine_digest
+
+CACHE = HOME / ".cache" / "simulations"
 
 
 def answers(
@@ -34,8 +38,29 @@ def answers(
         num_workers: processes that simulate side by side.
         folder: where answers are kept.
     """
-    jobs = [Job(_key(one), partial(_answer, one), partial(_failed, one)) for one in questions]
-    return results(jobs, Answer, num_workers, folder, "strategies simulated")[0]
+    folder = folder or CACHE
+    paths = [folder / f"{_key(one)}.json" for one in questions]
+    known = {path: _kept(path) for path in paths}
+    jobs = {
+        path: Job(partial(_answer, one), partial(_failed, one))
+        for path, one in zip(paths, questions, strict=True)
+        if known[path] is None
+    }
+    with closing(finished(jobs, num_workers, "strategies simulated")) as found:
+        for path, answer in found:
+            known[path] = answer
+            if answer.reason is None and answer.question.model.module is None:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_json(path, answer.as_json())
+    return [one for path in paths if (one := known[path]) is not None]
+
+
+def _kept(path: Path) -> Answer | None:
+    """What was simulated before; nothing where the file is of another version or torn."""
+    try:
+        return Answer.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def answers_anew(questions: Sequence[Question]) -> list[Answer]:

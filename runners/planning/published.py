@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from pydantic import Field, model_validator
@@ -29,7 +28,6 @@ from runners.traces.published import MOST_ERROR, PLANNER, run, run_name
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
 
-PUBLISHED = PLANNER / "published_measurements.yml"
 Positive = Annotated[float, Field(gt=0)]
 
 
@@ -90,16 +88,6 @@ class PublishedRow(Training):
     def _names_its_strategy(cls, row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "strategy": {"name": row["id"], **row["strategy"]}}
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Self:
-        if self.strategy.num_devices != self.device.count:
-            raise ValueError(f"{self.id}: axes of {self.strategy.num_devices} ranks")
-        if sum(self.strategy.layers_of_stages) not in (0, self.architecture.num_layers):
-            raise ValueError(f"{self.id}: the stages' layers are not the model's")
-        if any(one.unit == "percent" for one in self.measured) and not self.device.memory_gib:
-            raise ValueError(f"{self.id}: a share of a device whose memory is not stated")
-        return self
-
     @property
     def question(self) -> Question:
         """The row as a plan asks it."""
@@ -143,13 +131,13 @@ class PublishedRow(Training):
 
 
 @cache
-def published(path: Path = PUBLISHED) -> list[PublishedRow]:
+def published() -> list[PublishedRow]:
     """The rows, in the order of the file, whose head says what else it holds.
 
     Raises:
         ValueError: a row is not what it should be.
     """
-    file = yaml.safe_load(path.read_text(encoding="utf-8"))
+    file = yaml.safe_load((PLANNER / "published_measurements.yml").read_text(encoding="utf-8"))
     return [PublishedRow.model_validate(row) for row in file["rows"]]
 
 
@@ -158,11 +146,11 @@ class Term(NamedTuple):
 
     Attributes:
         says: what it is, and where that is stated.
-        training: the fields that add it.
+        training: the fields that add it; None where no plan can.
     """
 
     says: str
-    training: dict[str, bool]
+    training: dict[str, bool] | None = None
 
 
 _COMPILED_LOSS = Term(
@@ -187,20 +175,24 @@ TERMS = {
     "torchtitan-7b-fsdp4-tp2": Term(
         "Tensor.record_stream: what tensor-parallel ranks send stays active until the device comes "
         "to where the program freed it (torchtitan's issue 191; e62573d4 turned it off). The "
-        "program is ahead of the device by the length of a CUDA stream's queue.",
-        {"records_streams": True},
+        "program is ahead of the device by the length of a CUDA stream's queue, which no plan has.",
     ),
 }
 
 
 def questions(rows: Sequence[PublishedRow]) -> list[Question]:
-    """Of each row; after them, of those that have a term."""
-    return [*(row.question for row in rows), *(_with_term(row) for row in rows if row.id in TERMS)]
+    """Of each row; after them, of those with a term that a plan can add."""
+    first = [row.question for row in rows]
+    return first + [_with(term, row) for row in rows if (term := _training_of_term(row))]
 
 
-def _with_term(row: PublishedRow) -> Question:
+def _training_of_term(row: PublishedRow) -> dict[str, bool] | None:
+    return TERMS[row.id].training if row.id in TERMS else None
+
+
+def _with(term: dict[str, bool], row: PublishedRow) -> Question:
     asked = row.question
-    training = asked.training.model_copy(update=TERMS[row.id].training)
+    training = asked.training.model_copy(update=term)
     strategy = asked.strategy.model_copy(update={"name": _second(row)})
     return asked.model_copy(update={"training": training, "strategy": strategy})
 
@@ -266,8 +258,8 @@ def _run(row: PublishedRow, place: int, answer: Answer, second: Answer | None) -
 def _simulated(row: PublishedRow, answer: Answer, measured: Measurement) -> int:
     rank = answer.ranks[-1] if measured.rank == "last" else answer.busiest
     assert rank is not None
-    kinds = {"reserved": rank.reserved_bytes, "active": rank.active_bytes}
-    return row.workspace_bytes + (kinds.get(measured.kind) or rank.allocated_bytes)
+    is_reserved = measured.kind == "reserved"  # no other stream uses a block after it was freed
+    return row.workspace_bytes + (rank.reserved_bytes if is_reserved else rank.allocated_bytes)
 
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:

@@ -117,9 +117,6 @@ class Training(Record):
         has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
         keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
-        records_streams: what tensor-parallel ranks send stays active until the device reaches
-            where the program freed it, since NCCL's stream is recorded on it
-            (`Tensor.record_stream`).
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
         ends_are_units: FSDP wraps the embedding, and the last norm with the logits, as units of
             their own, of which it does not free the latter, as torchtitan does since 2025.
@@ -149,7 +146,6 @@ class Training(Record):
     has_compiled_loss: bool = False
     has_expandable_segments: bool = False
     keeps_logits: bool = False
-    records_streams: bool = False
     dropout: FactorOrZero = 0.0
     vocabulary: int = 0
 
@@ -160,7 +156,6 @@ class Model(Record):
     Attributes:
         module: `module:function` that builds an `nn.Module`.
         batch: `module:function` from microbatch and sequence length to the model's arguments.
-        stages: `module:function` from a number of stages to as many modules.
         tensor_plan: `module:function` to a plan for `parallelize_module`.
     """
 
@@ -168,7 +163,6 @@ class Model(Record):
     architecture: Architecture | None = None
     module: str | None = None
     batch: str | None = None
-    stages: str | None = None
     tensor_plan: str | None = None
 
 
@@ -177,15 +171,12 @@ class Question(Record):
 
     Attributes:
         backend: of the process groups. Gloo makes a reduce-scatter of an all-reduce on a copy.
-        limit_bytes: what the allocator may reserve, for whether it then serves all requests; None
-            for no limit.
     """
 
     model: Model
     training: Training
     strategy: Strategy
     backend: Backend = "nccl"
-    limit_bytes: int | None = None
 
     @property
     def num_microbatches(self) -> int:
@@ -288,10 +279,8 @@ def _missing_functions(model: Model, strategy: Strategy) -> Iterator[str]:
     """What a model of one's own lacks for the axes of a mesh."""
     if strategy.tensor > 1 and model.tensor_plan is None:
         yield "needs a plan of the model's layers (--tensor-plan)"
-    if strategy.context > 1 or strategy.expert > 1:
-        yield "cp and ep are planned for presets alone"
-    if strategy.pipeline > 1 and model.stages is None:
-        yield "needs the model's stages (--stages)"
+    if max(strategy.pipeline, strategy.context, strategy.expert) > 1:
+        yield "pipelines, cp and ep are planned for presets alone"
 
 
 # A word of `--strategies`, and what it sets besides its axis.
@@ -310,6 +299,13 @@ _AXES: dict[str, tuple[str, dict[str, object]]] = {
     "gpipe": ("pipeline", {"schedule": "gpipe"}),
     "1f1b": ("pipeline", {"schedule": "1f1b"}),
     "interleaved": ("pipeline", {"schedule": "interleaved", "chunks": 2}),
+}
+
+# How many sizes a word may have, and an example; others have one or none.
+_SIZES = {
+    "fsdp": ((0, 1, 2), "fsdp.16, or fsdp.16.8 for groups of 8 to reshard to"),
+    "hsdp": ((2,), "hsdp.2.8 for 2 replicas of 8 shards"),
+    "ep": ((1,), "ep.8 for 8 ranks that divide the experts"),
 }
 
 
@@ -351,28 +347,17 @@ def strategy_of(text: str, devices: int) -> Strategy:
 
 def _parsed(word: str) -> tuple[str, dict[str, object], int]:
     """An axis, the fields that a word sets besides it, and its size; 0 where the word has none."""
-    name, *sizes = word.split(".")
+    name, *written = word.split(".")
     if name not in _AXES:
         raise unknown("strategy", word, ("single", *_AXES))
-    if not all(size.isdecimal() and int(size) for size in sizes):
-        raise PlanError(f"{word}: the size of an axis is a number, such as {name}.2")
     axis, fields = _AXES[name]
-    if name in ("hsdp", "fsdp") and len(sizes) == 2:
-        also, size = _of_two(name, *map(int, sizes))
-        return axis, fields | also, size
+    counts, form = _SIZES.get(name, ((0, 1), f"{name}.2"))
+    sizes = [int(size) for size in written if size.isdecimal()]
+    if len(written) not in counts or len(sizes) != len(written) or 0 in sizes:
+        raise PlanError(f"{word}: the sizes of {name} are numbers, such as {form}")
     if name == "hsdp":
-        raise PlanError(f"{word}: name replicas and the shards of each, such as hsdp.2.8")
-    if name == "ep" and not sizes:
-        raise PlanError(f"{word}: name the ranks that divide the experts, such as ep.8")
-    if len(sizes) > 1:
-        raise PlanError(f"{word}: this axis has one size, such as {name}.2")
-    return axis, fields, int(sizes[0]) if sizes else 0
-
-
-def _of_two(name: str, first: int, second: int) -> tuple[dict[str, object], int]:
-    """What two sizes of the data axis set, and how many ranks it has."""
-    if name == "hsdp":
-        return {"replicas": first}, first * second
-    if first % second:
-        raise PlanError(f"{name}.{first}.{second}: groups of {second} do not divide {first} ranks")
-    return {"reshards_to": second}, first
+        return axis, fields | {"replicas": sizes[0]}, prod(sizes)
+    if len(sizes) == 2 and sizes[0] % sizes[1]:
+        raise PlanError(f"{word}: groups of {sizes[1]} do not divide {sizes[0]} ranks")
+    resharded = {"reshards_to": sizes[1]} if len(sizes) == 2 else {}
+    return axis, fields | resharded, sizes[0] if sizes else 0

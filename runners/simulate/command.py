@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runners.simulate.log import RankLog, SimulatedRun
-from runners.simulate.processes import CACHE
 from runners.simulate.suite import simulate, wanted
 from runners.system import accelerator
 from runners.traces import machine
@@ -41,13 +40,12 @@ def main(arguments: argparse.Namespace) -> int:
     """
     device = accelerator.kind()
     folder = machine.TRACES / machine.name() if device == "cuda" else reference()
-    runs, num_new = simulate(wanted(arguments.names, device), CACHE, machine.num_cores())
+    runs = simulate(wanted(arguments.names, device), machine.num_cores())
     compared = compare(runs, folder)
     if arguments.json:
         print(json.dumps([one._asdict() for one in compared], indent=1), flush=True)
     else:
-        last = f"{score(compared)}; {len(compared) - num_new} known before"
-        print("\n".join([*(one.line() for one in compared), last]), flush=True)
+        print("\n".join([*(one.line() for one in compared), score(compared)]), flush=True)
     failed = [one for one in runs if one.has_failed]
     for one in failed:
         print(f"failed: {one.experiment}.{one.run}: {one.reason}", file=sys.stderr)

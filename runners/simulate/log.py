@@ -8,14 +8,10 @@ rank does one after another: it computes, begins a collective or a message, wait
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from runners.traces.measured import Collective, Memory
 from runners.traces.schema import Record
-
-# Objects that ranks have sent: by source, destination (-1: every rank), and how many went before.
-Key = tuple[int, int, int]
-Sent = dict[Key, Any]
 
 
 class UnsimulatedError(Exception):
@@ -74,20 +70,11 @@ class RankLog(Record):
         return self.model_copy(update={"rank": 0, "timeline": moments})
 
 
-class Result(Record):
-    """What came of a simulation; `reason` says why there are no values."""
-
-    reason: str | None = None
-
-    def is_kept(self) -> bool:
-        """Whether it is known from then on."""
-        return self.reason is None
-
-
-class SimulatedRun(Result):
+class SimulatedRun(Record):
     """A run, simulated rank by rank; or why it cannot be.
 
     Attributes:
+        reason: why there are no ranks.
         like_first: ranks that were not simulated by themselves, since the first and the last rank
             came out equal.
         has_failed: by an error, a death or a limit of time, and not since no simulation can do it.
@@ -95,6 +82,7 @@ class SimulatedRun(Result):
 
     experiment: str
     run: str
+    reason: str | None = None
     ranks: list[RankLog] = []
     like_first: list[int] = []
     has_failed: bool = False

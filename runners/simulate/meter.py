@@ -9,10 +9,8 @@ streams of an accelerator, which CUDA's allocator can replay.
 from __future__ import annotations
 
 import inspect
-from bisect import bisect_right
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -34,7 +32,7 @@ from runners.meters.collectives import (
 )
 from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.memory import local
-from runners.simulate.allocation_replay import Allocate, Event, Free, Pass, Use
+from runners.simulate.caching_allocator import Allocate, Event, Free
 from runners.simulate.log import Call
 from runners.simulate.timeline import Timeline
 from runners.traces.plan_grid import RESHARDED
@@ -54,12 +52,7 @@ _DEVICE = torch.ops.prim.device.default
 _OF_FSDP = ("", RESHARDED)  # axes of the mesh that FSDP builds for `reshard_after_forward=8`
 _GATHERING = "all_gather_copy_in"  # FSDP allocates what it gathers on a stream of its own
 _REDUCING = "chunk_cat"  # and so what comes of this copy of gradients: their sums, its gradients
-GATHER_STREAM, TENSOR_STREAM, REDUCE_STREAM = 1, 2, 3
-# Commands that a stream of CUDA takes before the program has to wait, as measured in
-# https://forums.developer.nvidia.com/t/68937; recorded events are commands as well (t/220629).
-QUEUE_LENGTH = 1000
-_NO_KERNEL = ("detach", "empty", "empty_like", "empty_strided", "new_empty", "_unsafe_view",
-              "_local_scalar_dense")  # fmt: skip
+GATHER_STREAM, REDUCE_STREAM = 1, 2
 
 
 class _NoThreads:
@@ -77,8 +70,6 @@ class Meter(FakeMemoryMeter):
         is_gloo: whether the ranks that it stands for communicate over gloo.
         activation_axes: what ranks send each other on these axes is an activation or a gradient
             and no wrapper's bucket; a group that is described by one of these names is an axis.
-        records_streams: blocks that tensor-parallel ranks send stay active until the device
-            reaches where the program freed them.
         copies_on_reduce_stream: FSDP allocates its copy of gradients where it allocates their sums.
         counts_results: what a functional collective returns is a side of its payload, as is the
             output that others are given. Meters of real ranks see arguments alone.
@@ -95,7 +86,6 @@ class Meter(FakeMemoryMeter):
         *,
         is_gloo: bool = True,
         activation_axes: Sequence[str] = (),
-        records_streams: bool = False,
         copies_on_reduce_stream: bool = False,
         counts_results: bool = False,
     ) -> None:
@@ -108,11 +98,8 @@ class Meter(FakeMemoryMeter):
         self._calls: Counter[tuple[str, str, int, str]] = Counter()
         self._payloads: Counter[tuple[str, str, int, str]] = Counter()
         self._is_activation = False
-        self._records_streams = records_streams
         self._counts_results = counts_results
         self._copies_on_reduce_stream = copies_on_reduce_stream
-        self._used: defaultdict[int, list[int]] = defaultdict(list)  # by their place in the log
-        self._commands: list[int] = []  # the place in the log at which each was queued
         self._streams: dict[int, int] = {}  # of storages that another stream than 0 allocated
         self._reduced: int | None = None  # the storage that FSDP copied gradients to
 
@@ -122,7 +109,6 @@ class Meter(FakeMemoryMeter):
             return _device_of(args[0])
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented  # its local operations pass by here next
-        self._note_commands(func)
         copies = self._copies_of_gloo(func, args)
         result = func(*args, **(kwargs or {}))
         if func.namespace in NAMESPACES:
@@ -136,10 +122,6 @@ class Meter(FakeMemoryMeter):
         if (self.counting or self.log_always) and not self._asks_for_shapes:
             self._count(func, args, kwargs or {}, result)
         return result
-
-    def _note_commands(self, func: Any) -> None:
-        if self._records_streams and not self._asks_for_shapes:
-            self._commands += [len(self._log)] * _num_commands(func)
 
     def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if func is _WAIT:
@@ -192,9 +174,6 @@ class Meter(FakeMemoryMeter):
         if self._reduced in [local(one).untyped_storage()._cdata for one in given[1:]]:
             self._allocated_on(REDUCE_STREAM, given[0])
             self._reduced = None
-        if self._records_streams and axis == "tensor":
-            for tensor in given:
-                self._used[len(self._log)].append(self._keys[self._see(tensor)._cdata])
         self._is_activation = False
 
     def _sees(self, tensor: torch.Tensor) -> bool:
@@ -237,20 +216,14 @@ class Meter(FakeMemoryMeter):
         ]
 
     def events(self) -> Iterator[Event]:
-        """Allocations and frees in their order, with streams where these are recorded."""
+        """Allocations and frees in their order, each on its stream."""
         held: dict[int, int] = {}
-        device, before = _Device(self._commands), ""
-        for place, (phase, key, change) in enumerate(self._log):
-            yield from map(device.uses, self._used.get(place, ()))
-            if before == "update" != phase and self._records_streams:
-                yield device.ends_step()
-            before = phase
-            yield from device.passes(place)
+        for _, key, change in self._log:
             if key in self._on_other_device or not change:
                 continue
             size = held.get(key, 0) + change
             if held.get(key):
-                yield device.frees(key, place)
+                yield Free(key)
             if size:
                 yield Allocate(key, size, self._streams.get(key, 0))
             held[key] = size
@@ -260,58 +233,6 @@ class Meter(FakeMemoryMeter):
 Meter.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
     Meter.__torch_dispatch__
 )
-
-
-class _Device:
-    """How far a device is behind its program, and with which freed blocks a stream is not done.
-
-    The program is ahead by the length of a queue, and waits for the device where a step ends, since
-    it reads the loss.
-
-    Args:
-        commands: the places in the log at which they were queued.
-    """
-
-    def __init__(self, commands: Sequence[int]) -> None:
-        self._commands = commands
-        self._uses: set[int] = set()
-        self._frees: deque[int] = deque()  # how many commands were queued before each
-
-    def uses(self, key: int) -> Use:
-        """A collective uses a block."""
-        self._uses.add(key)
-        return Use(key, TENSOR_STREAM)
-
-    def frees(self, key: int, place: int) -> Free:
-        """The program frees a block, at a place in the log."""
-        if key in self._uses:
-            self._uses.remove(key)
-            self._frees.append(bisect_right(self._commands, place))
-        return Free(key)
-
-    def passes(self, place: int) -> Iterator[Pass]:
-        """With what the stream has done when the program reaches a place in the log."""
-        done = bisect_right(self._commands, place) - QUEUE_LENGTH
-        while self._frees and self._frees[0] < done:
-            self._frees.popleft()
-            yield Pass(TENSOR_STREAM, 1)
-
-    def ends_step(self) -> Pass:
-        """The program waits for the device."""
-        self._frees.clear()
-        return Pass(TENSOR_STREAM)
-
-
-@cache
-def _num_commands(func: Any) -> int:
-    """Commands that the stream which computes is given: a kernel; at a collective two events.
-
-    One is recorded before the collective, whose stream waits for it; the other is waited for.
-    """
-    if func.namespace in NAMESPACES:
-        return 0 if func is _WAIT else 2
-    is_kernel = func.namespace != "profiler" and not func.is_view and func._opname not in _NO_KERNEL
-    return int(is_kernel)
 
 
 def _device_of(tensor: torch.Tensor) -> torch.device:

@@ -1,6 +1,6 @@
 """Simulate one rank of a run, in this process.
 
-In: a run as declared, the rank, and what other ranks have sent. Out: its `RankLog`. The strategy is
+In: a run as declared, and the rank. Out: its `RankLog`. The strategy is
 executed as in a metered pass, and no phase, hook or meter differs from there. It takes two steps,
 where a metered pass takes three.
 """
@@ -29,8 +29,7 @@ from runners.plans.settings import S
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
-from runners.simulate.log import RankLog, Sent
-from runners.simulate.messages import Mailbox
+from runners.simulate.log import RankLog
 from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
 
@@ -137,27 +136,22 @@ def optimizers_of(device: str) -> Iterator[None]:
             _foreach_supported_types.remove(FakeTensor)
 
 
-def simulate_rank(
-    experiment: Experiment, plan: RunPlan, rank: int, sent: Sent, device: str = "cpu"
-) -> RankLog:
+def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, device: str) -> RankLog:
     """Execute a run's strategy as one of its ranks.
 
     Args:
         experiment: whose run it is.
         plan: the run.
         rank: which of its ranks.
-        sent: objects that ranks have sent so far; this rank's are added.
         device: `cpu`, with gloo; or `cuda`, as if each rank had one of its own, with NCCL.
 
     Raises:
-        BlockedError: it waits for an object that nobody has sent.
         UnsimulatedError: it does what cannot be simulated.
         Exception: whatever the strategy raises.
     """
     meshes: list[DeviceMesh] = []
-    mailbox = Mailbox(rank, sent)
     is_fake_itself = plan.nature == "simulated"
-    stands = stand_ins(mailbox, plan.world_size, meshes, lambda: own.meter.timeline)
+    stands = stand_ins(rank, plan.world_size, meshes, lambda: own.meter.timeline)
     with tempfile.TemporaryDirectory(prefix="simulated-") as scratch, stands:
         if plan.needs_group and plan.world_size > 1:
             dist.init_process_group()

@@ -1,7 +1,6 @@
-"""Simulations in processes of their own, and what came of them before. No torch here.
+"""Simulations in processes of their own: a crash or an endless loop costs one alone. No torch here.
 
-In: jobs, of runs or of plans. Out: a result each, in the same order. A result is kept under the key
-of its job, a digest of all that it follows from, unless it has a reason instead of values.
+In: jobs, of runs or of plans. Out: each with its result, as soon as it is there.
 """
 
 from __future__ import annotations
@@ -13,26 +12,21 @@ import platform
 import signal
 import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Generic, TypeVar
 
-from runners.simulate.log import Result
 from runners.system import stopping
 from runners.system.patience import WORD_SECONDS, Patience
-from runners.traces.files import write_json
-from runners.traces.machine import HOME
 
-CACHE = HOME / ".cache" / "simulations"
 MOST_WALL_SECONDS = 3600.0  # of a simulation that waits without computing
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
 
-R = TypeVar("R", bound=Result)
+K = TypeVar("K")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -40,70 +34,42 @@ class Job(Generic[R]):
     """A simulation.
 
     Attributes:
-        key: a digest of what its result follows from.
         work: gives the result; it is called in a process of its own.
         failed: the result for a reason, where that process ends without one.
     """
 
-    key: str
     work: Callable[[], R]
     failed: Callable[[str], R]
 
 
-def results(
-    jobs: Sequence[Job[R]], kind: type[R], num_workers: int, folder: Path | None, what: str
-) -> tuple[list[R], int]:
-    """The result of each job, and how many were simulated now.
+def finished(
+    jobs: Mapping[K, Job[R]], num_workers: int, what: str
+) -> Generator[tuple[K, R], None, None]:
+    """Do each job in a process, and give its key and its result as soon as that is there.
 
     Args:
-        jobs: what is wanted.
-        kind: the class of the results.
+        jobs: what is to be done.
         num_workers: jobs that are done side by side.
-        folder: where results are kept; by default `CACHE`.
         what: the jobs are, and what is done to them.
     """
-    folder = folder or CACHE
-    known = {job.key: _kept(folder / f"{job.key}.json", kind) for job in jobs}
-    missing = {job.key: job for job in jobs if known[job.key] is None}
-    if missing and FORKS:
+    if jobs and FORKS:
         prepare()
-    with closing(_finished(list(missing.values()), num_workers, what)) as finished:
-        for job, result in finished:
-            known[job.key] = result
-            if result.is_kept():
-                folder.mkdir(parents=True, exist_ok=True)
-                write_json(folder / f"{job.key}.json", result.as_json())
-    found = (known[job.key] for job in jobs)
-    return [one for one in found if one is not None], len(missing)
-
-
-def _kept(path: Path, kind: type[R]) -> R | None:
-    """What was simulated before; nothing where the file is of another version or torn."""
+    patience, waiting = Patience(), list(jobs)
+    running: dict[K, _Process[R]] = {}
     try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _finished(
-    jobs: list[Job[R]], num_workers: int, what: str
-) -> Generator[tuple[Job[R], R], None, None]:
-    """Each job with its result, as soon as it is there."""
-    patience, total = Patience(), len(jobs)
-    running: list[_Process[R]] = []
-    try:
-        while jobs or running:
-            while jobs and len(running) < num_workers:
-                running.append(_Process(jobs.pop(0)))
-            patience.tell(f"{total - len(jobs) - len(running)}/{total} {what}, {{}} so far")
-            wait([one.receiving for one in running], WORD_SECONDS)
-            for one in tuple(running):
+        while waiting or running:
+            while waiting and len(running) < num_workers:
+                key = waiting.pop(0)
+                running[key] = _Process(jobs[key])
+            num_ended = len(jobs) - len(waiting) - len(running)
+            patience.tell(f"{num_ended}/{len(jobs)} {what}, {{}} so far")
+            wait([one.receiving for one in running.values()], WORD_SECONDS)
+            for key, one in list(running.items()):
                 if (result := one.result()) is not None:
-                    one.end()
-                    running.remove(one)
-                    yield one.job, result
+                    running.pop(key).end()
+                    yield key, result
     finally:
-        for one in running:
+        for one in running.values():
             one.end()
 
 
@@ -139,7 +105,7 @@ class _Process(Generic[R]):
         self.receiving.close()
 
 
-def _execute(sending: Connection, work: Callable[[], Result]) -> None:
+def _execute(sending: Connection, work: Callable[[], R]) -> None:
     """What a process does; it is no command, and ends at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

@@ -47,14 +47,6 @@ class Bucket:
         """All its gradients in one row."""
         return self.whole
 
-    def set_buffer(self, tensor: Tensor) -> None:
-        """Replace its gradients."""
-        self.whole = tensor
-
-    def gradients(self) -> list[Tensor]:
-        """Its gradients, each in its shape."""
-        return self.views
-
     def parameters(self) -> list[nn.Parameter]:
         """Whose gradients these are."""
         return self.own

@@ -1,8 +1,9 @@
 """What stands for processes, clocks and networks while one rank is simulated.
 
 In: which rank of how many. Out: a context in which torch's process groups send nothing, DDP keeps
-its buckets in Python, meshes are built of real numbers, objects come from a mailbox, and nobody
-sleeps; a timeline hears of waits and of sleep. Everything is put back when it ends.
+its buckets in Python, meshes are built of real numbers, objects of other ranks are taken to equal
+those of this one, and nobody sleeps; a timeline hears of waits and of sleep. Everything is put back
+when it ends.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from runners.simulate import reducer
 from runners.simulate.fake_mode import array_of, formatted
 from runners.simulate.log import UnsimulatedError
-from runners.simulate.messages import Mailbox, holding
 from runners.simulate.timeline import Timeline
 
 Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something else for now
@@ -68,16 +68,16 @@ _REFUSED = (
 
 @contextmanager
 def stand_ins(
-    mailbox: Mailbox,
+    rank: int,
     world_size: int,
     meshes: list[DeviceMesh],
     timeline: Callable[[], Timeline] | None = None,
 ) -> Iterator[None]:
-    """Let everything in this process be rank `mailbox.rank` of so many.
+    """Let everything in this process be one rank.
 
     Args:
-        mailbox: of this rank.
-        world_size: ranks there are.
+        rank: which.
+        world_size: of how many.
         meshes: filled with every mesh that is built.
         timeline: the present one of the rank, which hears of waits and of sleep.
     """
@@ -86,7 +86,7 @@ def stand_ins(
         def put(owner: Any, name: str, value: Any) -> None:
             stack.enter_context(patch.object(owner, name, value, create=True))
 
-        _put_groups(put, mailbox, world_size)
+        _put_groups(put, rank, world_size)
         _put_meshes(put, meshes)
         put(dist, "Reducer", reducer.Reducer)
         put(dist, "Logger", reducer.Logger)
@@ -117,12 +117,12 @@ def _refuses(reason: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def _put_groups(put: Put, mailbox: Mailbox, world_size: int) -> None:
+def _put_groups(put: Put, own_rank: int, world_size: int) -> None:
     """Groups that send nothing, whatever backend is asked for."""
     initialise, new_group = dist.init_process_group, dist.new_group
 
     def init_process_group(backend: str | None = None, *arguments: Any, **named: Any) -> None:
-        rank, size = mailbox.rank, world_size
+        rank, size = own_rank, world_size
         if backend == "fake":
             rank, size = named["rank"], named["world_size"]
         initialise("fake", store=FakeStore(), rank=rank, world_size=size)
@@ -133,10 +133,48 @@ def _put_groups(put: Put, mailbox: Mailbox, world_size: int) -> None:
 
     put(dist, "init_process_group", init_process_group)
     put(dist, "new_group", of_some)
-    put(schedules, "_batch_p2p", holding(schedules._batch_p2p))
+    put(schedules, "_batch_p2p", _holding(schedules._batch_p2p))
+    talks = _refuses("its ranks send objects to each other")
     for module in (dist, dist.distributed_c10d):
-        for name, call in mailbox.stand_ins().items():
-            put(module, name, call)
+        put(module, "all_gather_object", _gathered)
+        put(module, "gather_object", _gathered_by_one)
+        put(module, "broadcast_object_list", lambda *_, **__: None)  # each keeps its own
+        for name in ("send_object_list", "recv_object_list", "scatter_object_list"):
+            put(module, name, talks)
+
+
+def _gathered(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    """Stands for `all_gather_object`: the objects of all ranks are taken to be equal."""
+    object_list[:] = [obj] * dist.get_world_size(group)
+
+
+def _gathered_by_one(
+    obj: Any, object_gather_list: list[Any] | None = None, *_: Any, group: Any = None, **__: Any
+) -> None:
+    """Stands for `gather_object`."""
+    if object_gather_list is not None:
+        _gathered(object_gather_list, obj, group)
+
+
+class _HoldingWork:
+    """A transfer under way: as gloo's, it holds its tensor for as long as somebody holds it."""
+
+    def __init__(self, work: dist.Work, tensor: torch.Tensor) -> None:
+        self._work, self._tensor = work, tensor
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the work's own."""
+        return getattr(self._work, name)
+
+
+def _holding(own: Callable[..., list[dist.Work]]) -> Callable[..., list[_HoldingWork]]:
+    """A function of pipelining that starts transfers, whose works hold what they transfer."""
+
+    def started(ops: list[dist.P2POp], desc: str | None = None) -> list[_HoldingWork]:
+        works = own(ops, desc)
+        return [_HoldingWork(work, one.tensor) for work, one in zip(works, ops, strict=True)]
+
+    return started
 
 
 def _put_clock(put: Put, timeline: Callable[[], Timeline]) -> None:

@@ -1,31 +1,24 @@
 """Runs of experiments, each simulated rank by rank. No torch here.
 
-In: names of runs. Out: a `SimulatedRun` each. Runs that differ only in what no simulation follows
-from are simulated once. Every run has a process of its own, in which its ranks follow each other: a
-crash or an endless loop costs that run alone. A rank that waits for an object of another is
-simulated again once the others have come further.
+In: names of runs. Out: a `SimulatedRun` each. Every run has a process of its own, in which its
+ranks follow each other: a crash or an endless loop costs that run alone.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import resource
 import time
 import traceback
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing
 from functools import cache, partial
-from pathlib import Path
+from typing import NamedTuple
 
 from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
-from runners.simulate.log import RankLog, Sent, SimulatedRun, UnsimulatedError
-from runners.simulate.processes import Job, results, torch_release
+from runners.simulate.log import RankLog, SimulatedRun, UnsimulatedError
+from runners.simulate.processes import Job, finished
 from runners.system.errors import FixableError
-from runners.traces.digest import program_digests, source_digest
-from runners.traces.plan_grid import engine_digest
 
 # Processor seconds of one rank: a program that waits for a value to change never ends.
 MOST_SECONDS = 60
@@ -33,13 +26,9 @@ MOST_SECONDS_OF_A_PROGRAM = 15
 MOST_CHARACTERS = 160  # of a message that is not ours
 # Ends that ranks come to because of each other, and what they then do.
 TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
-_SPEED = "_per_second"  # settings of a link, which nothing passes
-_FOLLOWS_FROM = ("strategy", "world_size", "seed", "needs_group", "own_network", "nature")
-_ENTRY = "runners/simulate/one_rank.py"
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """One run to simulate, by name, on `cpu` or `cuda`; another process loads its settings anew."""
 
     experiment: str
@@ -56,28 +45,6 @@ class Wanted:
         return SimulatedRun(
             experiment=self.experiment, run=self.run, reason=reason, has_failed=has_failed
         )
-
-    @property
-    def key(self) -> str:
-        """A digest of code, torch and what of a plan a simulation follows from.
-
-        Budgets, passes, and the speed of a link are not among it.
-        """
-        plan = self.plan
-        declared = plan.as_json()
-        settings = {k: v for k, v in declared["settings"].items() if not k.endswith(_SPEED)}
-        follows = {name: declared[name] for name in _FOLLOWS_FROM} | {"settings": settings}
-        program = str(declared["settings"].get("program"))
-        parts = [
-            engine_digest(_ENTRY),
-            torch_release(),
-            source_digest(self.experiment),
-            program_digests(self.experiment).get(program, ""),
-            json.dumps(follows, sort_keys=True),
-            plan.expected if plan.expected in TAKE_OTHERS else "",
-            self.device,
-        ]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
 @cache
@@ -107,17 +74,12 @@ def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
     return found
 
 
-def simulate(
-    runs: Sequence[Wanted], folder: Path | None = None, num_workers: int = 2
-) -> tuple[list[SimulatedRun], int]:
-    """Simulate runs that are not known yet, and how many these were; `results` keeps them."""
-    jobs = [Job(one.key, partial(_run, one), one.unsimulated) for one in runs]
-    found, num_new = results(jobs, SimulatedRun, num_workers, folder, "runs simulated")
-    named = [
-        run.model_copy(update={"experiment": one.experiment, "run": one.run})
-        for one, run in zip(runs, found, strict=True)
-    ]
-    return named, num_new
+def simulate(runs: Sequence[Wanted], num_workers: int = 2) -> list[SimulatedRun]:
+    """Simulate runs, each in a process of its own."""
+    jobs = {one: Job(partial(_run, one), one.unsimulated) for one in runs}
+    with closing(finished(jobs, num_workers, "runs simulated")) as results:
+        found = dict(results)
+    return [found[one] for one in runs]
 
 
 def _run(wanted: Wanted) -> SimulatedRun:
@@ -165,32 +127,17 @@ def _check(plan: RunPlan) -> None:
 
 
 def _logs(wanted: Wanted) -> dict[int, RankLog]:
-    """The logs of the first and the last rank; of all, where these two differ or wait for others.
-
-    Raises:
-        UnsimulatedError: the run cannot be simulated.
-    """
-    from runners.simulate.messages import BlockedError
+    """The logs of the first and the last rank; of all, where these two differ."""
     from runners.simulate.one_rank import simulate_rank
 
-    every, last = set(range(wanted.plan.world_size)), wanted.plan.world_size - 1
-    is_program = wanted.plan.strategy == "program"
-    experiment = _experiment(wanted.experiment, wanted.device)
+    plan, experiment = wanted.plan, _experiment(wanted.experiment, wanted.device)
+    is_program, last = plan.strategy == "program", plan.world_size - 1
     logs: dict[int, RankLog] = {}
-    ranks, sent = {0, last}, Sent()
-    while missing := ranks - logs.keys():
-        num_sent = len(sent)
-        for rank in sorted(missing):
+    for rank in (0, last, *range(1, last)):
+        is_alike = last in logs and logs[0].without_places() == logs[last].without_places()
+        if rank not in logs and not is_alike:
             _limit(MOST_SECONDS_OF_A_PROGRAM if is_program else MOST_SECONDS)
-            with suppress(BlockedError):
-                logs[rank] = simulate_rank(experiment, wanted.plan, rank, sent, wanted.device)
-        if ranks <= logs.keys():
-            is_alike = logs[0].without_places() == logs[last].without_places()
-            ranks = ranks if is_alike else every
-        elif len(sent) == num_sent:  # nobody has come further
-            if ranks == every:
-                raise UnsimulatedError("its ranks wait for objects of each other")
-            ranks = every
+            logs[rank] = simulate_rank(experiment, plan, rank, wanted.device)
     return logs
 
 

@@ -278,14 +278,10 @@ def code_digest(preset: str) -> str:
 
 
 @cache
-def engine_digest(entry: str = _ENTRY) -> str:
-    """The digest of the code that simulates: comments, docstrings and layout left out.
-
-    Args:
-        entry: the file that simulates one rank, of a plan or of an experiment's run.
-    """
+def engine_digest() -> str:
+    """The digest of the code that simulates: comments, docstrings and layout left out."""
     digest = hashlib.sha256()
-    for path in covered_files(ROOT / entry, _ROOMS):
+    for path in covered_files(ROOT / _ENTRY, _ROOMS):
         digest.update(file_digest(path).encode())
     return digest.hexdigest()[:16]
 

@@ -28,7 +28,7 @@ from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.model_presets import model_presets
 from runners.simulate.suite import simulate, wanted
 
-found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]), folder)[0]
+found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]))
 training = Training(sequence=64, microbatch=1, global_batch=2)
 model = Model(name="small", architecture=model_presets()["gpt2-124m"].architecture)
 asked = Question(model=model, training=training, strategy=strategy_of("fsdp", 2))

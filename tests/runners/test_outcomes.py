@@ -16,9 +16,7 @@ from runners.planning.table import GIB
 from tests.conftest import ROOT
 from tests.runners.questions import asked
 
-QUESTION = asked("single", 1, microbatch=2, global_batch=2, precision="fp32").model_copy(
-    update={"limit_bytes": GIB}
-)
+QUESTION = asked("single", 1, microbatch=2, global_batch=2, precision="fp32")
 
 
 def test_without_an_accelerator_there_are_no_outcomes(capsys, monkeypatch):
@@ -55,14 +53,13 @@ def test_a_configuration_that_ran_out_of_memory_has_a_verdict_alone():
     measured = Outcome(
         phase="backward", peak_bytes=1, allocated_bytes=1, reserved_bytes=1, step_seconds=None
     )
-    small = QUESTION.model_copy(update={"limit_bytes": 1})
-    (verdict,) = lines(simulate_rank(small, 0), measured, 1)
+    (verdict,) = lines(simulate_rank(QUESTION, 0), measured, 1)
     assert verdict.endswith("simulated to run out of memory, ran out of memory in backward")
 
 
 ALLOCATES = """
 import json, random, torch
-from runners.simulate.allocation_replay import Allocate, Free, replay
+from runners.simulate.caching_allocator import Allocate, Free, replay
 
 chance, events, held = random.Random(0), [], {}
 for key in range(2000):
@@ -76,7 +73,7 @@ for key in range(2000):
 counted, modelled = torch.cuda.memory_stats(), replay(events)
 kinds = ("allocated", "reserved")
 print(json.dumps([[counted[f"{kind}_bytes.all.peak"] for kind in kinds],
-                  [modelled.peak_allocated_bytes, modelled.peak_reserved_bytes]]))
+                  list(modelled)]))
 """
 
 

@@ -44,7 +44,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "_Process", listed)
 
     monkeypatch.setattr(grid, "PLANS", tmp_path / "plans")
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(questions, "CACHE", tmp_path / "cache")
 
     def made(how=grid.make):
         simulated.clear()
@@ -67,18 +67,6 @@ def test_a_file_holds_every_row_that_the_model_allows(tiny):
     )
     assert checkpointed.ranks[0].peak_bytes < plain.ranks[0].peak_bytes
     assert checkpointed.ranks[0].flops > plain.ranks[0].flops
-
-
-def test_what_a_file_of_todays_code_holds_is_kept_and_what_it_lacks_is_simulated(
-    tiny, monkeypatch, tmp_path
-):
-    first, _, _ = tiny()
-    monkeypatch.setattr(grid, "STRATEGIES", {4: ("fsdp", "zero1")})
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "empty")
-    again, simulated, _ = tiny()
-    assert [row.strategy for row in again.rows] == ["fsdp", "zero1"] * 2
-    assert len(simulated) == 2
-    assert [again.rows[0], again.rows[2]] == [first.rows[1], first.rows[3]]
 
 
 def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refused(

@@ -19,12 +19,11 @@ from pathlib import Path
 import pytest
 
 from runners.__main__ import main
-from runners.planning import grid
+from runners.planning import grid, processes
 from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
 from runners.planning.question import _AXES, strategy_of
 from runners.planning.recommendation import strategies
-from runners.simulate import processes
 from tests.runners.questions import LLAMA, asked, changed
 from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
 
