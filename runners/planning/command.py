@@ -27,7 +27,7 @@ from runners.planning.question import (
     unknown,
 )
 from runners.planning.recommendation import search, told
-from runners.planning.table import GIB, Layout, compared, lines, ordered
+from runners.planning.table import GIB, Layout, layouts, lines, ordered
 from runners.plans.model_presets import model_presets
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write
@@ -219,13 +219,13 @@ def _plan(asked: argparse.Namespace) -> int:
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
         simulate = partial(answers, num_workers=num_cores())
-        tried = program.covered(cluster) if asked.program else None
+        tried = program.covered(model, training, cluster) if asked.program else None
         found, is_whole = search(
             model, training, cluster, memory, simulate, asked.seconds, tried, asked.backend
         )
         best, unplanned = ordered(found, cluster, memory), []
         said = told(found, cluster, memory, is_whole=is_whole)
-        said += ["", *compared([one for one in best if one.verdict == "fits"])]
+        said += ["", *lines(layouts(found, cluster, memory))]
     if asked.json:
         _print_json([one.document() for one in best] + [one.model_dump() for one in unplanned])
     else:

@@ -6,9 +6,8 @@ kept as they come, so that an interrupted grid continues where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 from runners.planning.answer import Answer
@@ -18,7 +17,7 @@ from runners.planning.question import Model, PlanError, Question, strategy_of, u
 from runners.planning.recommendation import microbatch_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.digest import ROOT
-from runners.traces.files import TraceError, read_grid, write_rows
+from runners.traces.files import read_grid, write_rows
 from runners.traces.machine import num_cores
 from runners.traces.plan_grid import (
     FOLDER,
@@ -50,6 +49,9 @@ NAMED = {
     64: ("ddp", "fsdp.8+tp-sp.8"),
 }
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
+
+
+Key = tuple[str, State]  # of a row: its strategy, and where
 
 
 class Plan(NamedTuple):
@@ -88,7 +90,7 @@ GRIDS = {
 }  # fmt: skip
 
 
-def questions(preset: ModelPreset) -> Iterator[tuple[State, Question]]:
+def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
     """What the grid of a preset asks; not what the model or the mesh does not allow."""
     plan = GRIDS[preset.id]
     model = Model(name=preset.id, architecture=preset.architecture)
@@ -98,10 +100,10 @@ def questions(preset: ModelPreset) -> Iterator[tuple[State, Question]]:
             question.check()
         except PlanError:
             continue
-        yield state, question
+        yield (name, state), question
 
 
-def _rows(plan: Plan) -> Iterator[tuple[str, State]]:
+def _rows(plan: Plan) -> Iterator[Key]:
     """Every strategy of every state, then what lessons name."""
     usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
     for fields, checkpointing in product(plan.states, CHECKPOINTING):
@@ -116,40 +118,14 @@ def _rows(plan: Plan) -> Iterator[tuple[str, State]]:
 
 
 def make(preset: str) -> Grid:
-    """Simulate what the grid of a preset lacks, and write the file.
-
-    Its rows are kept where they are of today's code, and answers until all are there.
+    """Simulate the grid of a preset, and write its file; answers are kept until all are there.
 
     Raises:
         PlanError: there is no grid of this preset, or a row failed.
         OSError: the disk refused; the former file stays.
     """
-    asked = list(questions(_preset(preset)))
-    known = _known(PLANS / f"{preset}.json", preset)
-    new = [one for one in asked if _key(*one) not in known]
-    found = answers([one for _, one in new], num_cores())
-    for (state, question), answer in zip(new, found, strict=True):
-        if answer.reason is not None:
-            raise PlanError(f"{preset}: {question.strategy.name}: {answer.reason}")
-        known[_key(state, question)] = _row(state, answer)
-    grid = _grid(_preset(preset), [known[_key(*one)] for one in asked])
-    write_rows(PLANS / f"{preset}.json", grid)
-    return grid
-
-
-def _key(state: State, question: Question) -> tuple[State, str]:
-    return state, question.strategy.name
-
-
-def _known(path: Path, preset: str) -> dict[tuple[State, str], GridRow]:
-    """The rows of a file, if today's code made or confirmed them."""
-    try:
-        grid = read_grid(path)
-    except TraceError:
-        return {}  # of an older form, or there is none
-    if grid.code != code_digest(preset):
-        return {}
-    return {(one.state, one.strategy): one for one in grid.rows}
+    asked = dict(questions(_preset(preset)))
+    return _written(_grid(preset, _rows_of(asked, answers(list(asked.values()), num_cores()))))
 
 
 def confirm(preset: str) -> Grid:
@@ -159,19 +135,16 @@ def confirm(preset: str) -> Grid:
         PlanError: a row came out otherwise, or what is asked has changed.
         TraceError: the file is no grid.
     """
-    by_row = {_key(*one): one[1] for one in questions(_preset(preset))}
-    grid = read_grid(PLANS / f"{preset}.json")
-    if any((one.state, one.strategy) not in by_row for one in grid.rows):
+    asked, grid = dict(questions(_preset(preset))), read_grid(PLANS / f"{preset}.json")
+    if any((one.strategy, one.state) not in asked for one in grid.rows):
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
-    chosen = grid.rows[::EACH]
-    found = answers([by_row[one.state, one.strategy] for one in chosen], num_cores())
-    for row, answer in zip(chosen, found, strict=True):
-        if answer.reason or _row(row.state, answer).ranks != row.ranks:
-            why = answer.reason or "came out otherwise"
-            raise PlanError(f"{preset}: {row.strategy} on {row.state.devices} {why}; make it again")
-    kept = grid.model_copy(update={"code": code_digest(preset)})
-    write_rows(PLANS / f"{preset}.json", kept)
-    return kept
+    chosen = {(one.strategy, one.state): one for one in grid.rows[::EACH]}
+    found = _rows_of(chosen, answers([asked[key] for key in chosen], num_cores()))
+    for before, row in zip(chosen.values(), found, strict=True):
+        if row.ranks != before.ranks:
+            where = f"{preset}: {row.strategy} on {row.state.devices}"
+            raise PlanError(f"{where} came out otherwise; make it again")
+    return _written(grid.model_copy(update={"code": code_digest(preset)}))
 
 
 def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
@@ -180,21 +153,17 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     Raises:
         PlanError: the grid asks for no such row any more, or it cannot be simulated now.
     """
-    preset = _preset(next(name for name in GRIDS if experiment_of(name) == experiment))
-    plan = GRIDS[preset.id]
+    preset = next(name for name in GRIDS if experiment_of(name) == experiment)
+    plan = GRIDS[preset]
     known = {
-        run_name(question.strategy.name, state, plan.sequence, plan.microbatch): (state, question)
-        for state, question in questions(preset)
+        run_name(*key, plan.sequence, plan.microbatch): (key, question)
+        for key, question in questions(_preset(preset))
     }
     gone = [name for name in names if name not in known]
     if gone:
-        raise PlanError(f"the grid of {preset.id} asks for no {gone[0]!r} any more")
-    found = answers_anew([known[name][1] for name in names])
-    failed = [one for one in found if one.reason]
-    if failed:
-        raise PlanError(f"{failed[0].question.strategy.name}: {failed[0].reason}")
-    rows = [_row(known[name][0], one) for name, one in zip(names, found, strict=True)]
-    return as_trace(_grid(preset, rows)).runs
+        raise PlanError(f"the grid of {preset} asks for no {gone[0]!r} any more")
+    asked = dict(known[name] for name in names)
+    return as_trace(_grid(preset, _rows_of(asked, answers_anew(list(asked.values()))))).runs
 
 
 def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
@@ -214,27 +183,43 @@ def _preset(name: str) -> ModelPreset:
     return model_presets()[name]
 
 
-def _grid(preset: ModelPreset, rows: list[GridRow]) -> Grid:
-    plan = GRIDS[preset.id]
+def _rows_of(asked: Iterable[Key], found: Sequence[Answer]) -> list[GridRow]:
+    """Answers as the rows that they are.
+
+    Raises:
+        PlanError: one of them has none.
+    """
+    rows = []
+    for (name, state), answer in zip(asked, found, strict=True):
+        question = answer.question
+        if answer.reason is not None:
+            raise PlanError(f"{question.model.name}: {name}: {answer.reason}")
+        row = GridRow(
+            strategy=name,
+            state=state,
+            global_batch=question.training.global_batch,
+            num_microbatches=question.num_microbatches,
+            ranks=answer.ranks,
+            seconds=answer.seconds,
+        )
+        rows.append(row)
+    return rows
+
+
+def _written(grid: Grid) -> Grid:
+    write_rows(PLANS / f"{grid.preset}.json", grid)
+    return grid
+
+
+def _grid(name: str, rows: list[GridRow]) -> Grid:
+    plan, preset = GRIDS[name], _preset(name)
     return Grid(
-        **made_here(rows, code_digest(preset.id)),
+        **made_here(rows, code_digest(name)),
         rows=rows,
-        preset=preset.id,
+        preset=name,
         title=preset.title,
         base_sequence=plan.sequence,
         microbatch=plan.microbatch,
         num_parameters=preset.architecture.num_parameters,
         architecture=preset.architecture.model_dump(mode="json"),
-    )
-
-
-def _row(state: State, answer: Answer) -> GridRow:
-    question = answer.question
-    return GridRow(
-        strategy=question.strategy.name,
-        state=state,
-        global_batch=question.training.global_batch,
-        num_microbatches=question.num_microbatches,
-        ranks=answer.ranks,
-        seconds=answer.seconds,
     )

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from runners.planning.law_of_time import Cluster
-from runners.planning.question import PlanError, Question, Strategy
+from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.recommendation import strategies
 from runners.planning.table import GIB, Layout
 
@@ -56,9 +56,11 @@ def plan_of(layout: Layout) -> str:
     )
 
 
-def covered(cluster: Cluster) -> list[Strategy]:
+def covered(model: Model, training: Training, cluster: Cluster) -> list[Strategy]:
     """Strategies that have a program, with torch's own sequence parallelism."""
-    return [one for one in strategies(cluster, tensor="tp-sp-keep") if one.context == 1]
+    tried = strategies(cluster, tensor="tp-sp-keep")
+    asked = (Question(model=model, training=training, strategy=one) for one in tried)
+    return [one.strategy for one in asked if _obstacle(one) is None]
 
 
 def check(question: Question) -> None:
@@ -67,23 +69,32 @@ def check(question: Question) -> None:
     Raises:
         PlanError: says what, and what to plan instead.
     """
+    if why := _obstacle(question):
+        raise PlanError(f"no program for {question.strategy.name}: {why}")
+
+
+def _obstacle(question: Question) -> str | None:
+    """What of a plan the template does not cover."""
     strategy, training, shape = question.strategy, question.training, question.model.architecture
+    if shape is None:
+        return "a program is written for a preset or --hf alone"
     is_plain = strategy.sharding == "none" and strategy.data > 1
-    for is_refused, why in (
-        (shape is None, "a program is written for a preset or --hf alone"),
-        (training.optimizer == "adam8bit", "torch has no 8-bit Adam; plan --optimizer adam"),
-        (training.precision == "bf16", "plan --precision bf16-mixed"),
-        (training.loss_chunks > 1, "leave out --loss-chunks"),
-        (bool(shape and shape.head_dim), "heads have to make up the hidden size"),
-        (training.checkpointing == "selective", "plan --checkpointing all or none"),
-        (is_plain and strategy.data < strategy.num_devices, "name zero1 in place of ddp"),
-        (strategy.expert > 1, "torch has no expert parallelism of its own; leave out ep"),
-        (strategy.context > 1, "torch divides a sequence with kernels of CUDA alone"),
-        (strategy.tensor > 1 and not strategy.has_sequence_parallel, "name tp-sp-keep, not tp"),
-        (strategy.pipeline > 1 and strategy.sharding.startswith("fsdp"), "name zero1, not fsdp"),
-    ):
-        if is_refused:
-            raise PlanError(f"no program for {strategy.name}: {why}")
+    is_pipelined = strategy.pipeline > 1
+    obstacles = {
+        "torch has no 8-bit Adam; plan --optimizer adam": training.optimizer == "adam8bit",
+        "plan --precision bf16-mixed": training.precision == "bf16",
+        "leave out --loss-chunks": training.loss_chunks > 1,
+        "heads have to make up the hidden size": shape.head_dim > 0,
+        "plan --checkpointing all or none": training.checkpointing == "selective",
+        "name zero1 in place of ddp": is_plain and strategy.data < strategy.num_devices,
+        "torch has no expert parallelism of its own; leave out ep": strategy.expert > 1,
+        "torch divides a sequence with kernels of CUDA alone": strategy.context > 1,
+        "name tp-sp-keep, not tp": strategy.tensor > 1 and not strategy.has_sequence_parallel,
+        "name zero1, not fsdp": is_pipelined and strategy.sharding.startswith("fsdp"),
+        "both ends of a pipeline would share the embedding": is_pipelined
+        and shape.has_tied_embeddings,
+    }
+    return next((why for why, is_so in obstacles.items() if is_so), None)
 
 
 def _kinds(question: Question) -> dict[str, object]:

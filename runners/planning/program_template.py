@@ -75,7 +75,6 @@ MAX_NORM = 1.0  # of the gradient of the whole model
 ROTARY_BASE = 10_000.0  # `rope_theta` of a published model's configuration
 SEED = 0
 Outcome = tuple[float, float]  # of a step: its mean loss, and the norm of its gradient
-EMBEDDING = "embedding.weight"
 PLANNED_GIB = 0.0  # on the rank that needs most
 
 
@@ -269,7 +268,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.is_first, self.is_last = stage == 0, stage == plan.num_stages - 1
         rows = -(-plan.vocabulary // plan.tensor) * plan.tensor  # which the tensor axis divides
-        if self.is_first or (self.is_last and HAS_TIED_EMBEDDINGS):
+        if self.is_first:
             self.embedding = nn.Embedding(rows, plan.hidden_size)
         if POSITIONS == "learned" and self.is_first:
             self.positions = nn.Embedding(plan.context_length, plan.hidden_size)
@@ -483,12 +482,7 @@ def clip(models: Sequence[nn.Module], mesh: DeviceMesh) -> Tensor:
     if SCHEDULE == "none":
         norm = torch.nn.utils.clip_grad_norm_(parameters, MAX_NORM)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
-    counted = parameters
-    if HAS_TIED_EMBEDDINGS and mesh.get_local_rank("pipeline"):
-        # The first rank counts the embedding, of which the last one has a copy.
-        copies = [m.get_parameter(EMBEDDING) for m in models if hasattr(m, "embedding")]
-        counted = [one for one in parameters if all(one is not copy for copy in copies)]
-    gradients = [one.grad for one in counted if one.grad is not None]
+    gradients = [one.grad for one in parameters if one.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
     dist.all_reduce(total, group=mesh.get_group("pipeline"))
@@ -534,29 +528,6 @@ class Step:
         self.rank = mesh.get_local_rank("pipeline")
         if SCHEDULE != "none":
             self.schedule = self.pipelined()
-            if HAS_TIED_EMBEDDINGS:
-                # Of which the first and the last stage have a copy each.
-                self.ends = self.both_ends()
-
-    def both_ends(self) -> dist.ProcessGroup | None:
-        """The first and the last rank of this pipeline, for these two."""
-        if self.rank not in (0, self.plan.pipeline - 1) or self.plan.pipeline == 1:
-            return None
-        ranks = dist.get_process_group_ranks(self.mesh.get_group("pipeline"))
-        ends: dist.ProcessGroup = dist.new_group(
-            [ranks[0], ranks[-1]], use_local_synchronization=True
-        )
-        return ends
-
-    def sum_embedding(self, parameter: nn.Parameter) -> None:
-        """Sum the gradients of both copies, where there are two."""
-        gradient = parameter.grad
-        if isinstance(parameter, DTensor) and isinstance(gradient, DTensor):
-            # The lookup leaves the gradient whole, the logits leave it divided.
-            parameter.grad = gradient.redistribute(placements=parameter.placements)
-            gradient = parameter.grad.to_local()
-        if self.ends is not None and gradient is not None:
-            dist.all_reduce(gradient, group=self.ends)
 
     def pipelined(self) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleaved1F1B:
         """The schedule of this rank's stages, with what stages send each other."""
@@ -632,10 +603,6 @@ class Step:
         self.schedule.step(
             *given, target=targets if is_last else None, losses=losses, return_outputs=False
         )
-        if HAS_TIED_EMBEDDINGS:
-            for model in self.models:
-                if hasattr(model, "embedding"):
-                    self.sum_embedding(model.get_parameter(EMBEDDING))
         return torch.stack(losses).mean() if is_last else torch.zeros((), device=self.device)
 
 

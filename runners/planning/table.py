@@ -19,12 +19,11 @@ NEARLY = 0.01  # layouts that differ by a smaller share are equal
 TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
 _HEAD = (
-    f"{'strategy':<18}{'fits':>9}{'needs':>9}{'reserved':>10}{'peak':>9}"
-    f"{'params':>9}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>7}{'TFLOP':>9}{'time ≥':>10}"
-    "  payload of a step"
+    f"{'':<9}{'layout':<44}{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
+    f"{'at least':>12}{'at most':>12}  decided by"
 )
 _UNITS = (
-    f"{'':<27}" + "sizes in GiB, of the fullest rank; needs: "
+    f"{'':<53}" + "sizes in GiB, of the fullest rank; needs: "
     f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}"
 )
 
@@ -119,33 +118,14 @@ def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) ->
 
 
 def lines(found: Sequence[Layout]) -> list[str]:
-    """The table: memory by class, operations and payload."""
+    """The table: memory by class, and both bounds."""
     return [_HEAD, _UNITS, *map(_line, found)]
 
 
 def _line(one: Layout) -> str:
-    rank = max(one.answer.ranks, key=lambda rank: rank.reserved_bytes)
-    held = rank.at_peak
-    columns = [(one.needed_bytes, 9), (rank.reserved_bytes, 10), (rank.peak_bytes, 9)]
-    columns += [(held.parameters_bytes, 9), (held.gradients_bytes, 8), (held.optimizer_bytes, 8)]
-    columns += [(held.activations_bytes, 8), (held.buckets_bytes + held.buffers_bytes, 7)]
-    sizes = "".join(f"{size / GIB:{width}.2f}" for size, width in columns)
-    flops = max(rank.flops for rank in one.answer.ranks) / 1e12
-    payload = ", ".join(
-        f"{call.operation} {call.axis} {call.bytes / GIB:.2f}"
-        for call in sorted(rank.calls, key=lambda call: -call.bytes)
-        if call.bytes >= GIB / 200
-    )
-    times = f"{flops:9.2f}{one.bounds.at_least:8.3f} s"
-    return f"{one.strategy:<18}{one.verdict:>9}{sizes}{times}  {payload or 'none'}"
-
-
-def compared(found: Sequence[Layout]) -> list[str]:
-    """A narrower table: the columns that one compares."""
-    head = f"{'layout':<44}{'needs':>10}{'at least':>11}{'at most':>10}  decided by"
-    rows = [
-        f"{one.name:<44}{one.needed_bytes / GIB:6.1f} GiB{one.bounds.at_least:9.3g} s"
-        f"{one.bounds.at_most:8.3g} s  {one.bounds.decides}"
-        for one in found
-    ]
-    return [head, *rows]
+    held = max(one.answer.ranks, key=lambda rank: rank.reserved_bytes).at_peak
+    columns = [one.needed_bytes, held.parameters_bytes, held.gradients_bytes, held.optimizer_bytes]
+    columns += [held.activations_bytes, held.buckets_bytes + held.buffers_bytes]
+    sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
+    times = f"{one.bounds.at_least:10.3g} s{one.bounds.at_most:10.3g} s"
+    return f"{one.verdict:<9}{one.name:<44}{sizes}{times}  {one.bounds.decides}"

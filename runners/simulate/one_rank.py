@@ -31,6 +31,7 @@ from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.log import RankLog
 from runners.simulate.meter import Meter
+from runners.simulate.objects import Sent, shared
 from runners.simulate.stand_ins import stand_ins
 
 NUM_STEPS = 2
@@ -136,16 +137,20 @@ def optimizers_of(device: str) -> Iterator[None]:
             _foreach_supported_types.remove(FakeTensor)
 
 
-def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, device: str) -> RankLog:
+def simulate_rank(
+    experiment: Experiment, plan: RunPlan, rank: int, sent: Sent, device: str
+) -> RankLog:
     """Execute a run's strategy as one of its ranks.
 
     Args:
         experiment: whose run it is.
         plan: the run.
         rank: which of its ranks.
+        sent: objects that ranks have sent so far; this rank's are added.
         device: `cpu`, with gloo; or `cuda`, as if each rank had one of its own, with NCCL.
 
     Raises:
+        NotSentError: it waits for an object that nobody has sent.
         UnsimulatedError: it does what cannot be simulated.
         Exception: whatever the strategy raises.
     """
@@ -158,7 +163,7 @@ def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, device: str)
         own: SimulatedRank = SimulatedRank(rank, plan, meshes, is_gloo=device == "cpu")
         own.scratch = Path(scratch)
         mode = nullcontext() if is_fake_itself else ValuelessMode()
-        with optimizers_of(device), mode:
+        with optimizers_of(device), shared(rank, sent), mode:
             own.start_memory()
             torch.manual_seed(plan.seed)
             try:

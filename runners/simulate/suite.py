@@ -11,7 +11,7 @@ import resource
 import time
 import traceback
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -127,17 +127,30 @@ def _check(plan: RunPlan) -> None:
 
 
 def _logs(wanted: Wanted) -> dict[int, RankLog]:
-    """The logs of the first and the last rank; of all, where these two differ."""
+    """The logs of the first and the last rank; of all, where these two differ or wait for others.
+
+    Raises:
+        UnsimulatedError: the run cannot be simulated.
+    """
+    from runners.simulate.objects import NotSentError, Sent
     from runners.simulate.one_rank import simulate_rank
 
     plan, experiment = wanted.plan, _experiment(wanted.experiment, wanted.device)
     is_program, last = plan.strategy == "program", plan.world_size - 1
     logs: dict[int, RankLog] = {}
-    for rank in (0, last, *range(1, last)):
-        is_alike = last in logs and logs[0].without_places() == logs[last].without_places()
-        if rank not in logs and not is_alike:
+    ranks, sent = {0, last}, Sent()
+    while missing := ranks - logs.keys():
+        num_sent = len(sent)
+        for rank in sorted(missing):
             _limit(MOST_SECONDS_OF_A_PROGRAM if is_program else MOST_SECONDS)
-            logs[rank] = simulate_rank(experiment, plan, rank, wanted.device)
+            with suppress(NotSentError):
+                logs[rank] = simulate_rank(experiment, plan, rank, sent, wanted.device)
+        is_whole = ranks <= logs.keys()
+        if is_whole and logs[0].without_places() == logs[last].without_places():
+            break
+        if not is_whole and ranks == {*range(plan.world_size)} and len(sent) == num_sent:
+            raise UnsimulatedError("its ranks wait for objects of each other")
+        ranks = {*range(plan.world_size)}
     return logs
 
 

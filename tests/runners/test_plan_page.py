@@ -29,5 +29,5 @@ def test_the_example_of_the_page_plans_a_model_of_your_own(words, capsys, monkey
     monkeypatch.chdir(ROOT)
     assert main(["plan", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    rows = {line.split()[0]: line.split()[1] for line in lines[3:] if line.strip()}
-    assert rows == {"single": "marginal", "ddp": "no", "fsdp": "fits"}
+    rows = {line.split()[1]: line.split()[0] for line in lines[3:] if line.strip()}
+    assert rows == {"single,": "marginal", "ddp,": "no", "fsdp,": "fits"}

@@ -150,7 +150,7 @@ def test_buckets_leave_during_backward_and_are_waited_for_at_its_end(simulated):
         ("spins", "it does not end", True),
         ("selects", "what it does follows from values of tensors (aten.nonzero.default)", False),
         ("forks", "it starts processes of its own", False),
-        ("talks", "its ranks send objects to each other", False),
+        ("talks", "its ranks wait for objects of each other", False),
     ],
 )
 def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason, has_failed):

@@ -50,11 +50,8 @@ def forks(rank: Rank) -> None:
 
 
 def talks(rank: Rank) -> None:
-    """Rank 0 sends a word to rank 1."""
-    if rank.rank == 0:
-        dist.send_object_list(["word"], dst=1)
-    else:
-        dist.recv_object_list([None], src=0)
+    """Rank 0 waits for a word of rank 1, which waits for one of rank 0."""
+    dist.recv_object_list([None], src=1 - rank.rank)
 
 
 def sleeps(rank: Rank) -> None:
