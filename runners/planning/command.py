@@ -148,12 +148,9 @@ def _outcomes(asked: argparse.Namespace) -> int:
     from runners.planning import outcomes
 
     model, training = _asked(asked)
-    asked.strategies = asked.strategies or "single"
-    question, *others = _questions(model, training, asked)
-    if others:
-        raise PlanError("outcomes are of one strategy")
+    question = Question(model=model, training=training, strategy=strategy_of("single", 1))
     limit = asked.memory * GIB
-    outcomes.check(question)
+    outcomes.check()
     (answer,) = answers([question], 1)
     if answer.busiest is None:
         raise PlanError(answer.reason or "there is nothing to compare")
@@ -268,8 +265,6 @@ def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:
 def _model(asked: argparse.Namespace) -> tuple[Model, int]:
     """The model, and the most tokens that a sample of it may have."""
     if asked.model:
-        if asked.preset:
-            raise PlanError("a preset and --model: name one of them")
         if not asked.batch:
             raise PlanError("--model needs --batch, a function of its microbatch and sequence")
         model = Model(

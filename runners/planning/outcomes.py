@@ -47,16 +47,14 @@ class Outcome(NamedTuple):
     step_seconds: float | None
 
 
-def check(question: Question) -> None:
+def check() -> None:
     """Refuse what cannot run here.
 
     Raises:
-        PlanError: there is no accelerator, or the strategy needs several.
+        PlanError: there is no accelerator.
     """
     if not accelerator.num_devices():
         raise PlanError("outcomes need an accelerator; there is none here")
-    if question.strategy.num_devices > 1:
-        raise PlanError("outcomes are of one accelerator; say --strategies single")
 
 
 def outcome(question: Question, limit_bytes: float, device: torch.device) -> Outcome:

@@ -20,6 +20,7 @@ from runners.traces.files import read
 from runners.traces.records import RankRecord, Run
 
 NEAR_SHARE = 0.01  # a peak as near as this is as good as the real one
+MIB = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +44,10 @@ def main(arguments: argparse.Namespace) -> int:
     runs = simulate(wanted(arguments.names, device), machine.num_cores())
     compared = compare(runs, folder)
     if arguments.json:
-        print(json.dumps([one._asdict() for one in compared], indent=1), flush=True)
+        print(json.dumps({name: one._asdict() for name, one in compared.items()}, indent=1))
     else:
-        print("\n".join([*(one.line() for one in compared), score(compared)]), flush=True)
+        lines = [f"{name:<44}{one.line()}" for name, one in compared.items()]
+        print("\n".join([*lines, score(list(compared.values()))]))
     failed = [one for one in runs if one.has_failed]
     for one in failed:
         print(f"failed: {one.experiment}.{one.run}: {one.reason}", file=sys.stderr)
@@ -58,70 +60,57 @@ def reference() -> Path:
 
 
 class Compared(NamedTuple):
-    """One run: simulated beside recorded.
+    """One run: simulated beside recorded; bytes are those of the rank that has most.
 
     Attributes:
-        peak_bytes: of the fullest rank, simulated; None where it cannot be.
-        recorded_peak_bytes: of the fullest rank; None where no pass has metered it.
-        peak_error: the largest difference of any rank, as a share of what it recorded, signed.
-        payload_bytes: of the rank that communicates most, in the counted step.
-        recorded_payload_bytes: the same, recorded.
-        payload_error: the largest difference of any rank and operation, as a share; signed.
         reason: why it is not simulated.
+        recorded_peak_bytes: None where no pass has metered it.
+        peak_error: the largest difference of any rank, as a share of what it recorded, signed.
+        payload_bytes: in the counted step, over all operations.
+        payload_error: the largest difference of any rank and operation.
     """
 
-    experiment: str
-    run: str
-    num_ranks: int
+    reason: str | None
     peak_bytes: int | None
     recorded_peak_bytes: int | None
     peak_error: float | None
     payload_bytes: int | None
-    recorded_payload_bytes: int | None
     payload_error: float | None
-    reason: str | None
 
     def line(self) -> str:
         """As a person reads it."""
-        head = f"{f'{self.experiment}.{self.run}':<44}{self.num_ranks:>5}"
         if self.reason is not None:
-            return f"{head}  not simulated: {self.reason}"
-        peak = _beside(self.peak_bytes, self.recorded_peak_bytes, self.peak_error)
-        payload = _beside(self.payload_bytes, self.recorded_payload_bytes, self.payload_error)
-        return f"{head}  peak {peak}  payload {payload}"
+            return f"  not simulated: {self.reason}"
+        peak, payload = (
+            f"{(n or 0) / MIB:10.3f} MiB" for n in (self.peak_bytes, self.payload_bytes)
+        )
+        if self.recorded_peak_bytes is None:
+            return f"  peak {peak}  payload {payload}  not metered"
+        recorded = f"recorded {self.recorded_peak_bytes / MIB:.3f} MiB, {self.peak_error:+.2%}"
+        return f"  peak {peak} ({recorded})  payload {payload} ({self.payload_error or 0:+.2%})"
 
 
-def _beside(simulated: int | None, recorded: int | None, error: float | None) -> str:
-    said = f"{(simulated or 0) / 2**20:10.3f} MiB"
-    if recorded is None:
-        return f"{said} (not metered)"
-    return f"{said} (recorded {recorded / 2**20:.3f} MiB, {error or 0.0:+.2%})"
-
-
-def compare(runs: Iterable[SimulatedRun], folder: Path) -> list[Compared]:
-    """Simulations beside the traces of a machine's folder; a run without one stands alone."""
-    taken = list(runs)
-    paths = {name: folder / f"{name}.json" for name in {one.experiment for one in taken}}
-    known = {name: read(path).runs if path.exists() else {} for name, path in paths.items()}
-    return [_compared(one, known[one.experiment].get(one.run)) for one in taken]
+def compare(runs: Iterable[SimulatedRun], folder: Path) -> dict[str, Compared]:
+    """Simulations beside the traces of a machine's folder, by name; a run may have none there."""
+    found = {}
+    for one in runs:
+        path = folder / f"{one.experiment}.json"
+        recorded = read(path).runs.get(one.run) if path.exists() else None
+        found[f"{one.experiment}.{one.run}"] = _compared(one, recorded)
+    return found
 
 
 def _compared(simulated: SimulatedRun, recorded: Run | None) -> Compared:
+    logs = simulated.ranks
     metered = [one for one in (recorded.ranks if recorded else ()) if _peak(one)]
     pairs = [(log, one) for one in metered if (log := simulated.of_rank(one.rank)) is not None]
-    logs, num_simulated = simulated.ranks, len(simulated.ranks) + len(simulated.like_first)
-    sums = (sum(c.bytes for c in one.collectives) for one in metered)
     return Compared(
-        experiment=simulated.experiment,
-        run=simulated.run,
-        num_ranks=recorded.world_size if recorded else num_simulated,
+        reason=simulated.reason,
         peak_bytes=max((log.peak_bytes or 0 for log in logs), default=None),
         recorded_peak_bytes=max(map(_peak, metered), default=None),
-        peak_error=_largest((log.peak_bytes or 0) / _peak(one) - 1 for log, one in pairs),
+        peak_error=_largest((log.peak_bytes or 0, _peak(one)) for log, one in pairs),
         payload_bytes=max((sum(log.payload_bytes.values()) for log in logs), default=None),
-        recorded_payload_bytes=max(sums, default=None),
-        payload_error=_largest(error for pair in pairs for error in _payload_errors(*pair)),
-        reason=simulated.reason,
+        payload_error=_largest(sides for pair in pairs for sides in _payloads(*pair)),
     )
 
 
@@ -130,18 +119,16 @@ def _peak(record: RankRecord) -> int:
     return (record.memory.peak_bytes if record.memory else None) or 0
 
 
-def _payload_errors(log: RankLog, record: RankRecord) -> Iterator[float]:
-    """Of each operation; one that only one of the two has is off by all of it."""
-    ours, theirs = log.payload_bytes, {c.operation: c.bytes for c in record.collectives}
-    for name in sorted(ours | theirs):
-        if theirs.get(name):
-            yield ours.get(name, 0) / theirs[name] - 1
-        elif ours.get(name):
-            yield 1.0
+def _payloads(log: RankLog, record: RankRecord) -> Iterator[tuple[int, int]]:
+    """Of each operation, simulated and recorded."""
+    ours, theirs = log.payload_bytes, {one.operation: one.bytes for one in record.collectives}
+    for name in ours | theirs:
+        yield ours.get(name, 0), theirs.get(name, 0)
 
 
-def _largest(errors: Iterable[float]) -> float | None:
-    """The error furthest from zero."""
+def _largest(pairs: Iterable[tuple[int, int]]) -> float | None:
+    """The error furthest from zero; what only one of two has is off by all of it."""
+    errors = (ours / theirs - 1 if theirs else float(ours > 0) for ours, theirs in pairs)
     return max(errors, key=abs, default=None)
 
 

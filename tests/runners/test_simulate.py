@@ -69,11 +69,7 @@ def first(run: SimulatedRun) -> RankLog:
 
 def test_peaks_and_payloads_are_those_that_real_ranks_recorded(simulated):
     compared = compare(simulated.values(), reference())
-    metered = {
-        f"{one.experiment}.{one.run}": one
-        for one in compared
-        if one.recorded_peak_bytes is not None
-    }
+    metered = {name: one for name, one in compared.items() if one.recorded_peak_bytes is not None}
     assert set(metered) == set(RUNS) - {"listings.ring_all_reduce_by_hand"}
     assert {name: one.peak_error for name, one in metered.items()} == {
         name: pytest.approx(0, abs=0.01) for name in metered
@@ -193,5 +189,5 @@ def test_the_command_compares_a_run_with_its_record(capsys):
     assert main(["simulate", "nosuch"]) == 2
     assert capsys.readouterr().err.startswith("python -m runners: no experiment 'nosuch'")
     assert main(["simulate", "sharding.ddp_1", "--json"]) == 0
-    (one,) = json.loads(capsys.readouterr().out)
+    one = json.loads(capsys.readouterr().out)["sharding.ddp_1"]
     assert one["peak_bytes"] == one["recorded_peak_bytes"]
