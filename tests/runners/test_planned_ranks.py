@@ -25,15 +25,15 @@ from runners.planning.one_rank import simulate_rank
 from runners.planning.question import _AXES, strategy_of
 from runners.planning.recommendation import strategies
 from tests.runners.questions import LLAMA, asked, changed
-from tests.runners.vision_transformer import DEPTH, MICROBATCH, NUM_MICROBATCHES
+from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = "tests.runners.vision_transformer"
-STRATEGIES = ["ddp", "zero1", "fsdp", "tp", "gpipe"]
+STRATEGIES = ["ddp", "zero1", "fsdp", "tp"]
 RANKS = 4
 MODEL = ["--model", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--sequence", "1"]
 TOLERANCE = 0.01  # relative, of a peak
-PARTS = ["--stages", f"{OWN}:stages", "--tensor-plan", f"{OWN}:tensor_plan"]
+PLAN = ["--tensor-plan", f"{OWN}:tensor_plan"]
 
 
 def planned(capsys, words):
@@ -63,7 +63,7 @@ def test_real_ranks_peak_where_the_plan_says(real_peaks, capsys, tmp_path, monke
     words = ["--devices", str(RANKS), "--precision", "fp32", "--backend", "gloo"]
     words += ["--microbatch", str(MICROBATCH)]
     words += ["--global-batch", str(MICROBATCH * NUM_MICROBATCHES * RANKS)]
-    answers = planned(capsys, [*MODEL, *PARTS, *words, "--strategies", ",".join(STRATEGIES)])
+    answers = planned(capsys, [*MODEL, *PLAN, *words, "--strategies", ",".join(STRATEGIES)])
     assert {one["reason"] for one in answers.values()} == {None}
     peaks = {
         (name, one["rank"]): one["peak_bytes"]
@@ -82,16 +82,9 @@ def test_a_model_of_ones_own_is_searched_as_far_as_its_functions_allow(
     monkeypatch.setattr(processes, "CACHE", tmp_path)
     words = [*MODEL, "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
     assert set(planned(capsys, words)) == {"ddp-view", "zero1", "fsdp", "fsdp-keep"}
-    for strategy, said in (("tp", "--tensor-plan"), ("gpipe", "--stages"), ("1f1b", "--stages")):
+    for strategy, said in (("tp", "--tensor-plan"), ("gpipe", "presets alone")):
         assert main(["plan", *words, "--strategies", strategy]) == 2
         assert said in capsys.readouterr().err
-
-
-def test_what_a_function_of_the_model_raises_is_one_line(capsys):
-    words = [*MODEL, *PARTS, "--devices", str(2 * DEPTH), "--strategies", "gpipe"]
-    assert main(["plan", *words]) == 2
-    *_, said = capsys.readouterr().err.splitlines()  # below how many are simulated
-    assert f"{2 * DEPTH} stages do not divide {DEPTH} blocks" in said
 
 
 # --- every layout, on ranks that take the planned step with values

@@ -103,22 +103,6 @@ def batch(microbatch, _):
     return torch.zeros(microbatch, 3, SIDE, SIDE)
 
 
-def stages(number):
-    """`--stages`: equally many blocks each."""
-    each, rest = divmod(DEPTH, number)
-    if rest:
-        raise ValueError(f"{number} stages do not divide {DEPTH} blocks")
-    parts = [[Block() for _ in range(each)] for _ in range(number)]
-    return [
-        nn.Sequential(
-            *([Embedding()] if index == 0 else []),
-            *part,
-            *([Head()] if index == number - 1 else []),
-        )
-        for index, part in enumerate(parts)
-    ]
-
-
 def tensor_plan():
     """`--tensor-plan`: columns, then rows, of attention and MLP."""
     plan = {f"blocks.*.attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
@@ -200,45 +184,7 @@ def tp():
     _train(module, [_adam(divided), _adam(whole)])
 
 
-def gpipe():
-    """All microbatches forward, then all backward, last first."""
-    rank, last = dist.get_rank(), dist.get_world_size() - 1
-    module = stages(last + 1)[rank]
-    optimizer = _adam(module.parameters())
-    for _ in range(NUM_STEPS):
-        optimizer.zero_grad()
-        flights = [_forward(module, rank, last) for _ in range(NUM_MICROBATCHES * (last + 1))]
-        for index in range(len(flights)):
-            _backward(flights, index, rank, last)
-        optimizer.step()
-
-
-def _forward(module, rank, last):
-    given = batch(MICROBATCH, 0)
-    if rank:
-        given = torch.empty(MICROBATCH, TOKENS, WIDTH, requires_grad=True)
-        dist.recv(given.detach(), rank - 1)
-    output = module(given)
-    if rank == last:
-        return given, output.mean()
-    dist.send(output.detach(), rank + 1)
-    return given, output
-
-
-def _backward(flights, index, rank, last):
-    given, output = flights[index]
-    flights[index] = None
-    if rank == last:
-        output.backward()
-    else:
-        gradient = torch.empty_like(output)
-        dist.recv(gradient, rank + 1)
-        output.backward(gradient)
-    if rank:
-        dist.send(given.grad, rank - 1)
-
-
-LOOPS = {"ddp": ddp, "zero1": zero1, "fsdp": fsdp, "tp": tp, "gpipe": gpipe}
+LOOPS = {"ddp": ddp, "zero1": zero1, "fsdp": fsdp, "tp": tp}
 
 
 def be_rank(rank, folder, ranks):
