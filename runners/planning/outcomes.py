@@ -6,8 +6,6 @@ code runs with real tensors, under the same limit of the allocator.
 
 from __future__ import annotations
 
-import time
-from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -15,13 +13,11 @@ import torch
 from runners.meters.memory import MemoryMeter
 from runners.planning.one_rank import take_steps
 from runners.planning.question import PlanError, Question
-from runners.planning.step import Step, repeats
 from runners.planning.table import GIB
 from runners.system import accelerator
 from runners.traces.device_memory import Verdict, verdict
 from runners.traces.plan_grid import GridRank
 
-NUM_TIMED_STEPS = 3
 # Between what is given out and what would be reserved without a limit, segments decide.
 _EXPECTED: dict[Verdict, str] = {
     "fits": "complete",
@@ -37,14 +33,12 @@ class Outcome(NamedTuple):
         phase: in which it ran out of memory; None where it completed.
         peak_bytes: of tensors, as the memory meter counts them.
         allocated_bytes, reserved_bytes: of the caching allocator; 0 on a CPU.
-        step_seconds: the median of a few steps without a meter; None where it ran out of memory.
     """
 
     phase: str | None
     peak_bytes: int
     allocated_bytes: int
     reserved_bytes: int
-    step_seconds: float | None
 
 
 def check() -> None:
@@ -58,17 +52,15 @@ def check() -> None:
 
 
 def outcome(question: Question, limit_bytes: float, device: torch.device) -> Outcome:
-    """Take the simulated steps with real tensors; then a few without a meter, for their time."""
+    """Take the simulated steps with real tensors."""
     if device.type == "cuda":
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), device)
     meter = MemoryMeter(device)
-    seconds, phase = None, None
+    phase = None
     try:
         with torch.device(device), meter:
-            step = take_steps(question, None, 0, device, meter)
-        with torch.device(device):
-            seconds = _seconds(step, repeats(question).simulated, device)
+            take_steps(question, None, 0, device, meter)
     except torch.OutOfMemoryError:
         phase = meter.phase
     counted = torch.cuda.memory_stats(device) if device.type == "cuda" else {}
@@ -77,19 +69,7 @@ def outcome(question: Question, limit_bytes: float, device: torch.device) -> Out
         peak_bytes=meter.memory(None).peak_bytes or 0,
         allocated_bytes=counted.get("allocated_bytes.all.peak", 0),
         reserved_bytes=counted.get("reserved_bytes.all.peak", 0),
-        step_seconds=seconds,
     )
-
-
-def _seconds(step: Step, num_microbatches: int, device: torch.device) -> float:
-    found = []
-    for _ in range(NUM_TIMED_STEPS):
-        start = time.perf_counter()
-        step.run(num_microbatches)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        found.append(time.perf_counter() - start)
-    return median(found)
 
 
 def lines(simulated: GridRank, measured: Outcome, limit_bytes: float) -> list[str]:
@@ -97,17 +77,15 @@ def lines(simulated: GridRank, measured: Outcome, limit_bytes: float) -> list[st
     ended = "completed" if measured.phase is None else f"ran out of memory in {measured.phase}"
     fits = verdict(limit_bytes, simulated.reserved_bytes, simulated.allocated_bytes)
     said = f"within {limit_bytes / GIB:.4g} GiB: simulated to {_EXPECTED[fits]}, {ended}"
-    if measured.step_seconds is None:
+    if measured.phase is not None:
         return [said]  # it ended before its peak
-    reserved = min(simulated.reserved_bytes, round(limit_bytes))
     rows = []
-    for name, ours, theirs in (
-        ("peak", simulated.peak_bytes, measured.peak_bytes),
-        ("allocated", simulated.allocated_bytes, measured.allocated_bytes),
-        ("reserved", reserved, measured.reserved_bytes),
-    ):
+    for name in ("peak", "allocated", "reserved"):
+        ours, theirs = (getattr(one, f"{name}_bytes") for one in (simulated, measured))
+        if name == "reserved":
+            ours = min(ours, round(limit_bytes))
         error = f", {ours / theirs - 1:+.2%}" if theirs else ""
         rows.append(
             f"{name:<10}{ours / GIB:10.4f} GiB simulated{theirs / GIB:10.4f} measured{error}"
         )
-    return [*rows, said, f"step: {measured.step_seconds:.3g} s, not simulated"]
+    return [*rows, said]

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
@@ -20,6 +21,10 @@ from runners.planning.recommendation import strategies
 from runners.planning.table import GIB, Layout
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
+_CONSTANTS = (
+    "sharding", "has_bucket_views", "schedule", "precision", "checkpointing", "optimizer",
+    "positions", "activation", "norm", "has_bias", "has_tied_embeddings", "has_query_key_norm",
+)  # fmt: skip
 
 
 def program_of(
@@ -38,8 +43,9 @@ def program_of(
         PlanError: no program is written for such a plan.
     """
     check(question)
-    source = specialised(TEMPLATE.read_text(encoding="utf-8"), _kinds(question))
-    source = _assigned(source, "PLAN", f"Plan({_sizes(question, source)})")
+    fields = _fields(question)
+    source = specialised(TEMPLATE.read_text(encoding="utf-8"), _kinds(fields))
+    source = _assigned(source, "PLAN", f"Plan({_sizes(fields, source)})")
     source = _assigned(source, "PLANNED_GIB", f"{planned_bytes / GIB:.1f}")
     docstring = ast.get_docstring(ast.parse(source), clean=False) or ""
     words = {**_words(question, cluster, path.name), "plan": plan}
@@ -97,38 +103,25 @@ def _obstacle(question: Question) -> str | None:
     return next((why for why, is_so in obstacles.items() if is_so), None)
 
 
-def _kinds(question: Question) -> dict[str, object]:
-    """The constants of the template that branches depend on."""
-    strategy, training, shape = question.strategy, question.training, question.model.architecture
-    assert shape is not None
-    return {
-        "SHARDING": strategy.sharding,
-        "IS_DDP": strategy.sharding == "none" and strategy.data > 1,
-        "IS_HSDP": strategy.replicas > 1,
-        "RESHARDS_PARTLY": strategy.reshards_to > 0,
-        "HAS_BUCKET_VIEWS": strategy.has_bucket_views,
-        "HAS_TENSOR": strategy.tensor > 1,
-        "SCHEDULE": strategy.schedule,
-        "PRECISION": training.precision,
-        "CHECKPOINTING": training.checkpointing,
-        "OPTIMIZER": training.optimizer,
-        "POSITIONS": shape.positions,
-        "ACTIVATION": shape.activation,
-        "NORM": shape.norm,
-        "HAS_BIAS": shape.has_bias,
-        "HAS_TIED_EMBEDDINGS": shape.has_tied_embeddings,
-        "HAS_QUERY_KEY_NORM": shape.has_query_key_norm,
-        "HAS_EXPERTS": shape.num_experts > 1,
+def _fields(question: Question) -> dict[str, Any]:
+    """All that is known of a training, a strategy and a model, by the names of fields."""
+    parts = (question.training, question.strategy, question.model.architecture)
+    return {name: value for one in parts if one for name, value in one.model_dump().items()}
+
+
+def _kinds(fields: Mapping[str, Any]) -> dict[str, object]:
+    """The constants of the template that branches depend on: fields, and what follows from them."""
+    return {name.upper(): fields[name] for name in _CONSTANTS} | {
+        "IS_DDP": fields["sharding"] == "none" and fields["data"] > 1,
+        "IS_HSDP": fields["replicas"] > 1,
+        "RESHARDS_PARTLY": fields["reshards_to"] > 0,
+        "HAS_TENSOR": fields["tensor"] > 1,
+        "HAS_EXPERTS": fields["num_experts"] > 1,
     }
 
 
-def _sizes(question: Question, source: str) -> str:
+def _sizes(fields: Mapping[str, Any], source: str) -> str:
     """Arguments for the fields of the program's `Plan`, which have the names of ours."""
-    fields = {
-        **question.training.model_dump(),
-        **question.strategy.model_dump(),
-        **(question.model.architecture.model_dump() if question.model.architecture else {}),
-    }
     classes = [one for one in ast.parse(source).body if isinstance(one, ast.ClassDef)]
     (plan,) = (one for one in classes if one.name == "Plan")
     names = (

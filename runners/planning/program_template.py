@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -126,14 +127,10 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
 
     The axes that the plan uses become equally large, as far as the number of ranks allows.
     """
-    sizes = {axis: 1 for axis in ("data", "tensor", "pipeline") if getattr(plan, axis) > 1}
-    rest, factor = num_ranks, 2
-    while rest > 1 and sizes:
-        if rest % factor:
-            factor += 1
-            continue
-        sizes[min(sizes, key=sizes.__getitem__)] *= factor
-        rest //= factor
+    axes = [axis for axis in ("data", "tensor", "pipeline") if getattr(plan, axis) > 1]
+    sizes = dict.fromkeys(axes, 1)
+    while axes and prod(sizes.values()) < num_ranks:
+        sizes[min(sizes, key=sizes.__getitem__)] *= 2
     small = Plan(**sizes, chunks=plan.chunks if sizes.get("pipeline", 1) > 1 else 1)
     small = replace(
         small,

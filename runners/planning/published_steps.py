@@ -10,7 +10,6 @@ is simulated: operations and bytes are closed forms.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations, groupby
 from statistics import median
@@ -264,24 +263,19 @@ def _measures(row: PublishedStep, share: float) -> dict[str, Setting]:
 
 def _scores(rows: Sequence[PublishedStep], share: float) -> Run:
     held_out = rows[1::2]
-    orders: Counter[str] = Counter()
-    for one, other in combinations(rows, 2):
-        if found := order(one, other, share):
-            orders["pairs"] += 1
-            orders[found] += 1
-            orders[f"{found} by checkpointing"] += one.recomputed != other.recomputed
-            orders[f"{found} by sharding"] += one.sharding != other.sharding
+    pairs = [(one, other, order(one, other, share)) for one, other in combinations(rows, 2)]
+    right, wrong = ([pair for pair in pairs if pair[2] == how] for how in ("right", "wrong"))
     measures: dict[str, Setting] = {
         "efficiency_share": share,
         "num_rows": len(rows),
         "num_possible": sum(law(row).at_least <= published_seconds(row) for row in rows),
         "num_held_out": len(held_out),
         "num_within": sum(abs(error(row, share)) <= WITHIN for row in held_out),
-        "num_pairs": orders["pairs"],
-        "num_right": orders["right"],
-        "num_right_by_checkpointing": orders["right by checkpointing"],
-        "num_wrong": orders["wrong"],
-        "num_wrong_by_sharding": orders["wrong by sharding"],
+        "num_pairs": sum(found is not None for *_, found in pairs),
+        "num_right": len(right),
+        "num_right_by_checkpointing": sum(a.recomputed != b.recomputed for a, b, _ in right),
+        "num_wrong": len(wrong),
+        "num_wrong_by_sharding": sum(a.sharding != b.sharding for a, b, _ in wrong),
     }
     return run({"device": rows[0].device}, measures)
 

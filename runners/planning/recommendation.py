@@ -95,17 +95,13 @@ def _state_bytes(question: Question) -> float:
     return parameters * (whole + (state + 2) / strategy.shards)
 
 
-def _possible(questions: Iterator[Question], memory_bytes: float) -> list[Question]:
-    """Those that the model and the mesh allow, and whose state alone does not fill a device."""
-    found = []
-    for one in questions:
-        try:
-            one.check()
-        except PlanError:
-            continue
-        if _state_bytes(one) < memory_bytes:
-            found.append(one)
-    return found
+def _is_possible(question: Question, memory_bytes: float) -> bool:
+    """Whether the model and the mesh allow it, and its state alone does not fill a device."""
+    try:
+        question.check()
+    except PlanError:
+        return False
+    return _state_bytes(question) < memory_bytes
 
 
 def search(
@@ -136,34 +132,35 @@ def search(
         return Question(model=model, training=settings, strategy=strategy, backend=backend)
 
     def answered(questions: Iterator[Question]) -> bool:
-        new = [one for one in _possible(questions, memory_bytes) if _key(one) not in known]
+        possible = {_key(one): one for one in questions if _is_possible(one, memory_bytes)}
+        new = [(key, one) for key, one in possible.items() if key not in known]
         for start in range(0, len(new), ROUND):
             if time.monotonic() >= end:
                 return False
-            some = new[start : start + ROUND]
-            known.update(
-                {_key(one): found for one, found in zip(some, simulate(some), strict=True)}
-            )
+            keys, some = zip(*new[start : start + ROUND], strict=True)
+            known.update(zip(keys, simulate(some), strict=True))
         return True
 
-    if tried is None:
-        shape = model.architecture
-        tried = strategies(cluster, shape.num_experts) if shape else strategies(cluster, 1, "tp")
+    def best() -> list[Layout]:
+        return layouts([*known.values()], cluster, memory_bytes)
+
+    shape = model.architecture
+    usual = strategies(cluster, shape.num_experts if shape else 1, "tp-sp" if shape else "tp")
+    tried = usual if tried is None else tried
     is_whole = answered(asked(one) for one in tried)
-    fitting = {one.strategy for one in _best(known, cluster, memory_bytes)}
+    fitting = {one.strategy for one in best()}
     if training.checkpointing == "none":
         others = [one for one in tried if one.name not in fitting]
         is_whole &= answered(asked(one, microbatch=training.microbatch) for one in others)
         is_whole &= answered(asked(one, checkpointing="all") for one in others)
     for doubling in range(1, 4):
-        best = _best(known, cluster, memory_bytes)[:4]
         larger = (
             asked(
                 one.answer.question.strategy,
                 1 << doubling,
                 checkpointing=one.answer.question.training.checkpointing,
             )
-            for one in best
+            for one in best()[:4]
         )
         is_whole &= answered(larger)
     return list(known.values()), is_whole
@@ -171,10 +168,6 @@ def search(
 
 def _key(question: Question) -> str:
     return question.model_dump_json()
-
-
-def _best(known: dict[str, Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
-    return layouts(list(known.values()), cluster, memory_bytes)
 
 
 # --- what is recommended, and what is said of it

@@ -29,7 +29,6 @@ def test_the_steps_of_an_outcome_hold_what_is_simulated():
     """With real tensors on this CPU; what an accelerator's allocator counts stays 0."""
     found = outcome(QUESTION, GIB, torch.device("cpu"))
     assert found.phase is None
-    assert found.step_seconds is not None
     assert found.peak_bytes == pytest.approx(simulate_rank(QUESTION, 0).peak_bytes, rel=0.02)
 
 
@@ -40,9 +39,8 @@ def test_numbers_and_the_verdict_stand_beside_the_simulation():
         peak_bytes=simulated.peak_bytes,
         allocated_bytes=round(simulated.allocated_bytes / 1.25),
         reserved_bytes=simulated.reserved_bytes,
-        step_seconds=0.5,
     )
-    peak, allocated, reserved, verdict, _ = lines(simulated, measured, GIB)
+    peak, allocated, reserved, verdict = lines(simulated, measured, GIB)
     assert peak.endswith("+0.00%")
     assert allocated.endswith("+25.00%")
     assert reserved.endswith("+0.00%")
@@ -50,9 +48,7 @@ def test_numbers_and_the_verdict_stand_beside_the_simulation():
 
 
 def test_a_configuration_that_ran_out_of_memory_has_a_verdict_alone():
-    measured = Outcome(
-        phase="backward", peak_bytes=1, allocated_bytes=1, reserved_bytes=1, step_seconds=None
-    )
+    measured = Outcome(phase="backward", peak_bytes=1, allocated_bytes=1, reserved_bytes=1)
     (verdict,) = lines(simulate_rank(QUESTION, 0), measured, 1)
     assert verdict.endswith("simulated to run out of memory, ran out of memory in backward")
 

@@ -92,7 +92,6 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
     ("text", "why"),
     [
         ("{", "is no configuration file"),
-        ("[]", "holds no JSON object"),
         (json.dumps({"model_type": "bert"}), "'bert' is not known"),
         (json.dumps({"model_type": "llama"}), "lacks 'num_attention_heads'"),
         (json.dumps(LLAMA | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
