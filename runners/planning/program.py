@@ -221,12 +221,12 @@ def _unused(source: str) -> Iterator[Edit]:
     for one in chain(tree.body, *(each.body for each in classes)):
         kept: list[str] = []
         if isinstance(one, (ast.Import, ast.ImportFrom)):
-            bound = ({each.name.partition(".")[0], each.asname} for each in one.names)
-            names = [each.name for each, own in zip(one.names, bound, strict=True) if own & used]
+            bound = ((each.asname or each.name.partition(".")[0], each.name) for each in one.names)
+            names = [name for own, name in bound if own in used]
             if len(names) == len(one.names) or one.names[0].name == "annotations":
                 continue
             if names and isinstance(one, ast.ImportFrom):
-                kept = _import_of(one.module, names)
+                kept = [f"from {one.module} import {', '.join(names)}"]
         elif (name := _defined(one)) is None or name in used:
             continue
         decorators = getattr(one, "decorator_list", [])
@@ -235,13 +235,6 @@ def _unused(source: str) -> Iterator[Edit]:
         while not kept and not lines[after] and not lines[first - 1]:
             first -= 1  # blank lines above; those below stay
         yield first, after, kept
-
-
-def _import_of(module: str | None, names: list[str]) -> list[str]:
-    line = f"from {module} import {', '.join(names)}"
-    if len(line) <= 100:
-        return [line]
-    return [f"from {module} import (", *(f"    {name}," for name in names), ")"]
 
 
 def _defined(one: ast.stmt) -> str | None:

@@ -28,27 +28,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.pipelining as pp
+import torch.distributed.tensor.parallel as tp
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.pipelining import (
-    PipelineStage,
-    Schedule1F1B,
-    ScheduleGPipe,
-    ScheduleInterleaved1F1B,
-)
 from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleInput,
-    PrepareModuleOutput,
-    RowwiseParallel,
-    SequenceParallel,
-    loss_parallel,
-    parallelize_module,
-)
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
@@ -326,52 +312,52 @@ def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
 def tensor_styles(model: Transformer, mesh: DeviceMesh) -> None:
     """Divide each product over the tensor axis, and what is between products by the sequence."""
     by_sequence = Shard(1)
-    whole = PrepareModuleInput(input_layouts=by_sequence, desired_input_layouts=Replicate())
-    ends: dict[str, ParallelStyle] = {
-        "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence),
-        "norm": SequenceParallel(),
+    whole = tp.PrepareModuleInput(input_layouts=by_sequence, desired_input_layouts=Replicate())
+    ends: dict[str, tp.ParallelStyle] = {
+        "embedding": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence),
+        "norm": tp.SequenceParallel(),
     }
     if POSITIONS == "learned":
-        ends["positions"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0))
+        ends["positions"] = tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0))
     if not HAS_TIED_EMBEDDINGS:
-        ends["logits"] = ColwiseParallel(input_layouts=by_sequence)
-    styles: dict[str, ParallelStyle] = {
-        "attention_norm": SequenceParallel(),
+        ends["logits"] = tp.ColwiseParallel(input_layouts=by_sequence)
+    styles: dict[str, tp.ParallelStyle] = {
+        "attention_norm": tp.SequenceParallel(),
         "attention": whole,
-        "attention.query": ColwiseParallel(),
-        "attention.key": ColwiseParallel(),
-        "attention.value": ColwiseParallel(),
-        "attention.output": RowwiseParallel(output_layouts=by_sequence),
-        "ffn_norm": SequenceParallel(),
+        "attention.query": tp.ColwiseParallel(),
+        "attention.key": tp.ColwiseParallel(),
+        "attention.value": tp.ColwiseParallel(),
+        "attention.output": tp.RowwiseParallel(output_layouts=by_sequence),
+        "ffn_norm": tp.SequenceParallel(),
     }
     if HAS_QUERY_KEY_NORM:
         # Of heads, which are divided along dimension 2.
-        by_heads = SequenceParallel(sequence_dim=2, use_local_output=True)
+        by_heads = tp.SequenceParallel(sequence_dim=2, use_local_output=True)
         styles |= {"attention.query_norm": by_heads, "attention.key_norm": by_heads}
     if HAS_EXPERTS:
         # Each rank routes all tokens alike; what an expert returns is summed by an all-reduce.
-        styles["ffn"] = PrepareModuleInput(
+        styles["ffn"] = tp.PrepareModuleInput(
             input_layouts=by_sequence, desired_input_layouts=Replicate(), use_local_output=True
         )
-        styles["ffn.router"] = ColwiseParallel(output_layouts=Replicate())
-        styles["ffn.experts.*.inner"] = ColwiseParallel()
-        styles["ffn.experts.*.gate"] = ColwiseParallel()
-        styles["ffn.experts.*.outer"] = RowwiseParallel()
+        styles["ffn.router"] = tp.ColwiseParallel(output_layouts=Replicate())
+        styles["ffn.experts.*.inner"] = tp.ColwiseParallel()
+        styles["ffn.experts.*.gate"] = tp.ColwiseParallel()
+        styles["ffn.experts.*.outer"] = tp.RowwiseParallel()
     else:
         styles["ffn"] = whole
-        styles["ffn.inner"] = ColwiseParallel()
+        styles["ffn.inner"] = tp.ColwiseParallel()
         if ACTIVATION == "swiglu":
-            styles["ffn.gate"] = ColwiseParallel()
-        styles["ffn.outer"] = RowwiseParallel(output_layouts=by_sequence)
+            styles["ffn.gate"] = tp.ColwiseParallel()
+        styles["ffn.outer"] = tp.RowwiseParallel(output_layouts=by_sequence)
     for layer in model.layers.values():
-        parallelize_module(layer, mesh, styles)
+        tp.parallelize_module(layer, mesh, styles)
         if HAS_EXPERTS:
-            divided = PrepareModuleOutput(
+            divided = tp.PrepareModuleOutput(
                 output_layouts=Replicate(), desired_output_layouts=by_sequence
             )
-            parallelize_module(layer, mesh, {"ffn": divided})
+            tp.parallelize_module(layer, mesh, {"ffn": divided})
     there = {name: style for name, style in ends.items() if hasattr(model, name)}
-    parallelize_module(model, mesh, there)
+    tp.parallelize_module(model, mesh, there)
 
 
 def shard(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
@@ -526,7 +512,7 @@ class Step:
         if SCHEDULE != "none":
             self.schedule = self.pipelined()
 
-    def pipelined(self) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleaved1F1B:
+    def pipelined(self) -> pp.ScheduleGPipe | pp.Schedule1F1B | pp.ScheduleInterleaved1F1B:
         """The schedule of this rank's stages, with what stages send each other."""
         plan, rank = self.plan, self.rank
         dtype = torch.float32 if PRECISION == "fp32" else torch.bfloat16
@@ -542,7 +528,7 @@ class Step:
         rows = -(-plan.vocabulary // plan.tensor)
         logits = torch.empty((*size, rows), dtype=dtype, device="meta", requires_grad=True)
         stages: list[Any] = [
-            PipelineStage(
+            pp.PipelineStage(
                 model,
                 stage,
                 plan.num_stages,
@@ -561,10 +547,10 @@ class Step:
             return cross_entropy(logits, targets, self.mesh)
 
         if SCHEDULE == "gpipe":
-            return ScheduleGPipe(stages[0], plan.num_microbatches, loss_fn=loss)
+            return pp.ScheduleGPipe(stages[0], plan.num_microbatches, loss_fn=loss)
         if SCHEDULE == "1f1b":
-            return Schedule1F1B(stages[0], plan.num_microbatches, loss_fn=loss)
-        return ScheduleInterleaved1F1B(stages, plan.num_microbatches, loss_fn=loss)
+            return pp.Schedule1F1B(stages[0], plan.num_microbatches, loss_fn=loss)
+        return pp.ScheduleInterleaved1F1B(stages, plan.num_microbatches, loss_fn=loss)
 
     def run(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Sum up gradients; return the mean loss, on the last rank of a pipeline."""
@@ -625,7 +611,7 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
         samples = batch(plan, path, index, mesh.get_local_rank("data"))
         tokens, targets = (one.to(device) for one in samples)
         if HAS_TENSOR:
-            with loss_parallel():
+            with tp.loss_parallel():
                 loss = step.run(tokens, targets)
         else:
             loss = step.run(tokens, targets)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from runners.simulate.log import RankLog, SimulatedRun
 from runners.simulate.suite import simulate, wanted
-from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import RankRecord, Run
@@ -34,15 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Simulate runs; 1 where a simulation failed.
 
-    Where there is an accelerator, as if each rank had one, beside what this machine recorded.
-
     Raises:
         FixableError: a name means nothing.
     """
-    device = accelerator.kind()
-    folder = machine.TRACES / machine.name() if device == "cuda" else reference()
-    runs = simulate(wanted(arguments.names, device), machine.num_cores())
-    compared = compare(runs, folder)
+    runs = simulate(wanted(arguments.names), machine.num_cores())
+    compared = compare(runs, reference())
     if arguments.json:
         print(json.dumps({name: one._asdict() for name, one in compared.items()}, indent=1))
     else:

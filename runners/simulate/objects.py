@@ -36,26 +36,17 @@ def shared(rank: int, sent: Sent) -> Iterator[None]:
         counts[source, destination] += 1
         return source, destination, counts[source, destination]
 
-    def send(object_list: list[Any], *where: Any, **named: Any) -> None:
-        sent[key(rank, _peer("dst", *where, **named))] = list(object_list)
+    def send(object_list: list[Any], dst: int, *_: Any, **__: Any) -> None:
+        sent[key(rank, dst)] = list(object_list)
 
-    def receive(object_list: list[Any], *where: Any, **named: Any) -> int:
-        source = _peer("src", *where, **named)
-        if (wanted := key(source, rank)) not in sent:
-            raise NotSentError(f"rank {rank} waits for an object of rank {source}")
+    def receive(object_list: list[Any], src: int, *_: Any, **__: Any) -> int:
+        if (wanted := key(src, rank)) not in sent:
+            raise NotSentError(f"rank {rank} waits for an object of rank {src}")
         object_list[:] = sent[wanted]
-        return source
+        return src
 
     with ExitStack() as stack:
         for module in (dist, dist.distributed_c10d):
             stack.enter_context(patch.object(module, "send_object_list", send))
             stack.enter_context(patch.object(module, "recv_object_list", receive))
         yield
-
-
-def _peer(name: str, rank: int | None = None, group: Any = None, *_: Any, **named: Any) -> int:
-    """The other rank of a call, as all ranks number it."""
-    group, of_group = named.get("group", group), named.get(f"group_{name}")
-    if of_group is not None:
-        return dist.get_global_rank(group or dist.distributed_c10d._get_default_group(), of_group)
-    return int(named.get(name, rank) or 0)

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.optim import optimizer
-from torch.optim.optimizer import _foreach_supported_types
 
 from runners.meters.link import LinkCount
 from runners.meters.memory import CPU, MemoryMeter
@@ -55,15 +51,12 @@ class SimulatedRank(Rank[S]):
         rank: which.
         plan: of the run.
         meshes: that the strategy builds.
-        is_gloo: whether its groups speak through gloo.
     """
 
-    def __init__(
-        self, rank: int, plan: RunPlan[S], meshes: list[DeviceMesh], *, is_gloo: bool
-    ) -> None:
+    def __init__(self, rank: int, plan: RunPlan[S], meshes: list[DeviceMesh]) -> None:
         plan = replace(plan, has_timeline=False)
         super().__init__(rank, plan, "metered", CPU, cast("Heart", _Silence()))
-        self._meshes, self._is_gloo = meshes, is_gloo and plan.nature != "simulated"
+        self._meshes, self._is_gloo = meshes, plan.nature != "simulated"
         self.meter = Meter(meshes)
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
@@ -119,27 +112,7 @@ class SimulatedRank(Rank[S]):
         )
 
 
-@contextmanager
-def optimizers_of(device: str) -> Iterator[None]:
-    """Let optimizers choose what they would for parameters on a kind of device.
-
-    By default they update all parameters of an accelerator in one call (`foreach`), which takes
-    temporaries; those on a CPU one by one.
-    """
-    if device == "cpu":
-        yield
-        return
-    with patch.object(optimizer, "_get_foreach_kernels_supported_devices", lambda: ["cpu"]):
-        _foreach_supported_types.append(FakeTensor)
-        try:
-            yield
-        finally:
-            _foreach_supported_types.remove(FakeTensor)
-
-
-def simulate_rank(
-    experiment: Experiment, plan: RunPlan, rank: int, sent: Sent, device: str
-) -> RankLog:
+def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) -> RankLog:
     """Execute a run's strategy as one of its ranks.
 
     Args:
@@ -147,7 +120,6 @@ def simulate_rank(
         plan: the run.
         rank: which of its ranks.
         sent: objects that ranks have sent so far; this rank's are added.
-        device: `cpu`, with gloo; or `cuda`, as if each rank had one of its own, with NCCL.
 
     Raises:
         NotSentError: it waits for an object that nobody has sent.
@@ -160,10 +132,10 @@ def simulate_rank(
     with tempfile.TemporaryDirectory(prefix="simulated-") as scratch, stands:
         if plan.needs_group and plan.world_size > 1:
             dist.init_process_group()
-        own: SimulatedRank = SimulatedRank(rank, plan, meshes, is_gloo=device == "cpu")
+        own: SimulatedRank = SimulatedRank(rank, plan, meshes)
         own.scratch = Path(scratch)
         mode = nullcontext() if is_fake_itself else ValuelessMode()
-        with optimizers_of(device), shared(rank, sent), mode:
+        with shared(rank, sent), mode:
             own.start_memory()
             torch.manual_seed(plan.seed)
             try:

@@ -12,10 +12,10 @@ import time
 import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
-from runners.plans.experiment import Experiment, RunPlan, find, names, on_device
+from runners.plans.experiment import RunPlan, find, names
 from runners.simulate.log import RankLog, SimulatedRun, UnsimulatedError
 from runners.simulate.processes import Job, finished
 from runners.system.errors import FixableError
@@ -29,35 +29,23 @@ TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
 
 
 class Wanted(NamedTuple):
-    """One run to simulate, by name, on `cpu` or `cuda`; another process loads its settings anew."""
+    """One run to simulate, by name; another process loads its settings anew."""
 
     experiment: str
     run: str
-    device: str = "cpu"
 
     @property
     def plan(self) -> RunPlan:
         """The run as declared."""
-        return _experiment(self.experiment, self.device).runs[self.run]
+        return find(self.experiment).runs[self.run]
 
     def unsimulated(self, reason: str, *, has_failed: bool = True) -> SimulatedRun:
         """That it could not be simulated, and why."""
-        return SimulatedRun(
-            experiment=self.experiment, run=self.run, reason=reason, has_failed=has_failed
-        )
+        return SimulatedRun(**self._asdict(), reason=reason, has_failed=has_failed)
 
 
-@cache
-def _experiment(name: str, device: str) -> Experiment:
-    return on_device(find(name), device)
-
-
-def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
+def wanted(names_given: Iterable[str]) -> list[Wanted]:
     """The runs that are named: `EXPERIMENT` or `EXPERIMENT.RUN`; all without a name.
-
-    Args:
-        names_given: of experiments and runs.
-        device: `cpu` or `cuda`, on which experiments may grow.
 
     Raises:
         FixableError: there is no such experiment.
@@ -66,11 +54,11 @@ def wanted(names_given: Iterable[str], device: str = "cpu") -> list[Wanted]:
     found = []
     for given in list(names_given) or names():
         name, _, run = given.partition(".")
-        experiment = _experiment(name, device)
+        experiment = find(name)
         if run and run not in experiment.runs:
             raise FixableError(f"{name} has no run {run!r}; it has: {', '.join(experiment.runs)}")
         chosen = [run] if run else list(experiment.runs)
-        found += [Wanted(name, one, device) for one in chosen]
+        found += [Wanted(name, one) for one in chosen]
     return found
 
 
@@ -104,8 +92,7 @@ def _run(wanted: Wanted) -> SimulatedRun:
         message = said[0][:MOST_CHARACTERS] if said else ""
         return wanted.unsimulated(f"{type(error).__name__}: {message}".rstrip(": "))
     return SimulatedRun(
-        experiment=wanted.experiment,
-        run=wanted.run,
+        **wanted._asdict(),
         ranks=[logs[rank] for rank in sorted(logs)],
         like_first=[rank for rank in range(wanted.plan.world_size) if rank not in logs],
     )
@@ -135,7 +122,7 @@ def _logs(wanted: Wanted) -> dict[int, RankLog]:
     from runners.simulate.objects import NotSentError, Sent
     from runners.simulate.one_rank import simulate_rank
 
-    plan, experiment = wanted.plan, _experiment(wanted.experiment, wanted.device)
+    plan, experiment = wanted.plan, find(wanted.experiment)
     is_program, last = plan.strategy == "program", plan.world_size - 1
     logs: dict[int, RankLog] = {}
     ranks, sent = {0, last}, Sent()
@@ -144,7 +131,7 @@ def _logs(wanted: Wanted) -> dict[int, RankLog]:
         for rank in sorted(missing):
             _limit(MOST_SECONDS_OF_A_PROGRAM if is_program else MOST_SECONDS)
             with suppress(NotSentError):
-                logs[rank] = simulate_rank(experiment, plan, rank, sent, wanted.device)
+                logs[rank] = simulate_rank(experiment, plan, rank, sent)
         is_whole = ranks <= logs.keys()
         if is_whole and logs[0].without_places() == logs[last].without_places():
             break
