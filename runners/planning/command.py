@@ -66,7 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--loss-chunks", type=_positive, default=1, metavar="N", help="of the logits, in turn")
     add("--optimizer", choices=("sgd", "momentum", "adam", "adam8bit"), default="adam")
     add("--checkpointing", choices=("none", "selective", "all"), default="none")
-    add("--backend", choices=("nccl", "gloo"), default="nccl", help="of the process groups")
     add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp.4+tp-sp.2; default: a search")
     add(
         "--flops",
@@ -136,8 +135,9 @@ def main(asked: argparse.Namespace) -> int:
         _check_program(asked)
     if not asked.grid:
         return _plan(asked)
-    for line in grid.main(asked.preset, confirms=asked.confirm):
-        print(line, flush=True)
+    for name in [asked.preset] if asked.preset else grid.GRIDS:
+        made = (grid.confirm if asked.confirm else grid.make)(name)
+        print(f"{name}: {len(made.rows)} rows, code {made.code}", flush=True)
     return 0
 
 
@@ -169,15 +169,8 @@ def _published(asked: argparse.Namespace, comparison: Comparison, runs: dict[str
     """Print what is computed of published lists; with `--grid` write it, too."""
     if asked.grid:
         write(comparison.path, comparison.trace(runs))
-    if asked.json:
-        _print_json({name: one.as_json() for name, one in runs.items()})
-    else:
-        print("\n".join(values_by_run(runs)))
+    print("\n".join(values_by_run(runs)))
     return 0
-
-
-def _print_json(document: object) -> None:
-    print(json.dumps(document, indent=1))
 
 
 def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
@@ -217,14 +210,13 @@ def _plan(asked: argparse.Namespace) -> int:
     else:
         simulate = partial(answers, num_workers=num_cores())
         tried = program.covered(model, training, cluster) if asked.program else None
-        found, is_whole = search(
-            model, training, cluster, memory, simulate, asked.seconds, tried, asked.backend
-        )
+        found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds, tried)
         best, unplanned = ordered(found, cluster, memory), []
         said = told(found, cluster, memory, is_whole=is_whole)
         said += ["", *lines(layouts(found, cluster, memory))]
     if asked.json:
-        _print_json([one.document() for one in best] + [one.model_dump() for one in unplanned])
+        found_ones = [one.document() for one in best] + [one.model_dump() for one in unplanned]
+        print(json.dumps(found_ones, indent=1))
     else:
         print("\n".join([_title(model, training, asked), *said]))
     if asked.program:
@@ -296,9 +288,7 @@ def _questions(model: Model, training: Training, asked: argparse.Namespace) -> l
     devices, found = prod(asked.devices), []
     for name in dict.fromkeys(asked.strategies.split(",")):
         strategy = strategy_of(name, devices)
-        question = Question(
-            model=model, training=training, strategy=strategy, backend=asked.backend
-        )
+        question = Question(model=model, training=training, strategy=strategy)
         question.check()
         found.append(question)
     return found

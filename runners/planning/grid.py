@@ -166,17 +166,6 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     return as_trace(_grid(preset, _rows_of(asked, answers_anew(list(asked.values()))))).runs
 
 
-def main(preset: str | None, *, confirms: bool) -> Iterator[str]:
-    """Make or confirm the grid of one preset, or of all; a line for each.
-
-    Raises:
-        PlanError: it cannot be done, in one line.
-    """
-    for name in [preset] if preset else list(GRIDS):
-        grid = (confirm if confirms else make)(name)
-        yield f"{name}: {len(grid.rows)} rows, code {grid.code}"
-
-
 def _preset(name: str) -> ModelPreset:
     if name not in GRIDS:
         raise unknown("grid", name, GRIDS)

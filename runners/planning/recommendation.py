@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 from runners.planning.answer import Answer
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import (
-    Backend,
     Model,
     PlanError,
     Question,
@@ -112,7 +111,6 @@ def search(
     simulate: Simulate,
     seconds: float,
     tried: Sequence[Strategy] | None = None,
-    backend: Backend = "nccl",
 ) -> tuple[list[Answer], bool]:
     """Simulate layouts until all are known or the time is over.
 
@@ -129,7 +127,7 @@ def search(
     def asked(strategy: Strategy, times: int = 1, **changes: object) -> Question:
         microbatch = microbatch_of(strategy, training.microbatch) * times
         settings = training.model_copy(update={"microbatch": microbatch, **changes})
-        return Question(model=model, training=settings, strategy=strategy, backend=backend)
+        return Question(model=model, training=settings, strategy=strategy)
 
     def answered(questions: Iterator[Question]) -> bool:
         possible = {_key(one): one for one in questions if _is_possible(one, memory_bytes)}

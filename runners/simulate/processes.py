@@ -10,7 +10,6 @@ import importlib
 import multiprocessing
 import platform
 import signal
-import time
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from typing import Generic, TypeVar
 from runners.system import stopping
 from runners.system.patience import WORD_SECONDS, Patience
 
-MOST_WALL_SECONDS = 3600.0  # of a simulation that waits without computing
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
 
@@ -77,7 +75,7 @@ class _Process(Generic[R]):
     """The process in which a job is done."""
 
     def __init__(self, job: Job[R]) -> None:
-        self.job, self._until = job, time.monotonic() + MOST_WALL_SECONDS
+        self.job = job
         context = multiprocessing.get_context("fork" if FORKS else "spawn")
         self.receiving, sending = context.Pipe(duplex=False)
         self._process = context.Process(  # type: ignore[attr-defined]
@@ -91,12 +89,10 @@ class _Process(Generic[R]):
     def result(self) -> R | None:
         """What the job has returned, or that it failed; None while it works."""
         try:
-            found: R | None = self.receiving.recv() if self.receiving.poll() else None
+            return self.receiving.recv() if self.receiving.poll() else None
         except EOFError:
             self._process.join()
             return self.job.failed(_end(self._process.exitcode))
-        late = found is None and time.monotonic() > self._until
-        return self.job.failed("it does not end") if late else found
 
     def end(self) -> None:
         """End it, whatever it does."""

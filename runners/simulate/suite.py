@@ -22,7 +22,6 @@ from runners.system.errors import FixableError
 
 # Processor seconds of one rank: a program that waits for a value to change never ends.
 MOST_SECONDS = 60
-MOST_SECONDS_OF_A_PROGRAM = 15
 MOST_CHARACTERS = 160  # of a message that is not ours
 # Ends that ranks come to because of each other, and what they then do.
 TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
@@ -106,11 +105,9 @@ def _check(plan: RunPlan) -> None:
     """
     if plan.follows is not None:
         raise UnsimulatedError(f"it works with what was measured of {plan.follows}")
-    if plan.expected in TAKE_OTHERS:
-        how = TAKE_OTHERS[plan.expected]
-        raise UnsimulatedError(
-            f"its ranks are meant to {how}, which takes ranks that meet each other"
-        )
+    if how := TAKE_OTHERS.get(plan.expected):
+        said = f"its ranks are meant to {how}, which takes ranks that meet each other"
+        raise UnsimulatedError(said)
 
 
 def _logs(wanted: Wanted) -> dict[int, RankLog]:
@@ -123,13 +120,13 @@ def _logs(wanted: Wanted) -> dict[int, RankLog]:
     from runners.simulate.one_rank import simulate_rank
 
     plan, experiment = wanted.plan, find(wanted.experiment)
-    is_program, last = plan.strategy == "program", plan.world_size - 1
+    last = plan.world_size - 1
     logs: dict[int, RankLog] = {}
     ranks, sent = {0, last}, Sent()
     while missing := ranks - logs.keys():
         num_sent = len(sent)
         for rank in sorted(missing):
-            _limit(MOST_SECONDS_OF_A_PROGRAM if is_program else MOST_SECONDS)
+            _limit(MOST_SECONDS)
             with suppress(NotSentError):
                 logs[rank] = simulate_rank(experiment, plan, rank, sent)
         is_whole = ranks <= logs.keys()

@@ -22,7 +22,7 @@ from runners.__main__ import main
 from runners.planning import grid, processes
 from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
-from runners.planning.question import _AXES, strategy_of
+from runners.planning.question import _AXES, Model, Question, Training, strategy_of
 from runners.planning.recommendation import strategies
 from tests.runners.questions import LLAMA, asked, changed
 from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES
@@ -33,7 +33,6 @@ STRATEGIES = ["ddp", "zero1", "fsdp", "tp"]
 RANKS = 4
 MODEL = ["--model", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--sequence", "1"]
 TOLERANCE = 0.01  # relative, of a peak
-PLAN = ["--tensor-plan", f"{OWN}:tensor_plan"]
 
 
 def planned(capsys, words):
@@ -58,17 +57,21 @@ def real_peaks(tmp_path_factory):
 
 
 @pytest.mark.ranks
-def test_real_ranks_peak_where_the_plan_says(real_peaks, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "CACHE", tmp_path)
-    words = ["--devices", str(RANKS), "--precision", "fp32", "--backend", "gloo"]
-    words += ["--microbatch", str(MICROBATCH)]
-    words += ["--global-batch", str(MICROBATCH * NUM_MICROBATCHES * RANKS)]
-    answers = planned(capsys, [*MODEL, *PLAN, *words, "--strategies", ",".join(STRATEGIES)])
-    assert {one["reason"] for one in answers.values()} == {None}
+def test_real_ranks_peak_where_the_plan_says(real_peaks):
+    batch = {"microbatch": MICROBATCH, "global_batch": MICROBATCH * NUM_MICROBATCHES * RANKS}
+    names = {"module": "VisionTransformer", "batch": "batch", "tensor_plan": "tensor_plan"}
+    model = Model(name="own", **{field: f"{OWN}:{name}" for field, name in names.items()})
+    training = Training(sequence=1, precision="fp32", **batch)
+    questions = [
+        Question(model=model, training=training, strategy=strategy_of(name, RANKS), backend="gloo")
+        for name in STRATEGIES
+    ]
+    found = processes.answers_anew(questions)
+    assert {one.reason for one in found} == {None}
     peaks = {
-        (name, one["rank"]): one["peak_bytes"]
-        for name, answer in answers.items()
-        for one in answer["ranks"]
+        (name, rank.rank): rank.peak_bytes
+        for name, one in zip(STRATEGIES, found, strict=True)
+        for rank in one.ranks
     }
     assert peaks == {
         (name, rank): pytest.approx(real_peaks[rank][name], rel=TOLERANCE) for name, rank in peaks
