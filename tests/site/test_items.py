@@ -107,7 +107,7 @@ def test_an_order_that_nobody_touched_is_no_answer(page):
 
 
 TYPED = [
-    ("how-many-parameters", True, "20,000|20 000|20.000|2e4|20k|0.02M"),
+    ("how-many-parameters", True, "20,000|20 000|20.000|2e4|20k|0.02M|20,000 parameters"),
     ("how-many-parameters", False, "20 million|2,000|-20000|20,00|0,020"),
     ("what-peak", True, "160|160,2|160kib|163840 bytes|0.15625 MiB|163.84 kB"),
     ("what-peak", False, "1.6|160 MiB|160 kB"),

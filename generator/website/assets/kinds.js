@@ -118,7 +118,8 @@
   // How many base units one of a typed unit is; NaN where the question asks for another quantity.
   function scaleOf(typed, { unit, scale }) {
     const [given, asked] = [typed, unit].map(unified);
-    if (!given || given === asked) return scale;
+    const isNoun = !asked && !(given in UNITS[2]); // 20 ranks
+    if (!given || given === asked || isNoun) return scale;
     const sizes = UNITS.find((one) => asked in one) || {};
     return (scale * sizes[given]) / sizes[asked];
   }
