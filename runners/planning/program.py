@@ -1,19 +1,13 @@
-"""A program that trains a planned model in the layout of its plan, from `program_template.py`.
+"""A program that trains a planned model in the layout of its plan.
 
-In: a question, and what was simulated. Out: Python source. The template is a program itself, which
-asks constants such as `SHARDING` what to do. Here the plan decides them: of each `if` that they
-decide the branch that is taken stays, and then the functions, classes and imports that something
-still names. No torch.
+In: a question, and what was simulated. Out: Python source: `program_template.py`, which trains in
+any layout, with its first lines and the values of its `Plan` filled in. No torch.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
@@ -21,10 +15,7 @@ from runners.planning.recommendation import strategies
 from runners.planning.table import GIB, Layout
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
-_CONSTANTS = (
-    "sharding", "has_bucket_views", "schedule", "precision", "checkpointing", "optimizer",
-    "positions", "activation", "norm", "has_bias", "has_tied_embeddings", "has_query_key_norm",
-)  # fmt: skip
+_FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
 
 
 def program_of(
@@ -43,13 +34,10 @@ def program_of(
         PlanError: no program is written for such a plan.
     """
     check(question)
-    fields = _fields(question)
-    source = specialised(TEMPLATE.read_text(encoding="utf-8"), _kinds(fields))
-    source = _assigned(source, "PLAN", f"Plan({_sizes(fields, source)})")
-    source = _assigned(source, "PLANNED_GIB", f"{planned_bytes / GIB:.1f}")
-    docstring = ast.get_docstring(ast.parse(source), clean=False) or ""
-    words = {**_words(question, cluster, path.name), "plan": plan}
-    return source.replace(docstring, docstring.format_map(words), 1)
+    docstring, rest = TEMPLATE.read_text(encoding="utf-8").split("\n\nfrom __future__", 1)
+    first_lines = docstring.format_map({**_words(question, cluster, path.name), "plan": plan})
+    filled = rest.replace("PLAN = Plan()", _plan(question, planned_bytes, _FIELD.findall(rest)), 1)
+    return f"{first_lines}\n\nfrom __future__{filled}"
 
 
 def plan_of(layout: Layout) -> str:
@@ -103,31 +91,13 @@ def _obstacle(question: Question) -> str | None:
     return next((why for why, is_so in obstacles.items() if is_so), None)
 
 
-def _fields(question: Question) -> dict[str, Any]:
-    """All that is known of a training, a strategy and a model, by the names of fields."""
+def _plan(question: Question, planned_bytes: int, names: list[str]) -> str:
+    """The program's plan, whose fields have the names of ours."""
     parts = (question.training, question.strategy, question.model.architecture)
-    return {name: value for one in parts if one for name, value in one.model_dump().items()}
-
-
-def _kinds(fields: Mapping[str, Any]) -> dict[str, object]:
-    """The constants of the template that branches depend on: fields, and what follows from them."""
-    return {name.upper(): fields[name] for name in _CONSTANTS} | {
-        "IS_DDP": fields["sharding"] == "none" and fields["data"] > 1,
-        "IS_HSDP": fields["replicas"] > 1,
-        "RESHARDS_PARTLY": fields["reshards_to"] > 0,
-        "HAS_TENSOR": fields["tensor"] > 1,
-        "HAS_EXPERTS": fields["num_experts"] > 1,
-    }
-
-
-def _sizes(fields: Mapping[str, Any], source: str) -> str:
-    """Arguments for the fields of the program's `Plan`, which have the names of ours."""
-    classes = [one for one in ast.parse(source).body if isinstance(one, ast.ClassDef)]
-    (plan,) = (one for one in classes if one.name == "Plan")
-    names = (
-        name for one in plan.body if isinstance(one, ast.AnnAssign) and (name := _defined(one))
-    )
-    return "".join(f"\n    {name}={fields[name]:_}," for name in names) + "\n"
+    known = {name: value for one in parts if one for name, value in one.model_dump().items()}
+    known["needed_gib"] = round(planned_bytes / GIB, 1)
+    values = (f"    {name}={known[name]!r},".replace("'", '"') for name in names)
+    return "\n".join(["PLAN = Plan(", *values, ")"])
 
 
 def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]:
@@ -155,111 +125,3 @@ def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]
         "file": file,
         "note": note,
     }
-
-
-# --- the template, decided
-
-
-def specialised(source: str, known: Mapping[str, object]) -> str:
-    """The source for known values of its constants.
-
-    Args:
-        source: a module; an `if` is decided where its test names nothing but known constants.
-        known: the value of each constant.
-    """
-    while edits := list(_decided(source, known)):
-        source = _edited(source, edits)
-    for name, value in known.items():
-        source = _assigned(source, name, repr(value).replace("'", '"'))
-    while edits := list(_unused(source)):
-        source = _edited(source, edits)
-    return re.sub(r"\n{4,}", "\n\n\n", source)
-
-
-Edit = tuple[int, int, list[str]]  # the first line, the line after the last, what replaces them
-
-
-def _edited(source: str, edits: list[Edit]) -> str:
-    lines = source.splitlines()
-    for first, after, kept in sorted(edits, reverse=True):
-        lines[first:after] = kept
-    return "\n".join(lines) + "\n"
-
-
-def _decided(source: str, known: Mapping[str, object]) -> Iterator[Edit]:
-    """Every `if` that is decided and in no other such: its branch in place of it."""
-    lines, after = source.splitlines(), 0
-    blocks = (getattr(n, k, ()) for n in ast.walk(ast.parse(source)) for k in ("body", "orelse"))
-    found = [
-        (one.lineno, one, block[-1])
-        for block in blocks
-        if isinstance(block, list)
-        for one in block
-        if isinstance(one, ast.If) and _names(one.test) <= set(known)
-    ]
-    for first, one, last in sorted(found, key=lambda each: each[0]):
-        if first <= after:
-            continue
-        test = compile(ast.Expression(one.test), "<template>", "eval")
-        taken = one.body if eval(test, {}, dict(known)) else one.orelse
-        # What follows a `return` that is always reached is never executed.
-        ends = bool(taken) and isinstance(taken[-1], (ast.Return, ast.Raise))
-        after = (last if ends else one).end_lineno or 0
-        # From the first line of the branch, so that a comment above its first statement stays.
-        start = one.test.end_lineno or 0
-        if taken and taken is one.orelse:
-            start = lines.index(f"{' ' * one.col_offset}else:", one.body[-1].end_lineno or 0) + 1
-        kept = [line[4:] for line in lines[start : taken[-1].end_lineno]] if taken else []
-        yield first - 1, after, kept
-
-
-def _unused(source: str) -> Iterator[Edit]:
-    """Every function, class, method, constant and import that nothing names."""
-    tree, lines = ast.parse(source), source.splitlines()
-    used = _names(tree)
-    classes = [one for one in tree.body if isinstance(one, ast.ClassDef) and one.name in used]
-    for one in chain(tree.body, *(each.body for each in classes)):
-        kept: list[str] = []
-        if isinstance(one, (ast.Import, ast.ImportFrom)):
-            bound = ((each.asname or each.name.partition(".")[0], each.name) for each in one.names)
-            names = [name for own, name in bound if own in used]
-            if len(names) == len(one.names) or one.names[0].name == "annotations":
-                continue
-            if names and isinstance(one, ast.ImportFrom):
-                kept = [f"from {one.module} import {', '.join(names)}"]
-        elif (name := _defined(one)) is None or name in used:
-            continue
-        decorators = getattr(one, "decorator_list", [])
-        first = min([one.lineno, *(each.lineno for each in decorators)]) - 1
-        after = one.end_lineno or 0
-        while not kept and not lines[after] and not lines[first - 1]:
-            first -= 1  # blank lines above; those below stay
-        yield first, after, kept
-
-
-def _defined(one: ast.stmt) -> str | None:
-    """What a statement defines and something has to name."""
-    if isinstance(one, ast.FunctionDef) and not one.name.startswith("__"):
-        return None if one.name == "forward" else one.name
-    if isinstance(one, ast.ClassDef):
-        return one.name
-    if isinstance(one, (ast.Assign, ast.AnnAssign)):
-        target = one.target if isinstance(one, ast.AnnAssign) else one.targets[0]
-        return target.id if isinstance(target, ast.Name) else None
-    return None
-
-
-def _assigned(source: str, name: str, value: str) -> str:
-    """The source with another value for a constant of the module, if it has that constant."""
-    return re.sub(rf"^{name} = .*?(?=  #|$)", lambda _: f"{name} = {value}", source, flags=re.M)
-
-
-def _names(tree: ast.AST) -> set[str]:
-    """Names that are read, as variables or as attributes."""
-    read = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            read.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            read.add(node.attr)
-    return read

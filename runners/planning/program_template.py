@@ -20,6 +20,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -38,55 +39,49 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-SHARDING = "zero1"
-IS_DDP = False
-IS_HSDP = False
-RESHARDS_PARTLY = False
-HAS_BUCKET_VIEWS = False
-HAS_TENSOR = True
-SCHEDULE = "none"
-PRECISION = "bf16-mixed"
-CHECKPOINTING = "none"
-OPTIMIZER = "adam"
-POSITIONS = "rotary"
-ACTIVATION = "swiglu"
-NORM = "rmsnorm"
-HAS_BIAS = False
-HAS_TIED_EMBEDDINGS = True
-HAS_QUERY_KEY_NORM = False
-HAS_EXPERTS = False
-
 LEARNING_RATE = 3e-4
 WEIGHT_DECAY = 0.1
 MAX_NORM = 1.0  # of the gradient of the whole model
 ROTARY_BASE = 10_000.0  # `rope_theta` of a published model's configuration
 SEED = 0
 Outcome = tuple[float, float]  # of a step: its mean loss, and the norm of its gradient
-PLANNED_GIB = 0.0  # on the rank that needs most
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes of the model, of the axes of the mesh, and of a step."""
+    """The model, the layout and a step; the axes of the mesh are pipeline, data and tensor."""
 
-    num_layers: int = 4
-    hidden_size: int = 128
-    num_heads: int = 16
-    num_kv_heads: int = 8
-    ffn_size: int = 256
-    vocabulary: int = 512
-    context_length: int = 64
-    num_experts: int = 4
-    num_active_experts: int = 2
+    num_layers: int = 1
+    hidden_size: int = 1
+    num_heads: int = 1
+    num_kv_heads: int = 1
+    ffn_size: int = 1
+    vocabulary: int = 1
+    context_length: int = 1
+    positions: str = "rotary"  # or learned
+    activation: str = "swiglu"  # or gelu
+    norm: str = "rmsnorm"  # or layernorm
+    has_bias: bool = False
+    has_tied_embeddings: bool = False
+    has_query_key_norm: bool = False
+    num_experts: int = 1
+    num_active_experts: int = 1
     pipeline: int = 1
+    schedule: str = "none"  # gpipe, 1f1b or interleaved
     chunks: int = 1
     data: int = 1
+    sharding: str = "none"  # zero1, fsdp or fsdp-keep
+    has_bucket_views: bool = False
     replicas: int = 1
     reshards_to: int = 0
     tensor: int = 1
-    sequence: int = 64
-    microbatch: int = 2
-    global_batch: int = 8
+    sequence: int = 1
+    microbatch: int = 1
+    global_batch: int = 1
+    precision: str = "bf16-mixed"  # fp32 or autocast
+    checkpointing: str = "none"  # or all
+    optimizer: str = "adam"  # momentum or sgd
+    needed_gib: float = 0.0  # of the rank that needs most
 
     @property
     def num_stages(self) -> int:
@@ -117,27 +112,37 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
     sizes = dict.fromkeys(axes, 1)
     while axes and prod(sizes.values()) < num_ranks:
         sizes[min(sizes, key=sizes.__getitem__)] *= 2
-    small = Plan(**sizes, chunks=plan.chunks if sizes.get("pipeline", 1) > 1 else 1)
-    small = replace(
-        small,
-        num_layers=max(small.num_layers, small.num_stages),
-        global_batch=max(small.global_batch, small.microbatch * small.data),
+    pipeline, data = sizes.get("pipeline", 1), sizes.get("data", 1)
+    chunks = plan.chunks if pipeline > 1 else 1
+    return replace(
+        plan,
+        num_layers=max(4, pipeline * chunks),
+        hidden_size=128,
+        num_heads=16,
+        num_kv_heads=16 if plan.num_kv_heads == plan.num_heads else 8,
+        ffn_size=256,
+        vocabulary=512,
+        context_length=64,
+        num_experts=min(4, plan.num_experts),
+        num_active_experts=min(2, plan.num_active_experts),
+        pipeline=pipeline,
+        chunks=chunks,
+        data=data,
+        replicas=min(2, data) if plan.replicas > 1 else 1,
+        reshards_to=max(1, data // 2) if plan.reshards_to else 0,
+        tensor=sizes.get("tensor", 1),
+        sequence=64,
+        microbatch=2,
+        global_batch=max(8, 2 * data),
     )
-    if IS_HSDP:
-        small = replace(small, replicas=min(2, small.data))
-    if RESHARDS_PARTLY:
-        small = replace(small, reshards_to=max(1, small.data // 2))
-    if plan.num_kv_heads == plan.num_heads:
-        small = replace(small, num_kv_heads=small.num_heads)
-    return small
 
 
 # --- the model
 
 
-def normalized(size: int) -> nn.Module:
+def normalized(plan: Plan, size: int) -> nn.Module:
     """A norm over the last dimension."""
-    if NORM == "rmsnorm":
+    if plan.norm == "rmsnorm":
         return nn.RMSNorm(size, eps=1e-5)
     return nn.LayerNorm(size)
 
@@ -158,23 +163,24 @@ class Attention(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
+        self.plan = plan
         self.head_size = plan.hidden_size // plan.num_heads
         kv_size = plan.num_kv_heads * self.head_size
-        self.query = nn.Linear(plan.hidden_size, plan.hidden_size, bias=HAS_BIAS)
-        self.key = nn.Linear(plan.hidden_size, kv_size, bias=HAS_BIAS)
-        self.value = nn.Linear(plan.hidden_size, kv_size, bias=HAS_BIAS)
-        self.output = nn.Linear(plan.hidden_size, plan.hidden_size, bias=HAS_BIAS)
-        if HAS_QUERY_KEY_NORM:
-            self.query_norm = normalized(self.head_size)
-            self.key_norm = normalized(self.head_size)
+        self.query = nn.Linear(plan.hidden_size, plan.hidden_size, bias=plan.has_bias)
+        self.key = nn.Linear(plan.hidden_size, kv_size, bias=plan.has_bias)
+        self.value = nn.Linear(plan.hidden_size, kv_size, bias=plan.has_bias)
+        self.output = nn.Linear(plan.hidden_size, plan.hidden_size, bias=plan.has_bias)
+        if plan.has_query_key_norm:
+            self.query_norm = normalized(plan, self.head_size)
+            self.key_norm = normalized(plan, self.head_size)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, sequence, hidden) → the same."""
         parts = (self.query(x), self.key(x), self.value(x))
         query, key, value = (part.unflatten(-1, (-1, self.head_size)) for part in parts)
-        if HAS_QUERY_KEY_NORM:
+        if self.plan.has_query_key_norm:
             query, key = self.query_norm(query), self.key_norm(key)
-        if POSITIONS == "rotary":
+        if self.plan.positions == "rotary":
             query, key = rotated(query), rotated(key)
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         context = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
@@ -187,17 +193,16 @@ class FeedForward(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self.inner = nn.Linear(plan.hidden_size, plan.ffn_size, bias=HAS_BIAS)
-        if ACTIVATION == "swiglu":
-            self.gate = nn.Linear(plan.hidden_size, plan.ffn_size, bias=HAS_BIAS)
-        self.outer = nn.Linear(plan.ffn_size, plan.hidden_size, bias=HAS_BIAS)
+        self.inner = nn.Linear(plan.hidden_size, plan.ffn_size, bias=plan.has_bias)
+        self.is_gated = plan.activation == "swiglu"
+        if self.is_gated:
+            self.gate = nn.Linear(plan.hidden_size, plan.ffn_size, bias=plan.has_bias)
+        self.outer = nn.Linear(plan.ffn_size, plan.hidden_size, bias=plan.has_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, hidden) → the same."""
-        if ACTIVATION == "swiglu":
-            inner = F.silu(self.inner(x)) * self.gate(x)
-        else:
-            inner = F.gelu(self.inner(x))
+        inner = self.inner(x)
+        inner = F.silu(inner) * self.gate(x) if self.is_gated else F.gelu(inner)
         passed: Tensor = self.outer(inner)
         return passed
 
@@ -229,13 +234,10 @@ class Layer(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self.attention_norm = normalized(plan.hidden_size)
+        self.attention_norm = normalized(plan, plan.hidden_size)
         self.attention = Attention(plan)
-        self.ffn_norm = normalized(plan.hidden_size)
-        if HAS_EXPERTS:
-            self.ffn: nn.Module = Experts(plan)
-        else:
-            self.ffn = FeedForward(plan)
+        self.ffn_norm = normalized(plan, plan.hidden_size)
+        self.ffn = Experts(plan) if plan.num_experts > 1 else FeedForward(plan)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, sequence, hidden) → the same."""
@@ -249,17 +251,18 @@ class Transformer(nn.Module):
 
     def __init__(self, plan: Plan, stage: int) -> None:
         super().__init__()
+        self.plan = plan
         self.is_first, self.is_last = stage == 0, stage == plan.num_stages - 1
         rows = -(-plan.vocabulary // plan.tensor) * plan.tensor  # which the tensor axis divides
         if self.is_first:
             self.embedding = nn.Embedding(rows, plan.hidden_size)
-        if POSITIONS == "learned" and self.is_first:
+        if plan.positions == "learned" and self.is_first:
             self.positions = nn.Embedding(plan.context_length, plan.hidden_size)
         # Named by their number in the whole model, for checkpoints and for `initialize`.
         self.layers = nn.ModuleDict({str(index): Layer(plan) for index in plan.layers_of(stage)})
         if self.is_last:
-            self.norm = normalized(plan.hidden_size)
-            if not HAS_TIED_EMBEDDINGS:
+            self.norm = normalized(plan, plan.hidden_size)
+            if not plan.has_tied_embeddings:
                 self.logits = nn.Linear(plan.hidden_size, rows, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -269,25 +272,23 @@ class Transformer(nn.Module):
         the logits its part of the vocabulary.
         """
         if self.is_first:
-            if POSITIONS == "learned":
-                places = torch.arange(x.shape[1], device=x.device)
-                x = self.embedding(x) + self.positions(places)
-            else:
-                x = self.embedding(x)
+            places = torch.arange(x.shape[1], device=x.device)
+            x = self.embedding(x)
+            if self.plan.positions == "learned":
+                x = x + self.positions(places)
         for layer in self.layers.values():
             call: Callable[[Tensor], Tensor] = layer
-            if CHECKPOINTING == "all":
+            if self.plan.checkpointing == "all":
                 # A layer's input alone is kept, and the layer computed again in backward.
                 call = partial(checkpoint, layer, use_reentrant=False)
             x = call(x)
         if not self.is_last:
             return x
         x = self.norm(x)
-        if not HAS_TIED_EMBEDDINGS:
+        if not self.plan.has_tied_embeddings:
             logits: Tensor = self.logits(x)
             return logits
-        if HAS_TENSOR:
-            assert isinstance(x, DTensor)
+        if isinstance(x, DTensor):
             whole = x.redistribute(placements=[Replicate()])
             divided: DTensor = F.linear(whole, self.embedding.weight)  # type: ignore[assignment]
             return divided.to_local()
@@ -297,7 +298,7 @@ class Transformer(nn.Module):
 def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
     """The mean over tokens, in fp32."""
     rows = logits.flatten(0, 1).float()
-    if HAS_TENSOR:
+    if mesh["tensor"].size() > 1:
         # Under `loss_parallel`, in which no rank needs the whole vocabulary.
         divided = DTensor.from_local(rows, mesh["tensor"], [Shard(1)])
         loss = F.cross_entropy(divided, targets.flatten())
@@ -309,18 +310,16 @@ def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
 # --- the layout
 
 
-def tensor_styles(model: Transformer, mesh: DeviceMesh) -> None:
+def tensor_styles(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
     """Divide each product over the tensor axis, and what is between products by the sequence."""
     by_sequence = Shard(1)
     whole = tp.PrepareModuleInput(input_layouts=by_sequence, desired_input_layouts=Replicate())
     ends: dict[str, tp.ParallelStyle] = {
         "embedding": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence),
+        "positions": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0)),
         "norm": tp.SequenceParallel(),
+        "logits": tp.ColwiseParallel(input_layouts=by_sequence),
     }
-    if POSITIONS == "learned":
-        ends["positions"] = tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0))
-    if not HAS_TIED_EMBEDDINGS:
-        ends["logits"] = tp.ColwiseParallel(input_layouts=by_sequence)
     styles: dict[str, tp.ParallelStyle] = {
         "attention_norm": tp.SequenceParallel(),
         "attention": whole,
@@ -330,11 +329,11 @@ def tensor_styles(model: Transformer, mesh: DeviceMesh) -> None:
         "attention.output": tp.RowwiseParallel(output_layouts=by_sequence),
         "ffn_norm": tp.SequenceParallel(),
     }
-    if HAS_QUERY_KEY_NORM:
+    if plan.has_query_key_norm:
         # Of heads, which are divided along dimension 2.
         by_heads = tp.SequenceParallel(sequence_dim=2, use_local_output=True)
         styles |= {"attention.query_norm": by_heads, "attention.key_norm": by_heads}
-    if HAS_EXPERTS:
+    if plan.num_experts > 1:
         # Each rank routes all tokens alike; what an expert returns is summed by an all-reduce.
         styles["ffn"] = tp.PrepareModuleInput(
             input_layouts=by_sequence, desired_input_layouts=Replicate(), use_local_output=True
@@ -346,12 +345,12 @@ def tensor_styles(model: Transformer, mesh: DeviceMesh) -> None:
     else:
         styles["ffn"] = whole
         styles["ffn.inner"] = tp.ColwiseParallel()
-        if ACTIVATION == "swiglu":
+        if plan.activation == "swiglu":
             styles["ffn.gate"] = tp.ColwiseParallel()
         styles["ffn.outer"] = tp.RowwiseParallel(output_layouts=by_sequence)
     for layer in model.layers.values():
         tp.parallelize_module(layer, mesh, styles)
-        if HAS_EXPERTS:
+        if plan.num_experts > 1:
             divided = tp.PrepareModuleOutput(
                 output_layouts=Replicate(), desired_output_layouts=by_sequence
             )
@@ -363,20 +362,16 @@ def tensor_styles(model: Transformer, mesh: DeviceMesh) -> None:
 def shard(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
     """Shard each layer by itself, and what remains as the root."""
     policy = MixedPrecisionPolicy()
-    if PRECISION == "bf16-mixed":
+    if plan.precision == "bf16-mixed":
         # Shards are fp32, gathered in bf16; the types are of parameters and of the reduction.
-        if SHARDING == "zero1":
-            policy = MixedPrecisionPolicy(torch.bfloat16, torch.bfloat16)
-        else:
-            policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
-    if IS_HSDP:
+        reduced = torch.bfloat16 if plan.sharding == "zero1" else torch.float32
+        policy = MixedPrecisionPolicy(torch.bfloat16, reduced)
+    if plan.replicas > 1:
         # A replica in each node, whose ranks shard it among them.
         sizes = (plan.replicas, plan.data // plan.replicas)
         mesh = mesh._unflatten(0, sizes, ("replicas", "shards"))
     each = partial(fully_shard, mesh=mesh, mp_policy=policy)
-    reshards: bool | int = SHARDING == "fsdp"
-    if RESHARDS_PARTLY:
-        reshards = plan.reshards_to
+    reshards = plan.reshards_to or plan.sharding == "fsdp"
     layers = list(model.layers.values())
     for layer in layers:  # the last layer's backward follows its forward
         each(layer, reshard_after_forward=False if layer is layers[-1] else reshards)
@@ -410,22 +405,20 @@ def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.
     """A stage of the model, divided before it takes memory."""
     with torch.device("meta"):
         model = Transformer(plan, stage)
-    if PRECISION == "autocast":
+    if plan.precision == "autocast":
         autocast = torch.autocast(device.type, torch.bfloat16)
         model.forward = autocast(model.forward)  # type: ignore[method-assign]
-    if HAS_TENSOR:
-        tensor_styles(model, mesh["tensor"])
-    if SHARDING != "none":
+    if plan.tensor > 1:
+        tensor_styles(model, plan, mesh["tensor"])
+    if plan.sharding != "none":
         shard(model, plan, mesh["data"])
-    elif PRECISION == "bf16-mixed":
+    elif plan.precision == "bf16-mixed":
         model.to(torch.bfloat16)
     model.to_empty(device=device)
     initialize(model, device)
-    if IS_DDP:
-        group = mesh.get_group("data")
-        return DistributedDataParallel(
-            model, process_group=group, gradient_as_bucket_view=HAS_BUCKET_VIEWS
-        )
+    if plan.sharding == "none" and plan.data > 1:
+        group, views = mesh.get_group("data"), plan.has_bucket_views
+        return DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=views)
     return model
 
 
@@ -435,9 +428,9 @@ def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.
 class Update:
     """The optimizer, with fp32 copies of parameters that are bf16."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+    def __init__(self, plan: Plan, parameters: Sequence[nn.Parameter]) -> None:
         self.pairs = [(one, nn.Parameter(one.detach().float())) for one in parameters]
-        self.optimizers = [optimizer_of([copy]) for _, copy in self.pairs]
+        self.optimizers = [optimizer_of(plan, [copy]) for _, copy in self.pairs]
 
     @torch.no_grad()
     def step(self) -> None:
@@ -450,21 +443,17 @@ class Update:
                 parameter.copy_(copy)
 
 
-def optimizer_of(parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
     """The planned optimizer."""
-    if OPTIMIZER == "adam":
+    if plan.optimizer == "adam":
         return torch.optim.AdamW(parameters, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
-    if OPTIMIZER == "momentum":
-        return torch.optim.SGD(parameters, LEARNING_RATE, momentum=0.9, foreach=False)
-    return torch.optim.SGD(parameters, LEARNING_RATE, foreach=False)
+    momentum = 0.9 if plan.optimizer == "momentum" else 0.0
+    return torch.optim.SGD(parameters, LEARNING_RATE, momentum=momentum, foreach=False)
 
 
 def clip(models: Sequence[nn.Module], mesh: DeviceMesh) -> Tensor:
     """Scale the gradient of the whole model to a norm of at most `MAX_NORM`; return its norm."""
     parameters = [one for model in models for one in model.parameters()]
-    if SCHEDULE == "none":
-        norm = torch.nn.utils.clip_grad_norm_(parameters, MAX_NORM)
-        return norm.full_tensor() if isinstance(norm, DTensor) else norm
     gradients = [one.grad for one in parameters if one.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
@@ -509,14 +498,14 @@ class Step:
     ) -> None:
         self.plan, self.models, self.mesh, self.device = plan, models, mesh, device
         self.rank = mesh.get_local_rank("pipeline")
-        if SCHEDULE != "none":
+        if plan.pipeline > 1:
             self.schedule = self.pipelined()
 
     def pipelined(self) -> pp.ScheduleGPipe | pp.Schedule1F1B | pp.ScheduleInterleaved1F1B:
         """The schedule of this rank's stages, with what stages send each other."""
         plan, rank = self.plan, self.rank
-        dtype = torch.float32 if PRECISION == "fp32" else torch.bfloat16
-        between = torch.float32 if PRECISION == "autocast" else dtype
+        dtype = torch.float32 if plan.precision == "fp32" else torch.bfloat16
+        between = torch.float32 if plan.precision == "autocast" else dtype
         size = (plan.microbatch, plan.sequence)
         tokens = torch.empty(size, dtype=torch.long, device="meta")
         hidden = torch.empty(
@@ -546,33 +535,30 @@ class Step:
             stages[-1].output_chunks.clear()  # or the logits of all microbatches stay
             return cross_entropy(logits, targets, self.mesh)
 
-        if SCHEDULE == "gpipe":
+        if plan.schedule == "gpipe":
             return pp.ScheduleGPipe(stages[0], plan.num_microbatches, loss_fn=loss)
-        if SCHEDULE == "1f1b":
+        if plan.schedule == "1f1b":
             return pp.Schedule1F1B(stages[0], plan.num_microbatches, loss_fn=loss)
         return pp.ScheduleInterleaved1F1B(stages, plan.num_microbatches, loss_fn=loss)
 
     def run(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Sum up gradients; return the mean loss, on the last rank of a pipeline."""
-        if SCHEDULE != "none":
+        if self.plan.pipeline > 1:
             return self.run_pipeline(tokens, targets)
         (model,), count = self.models, self.plan.num_microbatches
+        is_zero1, is_hsdp = self.plan.sharding == "zero1", self.plan.replicas > 1
         total = torch.zeros((), device=self.device)
         microbatches = zip(tokens.chunk(count), targets.chunk(count), strict=True)
         for index, (inputs, wanted) in enumerate(microbatches):
-            if SHARDING == "zero1":
-                # The model stays gathered until the last microbatch sums its gradients.
-                assert isinstance(model, FSDPModule)
-                model.set_requires_gradient_sync(index == count - 1)
-                model.set_reshard_after_backward(index == count - 1)
-            if IS_HSDP:
-                # Each microbatch is reduced within its replica, and the sum between replicas.
-                assert isinstance(model, FSDPModule)
-                model.set_requires_all_reduce(index == count - 1)
-            if IS_DDP:
-                # Gradients are summed with the last microbatch.
-                assert isinstance(model, DistributedDataParallel)
-                model.require_backward_grad_sync = index == count - 1
+            is_last = index == count - 1
+            if isinstance(model, FSDPModule):
+                # ZeRO-1 stays gathered until the last microbatch sums its gradients.
+                model.set_requires_gradient_sync(is_last or not is_zero1)
+                model.set_reshard_after_backward(is_last or not is_zero1)
+                # HSDP reduces each microbatch within its replica, and the sum between replicas.
+                model.set_requires_all_reduce(is_last or not is_hsdp)
+            elif isinstance(model, DistributedDataParallel):
+                model.require_backward_grad_sync = is_last
             loss = cross_entropy(model(inputs), wanted, self.mesh) / count
             loss.backward()
             total += loss.detach()
@@ -593,7 +579,7 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
     """Train; the losses of all ranks but a pipeline's last one are 0."""
     sizes = (plan.pipeline, plan.data, plan.tensor)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("pipeline", "data", "tensor"))
-    if HAS_TENSOR and SHARDING != "none":
+    if plan.tensor > 1 and plan.sharding != "none":
         # For norms of gradients, in one operation over both axes.
         mesh["data", "tensor"]._flatten()
         # The root returns a view of its logits; the loss changes nothing in place.
@@ -601,19 +587,14 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
     own = range(mesh.get_local_rank("pipeline"), plan.num_stages, plan.pipeline)
     models = [built(plan, mesh, device, stage) for stage in own]
     parameters = [one for model in models for one in model.parameters()]
-    if SHARDING == "none" and PRECISION == "bf16-mixed":
-        optimizer: Update | torch.optim.Optimizer = Update(parameters)
-    else:
-        optimizer = optimizer_of(parameters)
+    has_copies = plan.sharding == "none" and plan.precision == "bf16-mixed"
+    optimizer = (Update if has_copies else optimizer_of)(plan, parameters)
     step, outcomes = Step(plan, models, mesh, device), []
     for index in range(num_steps):
         start = time.perf_counter()
         samples = batch(plan, path, index, mesh.get_local_rank("data"))
         tokens, targets = (one.to(device) for one in samples)
-        if HAS_TENSOR:
-            with tp.loss_parallel():
-                loss = step.run(tokens, targets)
-        else:
+        with tp.loss_parallel() if plan.tensor > 1 else nullcontext():
             loss = step.run(tokens, targets)
         norm = clip(models, mesh)
         optimizer.step()
@@ -628,8 +609,8 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
     if device.type == "cuda":
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         print(
-            f"rank {dist.get_rank()}: {reserved / 2**30:.1f} GiB reserved, {PLANNED_GIB} planned; "
-            f"{allocated / 2**30:.1f} allocated"
+            f"rank {dist.get_rank()}: {reserved / 2**30:.1f} GiB reserved, {plan.needed_gib:.1f} "
+            f"planned; {allocated / 2**30:.1f} allocated"
         )
     return outcomes
 

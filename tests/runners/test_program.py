@@ -121,16 +121,12 @@ def test_a_program_has_the_planned_model_and_layout(tmp_path):
         parameters = sum(one.numel() for one in model.parameters())
         assert parameters == model_presets()[preset].architecture.num_parameters
         assert (program.PLAN.data, program.PLAN.num_microbatches) == (8, 8)
-        text = (tmp_path / f"{preset}.py").read_text(encoding="utf-8")
-        assert "fully_shard" in text
-        assert not any(word in text for word in ("parallelize_module", "PipelineStage", "zero1"))
 
 
-def test_programs_are_formatted_and_name_nothing_that_they_do_not_use(programs):
-    ours = ["--isolated", "--line-length", "100", str(programs)]
-    for words in (["check", "--select", "F,E,W,I,UP"], ["format", "--check"]):
-        done = subprocess.run([sys.executable, "-m", "ruff", *words, *ours], capture_output=True)
-        assert done.returncode == 0, done.stdout.decode()
+def test_programs_are_formatted(programs):
+    words = ["ruff", "format", "--check", "--isolated", "--line-length", "100", str(programs)]
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True)
+    assert done.returncode == 0, done.stdout.decode()
 
 
 def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):
