@@ -91,7 +91,7 @@ def claim_behind(name: str, folio: Folio) -> Backing:
     """A claim as evidence; its runs count as used by the page."""
     outcome = folio.outcome(name)
     folio.runs.update(outcome.runs)
-    verdict = "" if outcome.verdict == "holds" else str(folio.ui["verdicts"][outcome.verdict])
+    verdict = "" if outcome.verdict == "holds" else outcome.verdict.replace("_", " ")
     says = folio.line(folio.book.claims[name].says)
     return Backing(says, folio.claim_place(name), verdict=verdict)
 

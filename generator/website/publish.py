@@ -74,7 +74,7 @@ def site_files(
     """
     files = press.printed(book, under)
     files.update(press.assets)
-    files.update(_assets(book))
+    files.update(_assets())
     files.update(_joint(files))
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
@@ -91,7 +91,7 @@ def site_files(
     return files
 
 
-def _assets(book: Book) -> dict[str, bytes]:
+def _assets() -> dict[str, bytes]:
     """The site's own scripts and styles."""
     files = {
         f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)

@@ -51,7 +51,7 @@ def verdict_row(name: str, folio: Folio) -> Shown:
         says=folio.line(claim.says),
         predicted=predicted,
         observed=observed,
-        words=folio.ui["verdicts"][outcome.verdict],
+        words=outcome.verdict.replace("_", " "),
         css=css_of(outcome),
         runs=outcome.runs,
         formula=_formula_of(claim, folio),
@@ -69,14 +69,14 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
 
 def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
     """What was predicted, behind its relation, and what was observed."""
-    predicted, observed = _readable(outcome, folio)
+    predicted, observed = _readable(outcome)
     is_bare = predicted is None or predicted.is_digest
     relation = "" if is_bare else folio.ui["relations"][outcome.claim.relation]
     said = Markup("{}{}").format(relation, _side(predicted, folio, outcome.claim.id))
     return said, _side(observed, folio, outcome.claim.id)
 
 
-def _readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | None]:
+def _readable(outcome: Outcome) -> tuple[Value | None, Value | None]:
     """Both sides as a person reads them: in one form, and different where the verdict says so.
 
     Of digests a person reads whether they are equal to the bit.
@@ -101,8 +101,7 @@ def _readable(outcome: Outcome, folio: Folio) -> tuple[Value | None, Value | Non
 def _side(value: Value | None, folio: Folio, claim: str) -> Markup:
     """What a claim predicts or observes, printed; words without their underscores."""
     if value is None:
-        absent = folio.ui["verdicts"]["no_evidence"]
-        return Markup('<span class="pb-absent">{}</span>').format(absent)
+        return Markup('<span class="pb-absent">no evidence</span>')
     if isinstance(value.number, str):
         value = replace(value, number=value.number.replace("_", " "))
     return folio.show(value, claim)
@@ -188,7 +187,7 @@ def _judgement(
         predicted=predicted,
         observed=observed,
         off=_off(outcome, folio) if outcome.claim.relation == "equals" else None,
-        words=folio.ui["verdicts"][outcome.verdict],
+        words=outcome.verdict.replace("_", " "),
         css=css_of(outcome),
         says=said.line(text) if text else "",
         is_showed=bool(showed),

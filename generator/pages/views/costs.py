@@ -57,7 +57,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
 def _off_by(found: Outcome, folio: Folio) -> Markup:
     """How far a formula is off, and that it does not hold; of a bound, whether it holds."""
     verdict = Markup('<span class="pb-verdict {}">{}</span>').format(
-        css_of(found), folio.ui["verdicts"][found.verdict]
+        css_of(found), found.verdict.replace("_", " ")
     )
     if found.claim.relation != "equals":
         slack = tolerance_of(found.claim, found.observed)

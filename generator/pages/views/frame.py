@@ -144,7 +144,7 @@ def again(shown: TraceOnPage, book: Book) -> str:
 
 def notices(folio: Folio, found: Sequence[Shown]) -> Iterator[tuple[str, Markup]]:
     """What must be known of the runs of a page, each with its class."""
-    words, statuses = folio.ui["notice"], folio.ui["statuses"]
+    words = folio.ui["notice"]
     for one in found:
         named = {"experiment": one.experiment, "machine": one.machine, "runs": ", ".join(one.runs)}
         if one.is_stale:
@@ -154,7 +154,7 @@ def notices(folio: Folio, found: Sequence[Shown]) -> Iterator[tuple[str, Markup]
     for path in sorted(folio.runs):  # also where the reference machine is shown
         run = folio.at_hand.book.run(path)
         if run is not None and run.is_surprise:
-            expected, ended = statuses[run.expected_status], statuses[run.status]
+            expected, ended = (one.replace("_", " ") for one in (run.expected_status, run.status))
             said = Markup(words["surprise"]).format(run=path, expected=expected, ended=ended)
             yield "pb-surprise", said
 

@@ -63,7 +63,7 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     assert run is not None
     failures = [one.failure for one in tried.ranks if one.failure] if tried else []
     phase = next((one.phase for one in failures if one.kind == "out_of_memory"), "")
-    ended = folio.ui["statuses"][tried.status] if tried else ""
+    ended = tried.status.replace("_", " ") if tried else ""
     fits = tried is not None and tried.status == "completed"
     if fits:
         ended = "trains"

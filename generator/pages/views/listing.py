@@ -57,7 +57,7 @@ def printed(path: str | None, folio: Folio) -> Shown:
     run = folio.run(path) if path else None
     return Shown(
         run=path,
-        status=folio.ui["statuses"][run.status if run else "skipped"],
+        status=run.status.replace("_", " ") if run else "skipped",
         message=raised(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )

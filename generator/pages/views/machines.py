@@ -123,8 +123,8 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
         strategy=folio.strategy(run),
         nature=nature,
         ranks=page.shown(_value(f"{path}.{num}", run, evidence)),
-        expected=words["statuses"][run.expected_status],
-        ended=words["statuses"][run.status],
+        expected=run.expected_status.replace("_", " "),
+        ended=run.status.replace("_", " "),
         is_surprise=run.is_surprise,
         measured={word: page.shown(value) for word, value in measured.items()},
     )

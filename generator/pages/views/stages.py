@@ -120,7 +120,7 @@ def _drawn(
     later = {one.name for one in flow.rows[flow.rows.index(written) + 1 :]}
     moves = list(_moves(flow.run, written, found, run, folio))
     travels = [one for one, _ in moves]
-    rows = [_lane(rank, found, run, travels, folio) for rank in range(run.world_size)]
+    rows = [_lane(rank, found, run, travels) for rank in range(run.world_size)]
     if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
         rows = [row._replace(holds="") for row in rows]
     told = list(_told(moves, folio))
@@ -135,7 +135,7 @@ def _drawn(
     return stage.but(drawing=drawing, travelled=told)
 
 
-def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: Folio) -> Lane:
+def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
     held: Held | Stage | None = next((one for one in stage.ranks if one.rank == rank), None)
     if held is None and stage.rank in (None, rank):
         held = stage
@@ -143,10 +143,10 @@ def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel], folio: F
     sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
     takes_part = any({one.source, one.destination} & {None, rank} for one in travels)
     works_on = " → ".join(sides) or ("takes part" if takes_part else "")
-    return Lane(f"rank {rank}", works_on, _layers(rank, run, folio))
+    return Lane(f"rank {rank}", works_on, _layers(rank, run))
 
 
-def _layers(rank: int, run: Run, folio: Folio) -> str:
+def _layers(rank: int, run: Run) -> str:
     """The layers that a rank holds, in a few words."""
     layers = run.model.layers if run.model else []
     own = [layer for layer in layers if rank in layer.ranks]
@@ -188,11 +188,11 @@ def _told(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[Shown]:
     for words, alike in groupby(moves, key=lambda one: one[0].words):
         travels, expressions = zip(*alike, strict=True)
         operation, _, _ = words.partition(" ")
-        between = ", ".join(_between(operation, one, folio) for one in travels)
+        between = ", ".join(_between(operation, one) for one in travels)
         yield Shown(operation=operation, num_bytes=folio.cell(expressions[0]), between=between)
 
 
-def _between(operation: str, one: Travel, folio: Folio) -> str:
+def _between(operation: str, one: Travel) -> str:
     """From which rank to which; the root of a scatter or gather passes itself a share as well."""
     if one.source is None and one.destination is None:
         return "among all ranks"

@@ -45,7 +45,7 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> Shown:
     traces = tries.with_try(folio.book.traces, own)
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).one(written.value)
-    lacks = f"{folio.ui['statuses'][run.status]}; this run did not measure the value"
+    lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"
     before, after = _settings(books), _settings(run)
     return Shown(
         changed=[
