@@ -15,16 +15,38 @@ from pydantic import ValidationError
 from runners.planning.question import PlanError
 from runners.plans.architecture import Architecture
 
+# Where a file states each field: under the first of these keys that has a value.
+_KEYS = {
+    "num_layers": ("num_hidden_layers", "n_layer"),
+    "hidden_size": ("hidden_size", "n_embd"),
+    "num_heads": ("num_attention_heads", "n_head"),
+    "num_kv_heads": ("num_key_value_heads", "num_attention_heads", "n_head"),
+    "head_dim": ("head_dim",),
+    "ffn_size": ("moe_intermediate_size", "intermediate_size", "n_inner"),
+    "vocabulary": ("vocab_size",),
+    "context_length": ("max_position_embeddings", "n_positions"),
+    "has_tied_embeddings": ("tie_word_embeddings",),
+    "num_experts": ("num_local_experts", "num_experts"),
+    "num_active_experts": ("num_experts_per_tok",),
+}
 # Families by `model_type`, and what their code does that the file does not say. The biases of
 # Qwen2's queries, keys and values, a few thousandths of a per cent of its parameters, are left out.
-_GATED: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "mistral": {},
-    "mixtral": {},
-    "qwen2": {},
-    "qwen3": {"has_query_key_norm": True},
-    "qwen3_moe": {"has_query_key_norm": True},
-}
+_GATED: dict[str, Any] = {
+    "positions": "rotary", "activation": "swiglu", "norm": "rmsnorm", "has_bias": False,
+    "has_tied_embeddings": False,
+}  # fmt: skip
+_FAMILIES = {
+    "gpt2": {
+        "positions": "learned", "activation": "gelu", "norm": "layernorm", "has_bias": True,
+        "has_tied_embeddings": True,
+    },
+    "llama": _GATED,
+    "mistral": _GATED,
+    "mixtral": _GATED,
+    "qwen2": _GATED,
+    "qwen3": _GATED | {"has_query_key_norm": True},
+    "qwen3_moe": _GATED | {"has_query_key_norm": True},
+}  # fmt: skip
 
 
 def architecture_of(path: Path) -> Architecture:
@@ -40,58 +62,22 @@ def architecture_of(path: Path) -> Architecture:
     except ValueError as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
     family = said.get("model_type")
+    if family not in _FAMILIES:
+        raise PlanError(
+            f"{path}: a model of type {family!r} is not known; "
+            f"known are {', '.join(sorted(_FAMILIES))}; give others by --model"
+        )
+    fields = dict(_FAMILIES[family])
+    if family == "gpt2":
+        fields["ffn_size"] = 4 * said.get("n_embd", 0)  # where n_inner is null
+    stated = {
+        field: [said[key] for key in keys if said.get(key) is not None]
+        for field, keys in _KEYS.items()
+    }
+    fields |= {field: values[0] for field, values in stated.items() if values}
     try:
-        if family == "gpt2":
-            return Architecture(**_gpt2(said))
-        if family in _GATED:
-            return Architecture(**_gated(said), **_GATED[family])
-    except KeyError as error:
-        raise PlanError(f"{path} lacks {error}") from error
+        return Architecture(**fields)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the sizes"
+        where = " or ".join(_KEYS.get(str(*first["loc"][:1]), ())) or "the sizes"
         raise PlanError(f"{path}: {where}: {first['msg']}") from error
-    raise PlanError(
-        f"{path}: a model of type {family!r} is not known; "
-        f"known are gpt2, {', '.join(sorted(_GATED))}; give others by --model"
-    )
-
-
-def _gpt2(said: dict[str, Any]) -> dict[str, Any]:
-    width = said["n_embd"]
-    return {
-        "num_layers": said["n_layer"],
-        "hidden_size": width,
-        "num_heads": said["n_head"],
-        "num_kv_heads": said["n_head"],
-        "ffn_size": said.get("n_inner") or 4 * width,
-        "vocabulary": said["vocab_size"],
-        "context_length": said["n_positions"],
-        "positions": "learned",
-        "activation": "gelu",
-        "norm": "layernorm",
-        "has_bias": True,
-        "has_tied_embeddings": said.get("tie_word_embeddings", True),
-    }
-
-
-def _gated(said: dict[str, Any]) -> dict[str, Any]:
-    num_heads = said["num_attention_heads"]
-    experts = said.get("num_local_experts", said.get("num_experts", 1))
-    return {
-        "num_layers": said["num_hidden_layers"],
-        "hidden_size": said["hidden_size"],
-        "num_heads": num_heads,
-        "num_kv_heads": said.get("num_key_value_heads", num_heads),
-        "head_dim": said.get("head_dim") or 0,
-        "ffn_size": said.get("moe_intermediate_size", said["intermediate_size"]),
-        "vocabulary": said["vocab_size"],
-        "context_length": said["max_position_embeddings"],
-        "positions": "rotary",
-        "activation": "swiglu",
-        "norm": "rmsnorm",
-        "has_bias": False,
-        "has_tied_embeddings": said.get("tie_word_embeddings", False),
-        "num_experts": experts,
-        "num_active_experts": said.get("num_experts_per_tok", 1),
-    }

@@ -83,7 +83,7 @@ def _obstacle(question: Question) -> str | None:
         "name zero1 in place of ddp": is_plain and strategy.data < strategy.num_devices,
         "torch has no expert parallelism of its own; leave out ep": strategy.expert > 1,
         "torch divides a sequence with kernels of CUDA alone": strategy.context > 1,
-        "name tp-sp-keep, not tp": strategy.tensor > 1 and not strategy.has_sequence_parallel,
+        "name tp-sp-keep": strategy.tensor > 1 and not strategy.keeps_gathered,
         "name zero1, not fsdp": is_pipelined and strategy.sharding.startswith("fsdp"),
         "both ends of a pipeline would share the embedding": is_pipelined
         and shape.has_tied_embeddings,
@@ -110,12 +110,6 @@ def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]
             f"        --rdzv-backend c10d --rdzv-endpoint HOST:29500 {file} --tokens FILE"
         )
     axes = sum(size > 1 for size in (strategy.data, strategy.tensor, strategy.pipeline))
-    note = "The layout was simulated. The program was never run on GPUs, but made small on CPUs."
-    if strategy.has_sequence_parallel and not strategy.keeps_gathered:
-        note += (
-            "\nTorch keeps for backward what this plan gathers again, so that it needs more memory:"
-            "\nplan tp-sp-keep in place of tp-sp."
-        )
     return {
         "model": question.model.name,
         "devices": f"{cluster.nodes} × {per_node} devices",
@@ -123,5 +117,4 @@ def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]
         "launch": launch,
         "ranks": min(strategy.num_devices, max(4, 2**axes)),
         "file": file,
-        "note": note,
     }

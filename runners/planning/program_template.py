@@ -9,7 +9,7 @@ same program made small, for any machine, on CPUs over gloo where there is no ac
 
     torchrun --nproc-per-node {ranks} {file} --small
 
-{note}
+The layout was simulated. The program was never run on GPUs, but made small on CPUs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
@@ -92,6 +92,10 @@ class Plan:
     def num_microbatches(self) -> int:
         """Of a data-parallel rank for one update."""
         return self.global_batch // (self.data * self.microbatch)
+
+    def stages_of(self, mesh: DeviceMesh) -> range:
+        """Those of this rank: each pass through the pipeline's ranks adds one."""
+        return range(mesh.get_local_rank("pipeline"), self.num_stages, self.pipeline)
 
     def layers_of(self, stage: int) -> range:
         """Equally many layers for each stage, or one more in the first ones."""
@@ -388,17 +392,10 @@ def initialize(model: nn.Module, device: torch.device) -> None:
             value.fill_(1.0)
         elif name.endswith("weight"):
             value.normal_(0.0, 0.02, generator=generator)
-        if not isinstance(parameter, DTensor):
-            parameter.copy_(value)
-            continue
-        mesh, own = parameter.device_mesh, parameter.to_local()
-        for axis in reversed(range(mesh.ndim)):  # the tensor axis divides before the data axis
-            placement = parameter.placements[axis]
-            if not placement.is_replicate():
-                parts = value.chunk(mesh.size(axis), placement.dim)  # type: ignore[attr-defined]
-                index = mesh.get_local_rank(axis)
-                value = parts[index] if index < len(parts) else value[:0]
-        own.copy_(value)
+        if isinstance(parameter, DTensor):  # every rank has the whole value, so nothing is sent
+            mesh, placements = parameter.device_mesh, parameter.placements
+            value = distribute_tensor(value, mesh, placements, src_data_rank=None)
+        parameter.copy_(value)
 
 
 def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.Module:
@@ -483,96 +480,74 @@ def batch(plan: Plan, path: Path | None, step: int, index: int) -> tuple[Tensor,
     return whole[:, :-1], whole[:, 1:]
 
 
-class Step:
-    """Forward and backward of a rank's microbatches.
-
-    Args:
-        plan: sizes of the step.
-        models: this rank's stages; without a pipeline, the model.
-        mesh: of all ranks.
-        device: of this rank.
-    """
-
-    def __init__(
-        self, plan: Plan, models: Sequence[nn.Module], mesh: DeviceMesh, device: torch.device
-    ) -> None:
-        self.plan, self.models, self.mesh, self.device = plan, models, mesh, device
-        self.rank = mesh.get_local_rank("pipeline")
-        if plan.pipeline > 1:
-            self.schedule = self.pipelined()
-
-    def pipelined(self) -> pp.ScheduleGPipe | pp.Schedule1F1B | pp.ScheduleInterleaved1F1B:
-        """The schedule of this rank's stages, with what stages send each other."""
-        plan, rank = self.plan, self.rank
-        dtype = torch.float32 if plan.precision == "fp32" else torch.bfloat16
-        between = torch.float32 if plan.precision == "autocast" else dtype
-        size = (plan.microbatch, plan.sequence)
-        tokens = torch.empty(size, dtype=torch.long, device="meta")
-        hidden = torch.empty(
-            (plan.microbatch, plan.sequence // plan.tensor, plan.hidden_size),
-            dtype=between,
-            device="meta",
-            requires_grad=True,
+def schedule_of(
+    plan: Plan, models: Sequence[nn.Module], mesh: DeviceMesh, device: torch.device
+) -> Any:
+    """The pipeline's schedule of this rank's stages, with what stages send each other."""
+    dtype = torch.float32 if plan.precision == "fp32" else torch.bfloat16
+    between = torch.float32 if plan.precision == "autocast" else dtype
+    size = (plan.microbatch, plan.sequence)
+    tokens = torch.empty(size, dtype=torch.long, device="meta")
+    hidden = torch.empty(
+        (plan.microbatch, plan.sequence // plan.tensor, plan.hidden_size),
+        dtype=between,
+        device="meta",
+        requires_grad=True,
+    )
+    rows = -(-plan.vocabulary // plan.tensor)
+    logits = torch.empty((*size, rows), dtype=dtype, device="meta", requires_grad=True)
+    stages: list[Any] = [
+        pp.PipelineStage(
+            model,
+            stage,
+            plan.num_stages,
+            device,
+            input_args=hidden if stage else tokens,
+            output_args=logits if stage == plan.num_stages - 1 else hidden,
+            group=mesh.get_group("pipeline"),
         )
-        rows = -(-plan.vocabulary // plan.tensor)
-        logits = torch.empty((*size, rows), dtype=dtype, device="meta", requires_grad=True)
-        stages: list[Any] = [
-            pp.PipelineStage(
-                model,
-                stage,
-                plan.num_stages,
-                self.device,
-                input_args=hidden if stage else tokens,
-                output_args=logits if stage == plan.num_stages - 1 else hidden,
-                group=self.mesh.get_group("pipeline"),
-            )
-            for stage, model in zip(
-                range(rank, plan.num_stages, plan.pipeline), self.models, strict=True
-            )
-        ]
+        for stage, model in zip(plan.stages_of(mesh), models, strict=True)
+    ]
 
-        def loss(logits: Tensor, targets: Tensor) -> Tensor:
-            stages[-1].output_chunks.clear()  # or the logits of all microbatches stay
-            return cross_entropy(logits, targets, self.mesh)
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        stages[-1].output_chunks.clear()  # or the logits of all microbatches stay
+        return cross_entropy(logits, targets, mesh)
 
-        if plan.schedule == "gpipe":
-            return pp.ScheduleGPipe(stages[0], plan.num_microbatches, loss_fn=loss)
-        if plan.schedule == "1f1b":
-            return pp.Schedule1F1B(stages[0], plan.num_microbatches, loss_fn=loss)
+    if plan.schedule == "interleaved":
         return pp.ScheduleInterleaved1F1B(stages, plan.num_microbatches, loss_fn=loss)
+    single = {"gpipe": pp.ScheduleGPipe, "1f1b": pp.Schedule1F1B}[plan.schedule]
+    return single(stages[0], plan.num_microbatches, loss_fn=loss)
 
-    def run(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """Sum up gradients; return the mean loss, on the last rank of a pipeline."""
-        if self.plan.pipeline > 1:
-            return self.run_pipeline(tokens, targets)
-        (model,), count = self.models, self.plan.num_microbatches
-        is_zero1, is_hsdp = self.plan.sharding == "zero1", self.plan.replicas > 1
-        total = torch.zeros((), device=self.device)
-        microbatches = zip(tokens.chunk(count), targets.chunk(count), strict=True)
-        for index, (inputs, wanted) in enumerate(microbatches):
-            is_last = index == count - 1
-            if isinstance(model, FSDPModule):
-                # ZeRO-1 stays gathered until the last microbatch sums its gradients.
-                model.set_requires_gradient_sync(is_last or not is_zero1)
-                model.set_reshard_after_backward(is_last or not is_zero1)
-                # HSDP reduces each microbatch within its replica, and the sum between replicas.
-                model.set_requires_all_reduce(is_last or not is_hsdp)
-            elif isinstance(model, DistributedDataParallel):
-                model.require_backward_grad_sync = is_last
-            loss = cross_entropy(model(inputs), wanted, self.mesh) / count
-            loss.backward()
-            total += loss.detach()
-        return total
 
-    def run_pipeline(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """As `run`: the first rank gives the tokens, the last one the targets."""
-        losses: list[Tensor] = []
-        given = (tokens,) if self.rank == 0 else ()
-        is_last = self.rank == self.plan.pipeline - 1
-        self.schedule.step(
-            *given, target=targets if is_last else None, losses=losses, return_outputs=False
-        )
-        return torch.stack(losses).mean() if is_last else torch.zeros((), device=self.device)
+def run_pipeline(schedule: Any, tokens: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
+    """Sum up gradients; return the mean loss, on the last rank of the pipeline."""
+    rank, losses = mesh.get_local_rank("pipeline"), list[Tensor]()
+    given = (tokens,) if rank == 0 else ()
+    is_last = rank == mesh["pipeline"].size() - 1
+    schedule.step(*given, target=targets if is_last else None, losses=losses, return_outputs=False)
+    return torch.stack(losses).mean() if is_last else torch.zeros((), device=tokens.device)
+
+
+def run_model(
+    plan: Plan, model: nn.Module, tokens: Tensor, targets: Tensor, mesh: DeviceMesh
+) -> Tensor:
+    """Sum up the gradients of all microbatches; return the mean loss."""
+    count, total = plan.num_microbatches, torch.zeros((), device=tokens.device)
+    microbatches = zip(tokens.chunk(count), targets.chunk(count), strict=True)
+    for index, (inputs, wanted) in enumerate(microbatches):
+        is_last = index == count - 1
+        if isinstance(model, FSDPModule):
+            # ZeRO-1 stays gathered until the last microbatch sums its gradients.
+            model.set_requires_gradient_sync(is_last or plan.sharding != "zero1")
+            model.set_reshard_after_backward(is_last or plan.sharding != "zero1")
+            # HSDP reduces each microbatch within its replica, and the sum between replicas.
+            model.set_requires_all_reduce(is_last or plan.replicas == 1)
+        elif isinstance(model, DistributedDataParallel):
+            model.require_backward_grad_sync = is_last
+        loss = cross_entropy(model(inputs), wanted, mesh) / count
+        loss.backward()
+        total += loss.detach()
+    return total
 
 
 def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -> list[Outcome]:
@@ -584,18 +559,21 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
         mesh["data", "tensor"]._flatten()
         # The root returns a view of its logits; the loss changes nothing in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module")
-    own = range(mesh.get_local_rank("pipeline"), plan.num_stages, plan.pipeline)
-    models = [built(plan, mesh, device, stage) for stage in own]
+    models = [built(plan, mesh, device, stage) for stage in plan.stages_of(mesh)]
     parameters = [one for model in models for one in model.parameters()]
     has_copies = plan.sharding == "none" and plan.precision == "bf16-mixed"
     optimizer = (Update if has_copies else optimizer_of)(plan, parameters)
-    step, outcomes = Step(plan, models, mesh, device), []
+    schedule = schedule_of(plan, models, mesh, device) if plan.pipeline > 1 else None
+    outcomes = []
     for index in range(num_steps):
         start = time.perf_counter()
         samples = batch(plan, path, index, mesh.get_local_rank("data"))
         tokens, targets = (one.to(device) for one in samples)
         with tp.loss_parallel() if plan.tensor > 1 else nullcontext():
-            loss = step.run(tokens, targets)
+            if schedule is not None:
+                loss = run_pipeline(schedule, tokens, targets, mesh)
+            else:
+                loss = run_model(plan, models[0], tokens, targets, mesh)
         norm = clip(models, mesh)
         optimizer.step()
         for model in models:

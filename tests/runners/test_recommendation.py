@@ -93,7 +93,7 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
     [
         ("{", "is no configuration file"),
         (json.dumps({"model_type": "bert"}), "'bert' is not known"),
-        (json.dumps({"model_type": "llama"}), "lacks 'num_attention_heads'"),
+        (json.dumps({"model_type": "llama"}), "num_hidden_layers or n_layer: Field required"),
         (json.dumps(LLAMA | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
         (json.dumps(LLAMA | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
     ],
