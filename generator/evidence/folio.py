@@ -207,8 +207,7 @@ class Folio:
     def found(self, values: Iterable[Value | None]) -> str:
         """What heads a column of values: that they were measured, or simulated, or both."""
         natures = {one.nature for one in values if one is not None}
-        words = {self.ui["found_by"]["simulated" if one == "simulated" else "measured"]
-                 for one in natures or {"real"}}  # fmt: skip
+        words = {one if one == "simulated" else "measured" for one in natures or {"real"}}
         return " or ".join(sorted(words)).capitalize()
 
     def strategy(self, run: Run) -> str:

@@ -51,7 +51,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
         figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
     found = {path: folio.run(path) for path in named}
     missing = [
-        f"{path}: {run.why_skipped if run else folio.ui['figure']['skipped']}"
+        f"{path}: {run.why_skipped if run else 'skipped'}"
         for path, run in found.items()
         if run is None or run.status == "skipped"
     ]

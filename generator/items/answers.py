@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from generator.content.quiz import Slip
 from generator.evidence.folio import Folio
@@ -108,5 +108,4 @@ def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
 def slipped(slip: Slip, folio: Folio) -> Markup:
     """What a slip says of itself."""
     why = folio.line(slip.why) if slip.why else ""
-    says = Markup(escape(folio.ui["item"]["slip"]))
-    return says.format(name=folio.line(slip.name), why=why).rstrip()
+    return Markup("That is {}. {}").format(folio.line(slip.name), why).rstrip()

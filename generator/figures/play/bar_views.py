@@ -73,7 +73,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     top = max(max(peaks) / size, start) * 1.05
     moved = _moved(start, top, unit, folio.show(budget)) if budget else None
     is_one = all(one.run.world_size == 1 and one.run.nature == "real" for one in runs)
-    title = unit if is_one else f"{unit} {folio.ui['figure']['per_rank']}"
+    title = unit if is_one else f"{unit} per rank"
     found = []
     for state in states:
         rows = [row for one in state.runs for row in _rows(one, size, folio)]
@@ -144,7 +144,7 @@ def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     runs = [one for state in states for one in state.runs]
     most = max((c.bytes for one in runs for c in _busiest(one).collectives), default=0)
     unit, size = byte_unit(most)
-    title = f"{unit} {folio.ui['figure']['per_step']}"
+    title = f"{unit} per step"
     found = []
     for state in states:
         rows = [row for one in state.runs for row in _sent(one, size, folio)]
@@ -159,14 +159,14 @@ def _busiest(one: ShownRun) -> RankRecord:
 
 
 def _sent(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
-    words, collectives = folio.ui["play"], _busiest(one).collectives
+    collectives = _busiest(one).collectives
     for c in collectives:
-        calls = words["in_one_call" if c.count == 1 else "in_calls"].format(n=f"{c.count:,}")
+        calls = "in one call" if c.count == 1 else f"in {c.count:,} calls"
         said = f"{said_bytes(c.bytes)} {calls}"
         part = Part("payload", "", c.bytes / size, f"{c.operation}: {said}")
         yield Stack(one.path, _joined(one.label, c.operation), [part], said)
     if not collectives:
-        yield Stack(one.path, one.label, [], words["nothing_sent"])
+        yield Stack(one.path, one.label, [], "nothing sent")
 
 
 def _passed(one: ShownRun, folio: Folio) -> dict[str, Markup]:
@@ -194,7 +194,7 @@ def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio
     unit, size = byte_unit(longest)
     rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in found]
     drawings = both(
-        stacks, rows, f"{unit} {folio.ui['figure']['per_rank']}",
+        stacks, rows, f"{unit} per rank",
         min(longest * 1.05, memory * MOST) / size,
         unseen=folio.ui["play"]["unseen"], budget=Budget(memory / size, said_bytes(memory)),
     )  # fmt: skip

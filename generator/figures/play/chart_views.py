@@ -25,7 +25,7 @@ def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     if not points:
         return []
     last = max(x for x, _, _ in points)
-    x = Axis(folio.ui["play"]["steps"], Scale(1, last, 0, 1).ticks(6), ends=(1, last))
+    x = Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
     y = axis_of("", [y for _, y, _ in points], 4)
 
     def draw(series: Sequence[Series], layout: Layout) -> Drawing:
@@ -39,13 +39,12 @@ def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
 def _lines(state: State, folio: Folio) -> Iterator[Series]:
     """The losses of each run, of which about a dozen can be read off."""
-    words = folio.ui["play"]["steps"]
     for position, one in enumerate(state.runs):
         name = one.label or folio.strategy(one.run)
         known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
         every, points = 1 + len(known) // 16, []
         for n, loss in known:
-            said = f"{name}, {words} {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
+            said = f"{name}, step {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
             points.append((float(n), loss, "" if n % every and n < len(known) else said))
         yield dashed(name, points, position, len(state.runs))
 

@@ -63,7 +63,7 @@ def _drawn(
     for view, found in seen.items():
         kind = "simulated" if is_simulated else "counted" if view == "payload" else "measured"
         one = found[position]
-        title = words["views"][one.title or view].format(kind=words["kinds"][kind])
+        title = words["views"][one.title or view].format(kind=kind)
         shown = one.svg(f"{figure.id}-{view}", f"{plainly(figure.title, folio)}: {title}")
         if one.moments:
             told = json.dumps(one.moments, ensure_ascii=False, separators=(",", ":"))
@@ -108,7 +108,7 @@ def _table(
     has_labels = any(one.label for state in found for one in state.runs)
     words = [one.label for one in controls]
     if has_labels:
-        words.append(folio.evidence.plain(beside.label) if beside else folio.ui["figure"]["run"])
+        words.append(folio.evidence.plain(beside.label) if beside else "Run")
     rows = []
     for position, state in enumerate(found):
         options = [one.options[at] for one, at in zip(controls, state.at, strict=True)]

@@ -42,8 +42,8 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
         named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
         loads = [schedule_rule.in_flight(actions) for actions in rows]
-        drawings = both(drawn, named, words["forwards"], words["actions"], loads=loads)
-        says = f"{words['idle_by_rule']}: {idle}"
+        drawings = both(drawn, named, "time, in forward passes", words["actions"], loads=loads)
+        says = f"Idle, computed: {idle}"
         found.append(Seen(drawings, says, moments=_moments(named, words["actions"])))
     return found
 
@@ -51,18 +51,19 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The step of each state's first run, in the time of its backward, all on the same axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
-    names, found = (words["rank"], words["link"]), []
+    names, found = ("rank", "link"), []
     steps = [_over_link(state.runs[0]) for state in states]
     longest = max(max(step.end, measured) for step, measured in steps)
     for step, measured in steps:
         drawings = both(
-            drawn_over_link, step, names, words["time"], words,
-            longest=longest, mark=Mark(measured, words["measured"]),
+            drawn_over_link, step, names, "time, in backward passes of the model", words,
+            longest=longest, mark=Mark(measured, "measured"),
         )  # fmt: skip
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
         rows = dict(zip(names, step, strict=True))
         moments = _moments(rows, words | words["told"])
-        found.append(Seen(drawings, words["waits"].format(share=waits), moments=moments))
+        says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
+        found.append(Seen(drawings, says, moments=moments))
     return found
 
 
@@ -80,27 +81,27 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     runs = [state.runs[0].run for state in states]
     peaks = [max(one.memory.peak_bytes or 0 for one in run.ranks if one.memory) for run in runs]
     unit, size = byte_unit(max(peaks))
-    title, ticks = f"{unit} {folio.ui['figure']['per_rank']}", around(0, max(peaks) / size, 4)
+    title, ticks = f"{unit} per rank", around(0, max(peaks) / size, 4)
     found = []
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None
         sizes = [layer.bytes for layer in run.model.layers]
         step = unit_rule.step(sizes, run.world_size, frees=run.strategy == "fsdp")
-        labels = [*(f"{words['unit']} {n}" for n in range(1, len(sizes))), words["root"]]
+        labels = [*(f"unit {n}" for n in range(1, len(sizes))), "root"]
         rows = dict(zip(labels, step.rows, strict=True))
         parts = [
             (words["held"][name], look, [one[name] / size for one in step.held])
             for name, look in LOOKS.items()
         ]
-        says = f"{words['measured']} {said_bytes(peak)}"
+        says = f"measured peak {said_bytes(peak)}"
         curve = Curve(title, ticks, parts, Mark(peak / size, says))
 
         def more(time: float, step: unit_rule.Step = step) -> str:
             held = sum(step.held[min(int(time), len(step.held) - 1)].values())
-            most = words["peak"] if held == step.peak_bytes else ""
-            return f"{words['holds']} {said_bytes(held)}{most}"
+            most = ", the peak" if held == step.peak_bytes else ""
+            return f"the rank holds {said_bytes(held)}{most}"
 
-        drawings = both(drawn, rows, words["events"], words, curve=curve)
+        drawings = both(drawn, rows, "events of a step, in their order", words, curve=curve)
         found.append(Seen(drawings, says, moments=_moments(rows, words, more)))
     return found
 

@@ -116,7 +116,7 @@ class Lines(Kind[FaultyLine]):
         line, verdict = self.item.lines[place], self.verdict(place)
         backing = () if verdict == "right" else against(line.misconception, folio)
         text = Markup("<code>{}</code>").format(line.code.strip())
-        word = folio.ui["item"]["fault" if verdict == "right" else "sound"]
+        word = "The line at fault." if verdict == "right" else "Not at fault."
         return Answer(text, folio.line(line.why), verdict, word, place, backing)
 
     def shown_order(self) -> tuple[int, ...]:

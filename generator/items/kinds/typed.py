@@ -87,20 +87,20 @@ class TypedNumber(Kind[TypedT]):
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The answer, and then the slips."""
-        words, value = folio.ui["item"], self.key.value
+        value = self.key.value
         why = folio.line(self.item.why) if self.item.why else Markup()
         if value is None:
-            return (Answer(Markup(), why, "open", words["open"]),)
+            return (Answer(Markup(), why, "open", folio.ui["item"]["open"]),)
         within = reach(value, self.item.tolerance)
         slips = (
             Answer(
-                folio.show(gives), slipped(slip, folio), "wrong", words["slip_is"], place,
+                folio.show(gives), slipped(slip, folio), "wrong", "A mistake would give:", place,
                 against(slip.misconception, folio), reach=reach(gives, self.item.tolerance),
             )
             for place, slip in enumerate(self.item.slips)
             if (gives := self.key.slips[place]) is not None
         )  # fmt: skip
-        return (Answer(folio.show(value), why, "right", words["answer_is"], reach=within), *slips)
+        return (Answer(folio.show(value), why, "right", "The answer:", reach=within), *slips)
 
     def field(self, folio: Folio) -> Field | None:
         """A field, in the unit that the answer prints in."""

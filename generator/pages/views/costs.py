@@ -45,8 +45,8 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         rows.append([what, says, *sides_of(found, folio), _off_by(found, folio)])
     heads = folio.ui["cost"]
     columns = [
-        Column(folio.ui["table"]["what"], False),
-        Column(folio.ui["table"]["formula"], False),
+        Column("What", False),
+        Column("Formula", False),
         Column(heads["predicted"]),
         Column(folio.found(one.observed for one in outcomes)),
         Column(heads["differs_by"]),

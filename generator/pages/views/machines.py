@@ -20,44 +20,49 @@ from runners.traces.records import Run
 
 MEASURED: Kind = "measured"
 COMPUTED: Kind = "computed"
+FACTS = (
+    ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
+    ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
+)  # fmt: skip
 PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
-    (r"matrix_flops_per_second", Unit(0, -1), "matrix"),
-    (r"memory_bytes_per_second", Unit(1, -1), "memory"),
-    (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "start"),
-    (r"all_reduce_(\d+)_beta_seconds_per_byte", Unit(1, -1), "rate"),
+    (r"matrix_flops_per_second", Unit(0, -1), "Operations of a matrix product"),
+    (r"memory_bytes_per_second", Unit(1, -1), "Rate of memory"),
+    (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "Latency of an all_reduce, ranks: {n}"),
+    (
+        r"all_reduce_(\d+)_beta_seconds_per_byte",
+        Unit(1, -1),
+        "Payload rate of an all_reduce, ranks: {n}",
+    ),
 )
 
 
 def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """What a machine is: the fields of `machine.json` that people read, with their provenance."""
-    evidence, words = Evidence(replace(folio.book, machine=measured.machine)), folio.ui["machines"]
-    fields = {"cpu": "cpu", "cores": "num_cores", "memory": "memory_bytes", "caches": "caches"}
-    named = [*fields.items(), *((name, name) for name in ("system", "python", "torch"))]
+    evidence, named = Evidence(replace(folio.book, machine=measured.machine)), [*FACTS]
     for place in range(len(measured.machine.accelerators)):
         at = f"accelerators[{place}]"
-        named += [("accelerator", f"{at}.name"), ("its_memory", f"{at}.memory_bytes")]
+        named += [("Accelerator", f"{at}.name"), ("Its memory", f"{at}.memory_bytes")]
     for word, field in named:
         value = evidence.evaluate(f"machine.{field}").result
         if isinstance(value, Value):
-            yield words[word], folio.show(value)
+            yield word, folio.show(value)
 
 
 def primitives(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """The primitives of a machine, as far as people read their units."""
-    words = folio.ui["machines"]["primitives"]
     found = measured.primitives.primitives if measured.primitives else {}
     for name, number in found.items():
         for pattern, unit, word in PRIMITIVES:
             told = re.fullmatch(pattern, name)
             if told and isinstance(number, float) and number > 0:
                 field, kind, read = f"primitives[{name!r}]", MEASURED, number
-                if word == "rate":  # seconds a byte read better as bytes a second
+                if name.endswith("_per_byte"):  # seconds a byte read better as bytes a second
                     field, kind, read = f"1 / {field}", COMPUTED, 1 / number
                 origin = Origin(measured.machine.name, field=field)
                 (num,) = told.groups() or ("1",)
-                crowd = words["crowd"] if int(num) > measured.machine.num_cores else ""
+                crowd = " (more than cores)" if int(num) > measured.machine.num_cores else ""
                 value = Value(read, unit, kind, field, origin=origin)
-                yield words[word].format(n=num) + crowd, folio.show(value)
+                yield word.format(n=num) + crowd, folio.show(value)
 
 
 def by_machine(experiment: str, folio: Folio) -> list[Shown]:
@@ -104,14 +109,14 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Sho
 
 def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Shown:
     """A run, with what it measured by its name in words."""
-    words, (_, _, name) = folio.ui, path.partition(".")
+    name = path.partition(".")[2]
     # What the numbers of a row share stands once.
     nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
     page = folio.said_once(nature)
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     wall = _value(f"{path}.timing.wall_seconds", run, evidence)
     measured = {
-        words["figure"]["peak"]: max(_peaks(path, run, evidence), key=numeric, default=None),
+        "Peak": max(_peaks(path, run, evidence), key=numeric, default=None),
         "Payload per step": _payload(path, run, evidence),
         "Step": _value(f"{path}.timing.step.median_seconds", run, evidence),
         # with no digit below the millisecond that its clock tells

@@ -38,6 +38,14 @@ from runners.planning.table import GIB, Layout, needs, verdict
 from runners.traces.plan_grid import named_rows
 
 ID = "plan"
+WITHIN, BETWEEN = "A device sends within its node", "A node sends to others"
+AT_LEAST, AT_MOST = "A step, at least", "A step, without overlap"
+RECOMPUTED = {
+    "none": "", "selective": ", selective recomputation", "all": ", every layer recomputed",
+}  # fmt: skip
+NOTHING_FITS = "No simulated layout fits"
+LEAST = "The least that any of them needs is {} on a device."
+CUT = " A bar with gaps near its end is longer than the axis."
 MOST = 8  # layouts that fit, of which bars and the table show the best
 
 
@@ -152,7 +160,7 @@ class Plans:
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
     def numbers(self, layout: Layout, asked: Asked) -> dict[str, Cell]:
-        """What one compares of a layout, by the names of `ui.yml`."""
+        """What one compares of a layout."""
         path, device = self.path(layout.answer), asked.device
         law = f"law_of_time({path}, {_mesh(asked.cluster)})"
         rates = (device.compute, device.link, device.between)
@@ -164,7 +172,7 @@ class Plans:
                                path, rates, self.folio)
                 for bound in ("at_least", "at_most")
             },
-            "decided_by": self.words["parts"][decided_by(layout.bounds)],
+            "decided_by": decided_by(layout.bounds),
         }  # fmt: skip
 
 
@@ -187,40 +195,38 @@ def _mesh(cluster: Cluster) -> str:
 
 def recommended_table(lesson: WhyFile, folio: Folio) -> Markup:
     """The layouts that a lesson recommends, at the size of real models; empty where none."""
-    words, rows = folio.ui["layouts"], dict[str, Row]()
+    rows: dict[str, Row] = {}
     for one in recommended(folio.evidence, lesson):
         run, grid = folio.run(one.run), folio.book.traces[one.run.partition(".")[0]].grid
         assert run is not None
         assert grid is not None
         law, links = one.layout.bounds, one.cluster
         by_law = (
-            ("within", law.within * links.within, units.BYTES),
-            ("between", law.between * links.between, units.BYTES),
-            ("at_least", law.at_least, units.SECONDS),
-            ("at_most", law.at_most, units.SECONDS),
+            (WITHIN, law.within * links.within, units.BYTES),
+            (BETWEEN, law.between * links.between, units.BYTES),
+            (AT_LEAST, law.at_least, units.SECONDS),
+            (AT_MOST, law.at_most, units.SECONDS),
         )
-        setting = words["checkpointing"][run.settings["checkpointing"]]
-        title = Markup('<a class="pb-label" href="../../{}">{}, {}, {} {}, {:,} {}{}</a>').format(
-            folio.place_of(one.run), folio.strategy(run), grid.title,
-            run.settings["num_ranks"], words["devices"],
-            run.settings["sequence"], words["tokens"], setting,
+        said = '<a class="pb-label" href="../../{}">{}, {}, {} devices, {:,} tokens a sample{}</a>'
+        title = Markup(said).format(
+            folio.place_of(one.run), folio.strategy(run), grid.title, run.settings["num_ranks"],
+            run.settings["sequence"], RECOMPUTED[str(run.settings["checkpointing"])],
         )  # fmt: skip
         rows[one.run] = [
             title,
             folio.cell(_largest(one.run, "needed_bytes")),
-            *(_by_law(num, unit, words[key], one.run, (), folio) for key, num, unit in by_law),
+            *(_by_law(num, unit, says, one.run, (), folio) for says, num, unit in by_law),
             counted(len(one.others)),
         ]
-    names = ("needs", "within", "between", "at_least", "at_most", "compared")
-    columns = [Column(words["layout"], False), *(Column(words[name]) for name in names)]
+    names = ("A rank needs", WITHIN, BETWEEN, AT_LEAST, AT_MOST, "Other layouts")
+    columns = [Column("Layout", False), *map(Column, names)]
     return table(columns, rows.values()) if rows else Markup("")
 
 
 def models(folio: Folio) -> Markup:
     """Each model whose plans the book has, with the layout that its page recommends first."""
-    words = folio.ui["plan"]
     columns = [
-        Column(words["model"], False), Column("Parameters"),
+        Column("Model", False), Column("Parameters"),
         Column("For nodes × devices", False), Column("Recommended", False),
     ]  # fmt: skip
     assert folio.book.plan is not None
@@ -238,7 +244,7 @@ def _model(plans: Plans) -> Row:
         Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
         folio.cell(f"{plans.name}.{next(iter(plans.runs))}.settings.num_parameters"),
         label(" · ".join(options.values())),
-        label(plans.label(made.best.answer) if made else plans.words["nothing_fits"]),
+        label(plans.label(made.best.answer) if made else NOTHING_FITS),
     ]
 
 
@@ -339,17 +345,17 @@ def _recommended(plans: Plans, asked: Asked, made: Choice) -> Iterator[tuple[str
     words, memory = plans.words, plans.folio.show(asked.memory)
     is_tight = made.runner_up and made.best.is_tight(numeric(asked.memory))
     reason = Markup(words["reason"] + (words["tight"] if is_tight else ""))
-    yield words["recommended"], reason.format(**plans.numbers(made.best, asked), memory=memory)
+    yield "Recommended", reason.format(**plans.numbers(made.best, asked), memory=memory)
     if made.runner_up is not None:
         why = Markup(words["later"][longer_by(made.runner_up, made.best)])
-        yield words["runner_up"], why.format(**plans.numbers(made.runner_up, asked))
+        yield "Runner-up", why.format(**plans.numbers(made.runner_up, asked))
     if made.turns:
         turns = "; ".join(_turned(plans, one) for one in made.turns)
-        yield words["turns"], label(turns) + "."
+        yield "What would change the choice", label(turns) + "."
 
 
 def decided_by(bounds: Bounds) -> str:
-    """The part of a step that its lower bound is, as `ui.yml` calls it."""
+    """The part of a step that its lower bound is."""
     has_to_wait = bounds.waiting and bounds.at_least == bounds.computing + bounds.waiting
     return "computing and waiting" if has_to_wait else bounds.decides
 
@@ -357,7 +363,7 @@ def decided_by(bounds: Bounds) -> str:
 def _turned(plans: Plans, one: Turn) -> str:
     words = plans.words
     what = words["turn_links"] if one.between else words["turn_memory"]
-    layout = plans.label(one.best.answer) if one.best else words["nothing_fits"]
+    layout = plans.label(one.best.answer) if one.best else NOTHING_FITS
     size = f"{one.between / 1e9:.3g}" if one.between else f"{one.memory_bytes / GIB:.4g}"
     return str(what.format(size=size, layout=layout))
 
@@ -365,7 +371,7 @@ def _turned(plans: Plans, one: Turn) -> str:
 def _refused(plans: Plans, asked: Asked) -> Iterator[tuple[str, Markup]]:
     """That nothing fits, and the least that would."""
     least = plans.needs(min(asked.answers, key=needs))
-    yield plans.words["nothing_fits"], Markup(plans.words["least"]).format(needs=least)
+    yield NOTHING_FITS, Markup(LEAST).format(least)
 
 
 def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
@@ -387,9 +393,9 @@ def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
         memory,
         plans.folio,
     )  # fmt: skip
-    title, caption = plans.words["bars"], plans.folio.line(plans.plan.caption)
+    title, caption = "What each layout needs, simulated", plans.folio.line(plans.plan.caption)
     if needs(max(shown, key=needs)) > memory * AXIS:
-        caption += " " + plans.words["cut"]
+        caption += CUT
     return Markup('<p class="pb-view">{}</p>{}<p class="pb-caption">{}</p>').format(
         title, found.svg(ID, title), caption
     )
@@ -397,10 +403,9 @@ def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
 
 def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
     """The table of what one compares, in the order of the command's."""
-    words = plans.words
     columns = [
-        Column(words["layout"], False), Column(words["needs"]), Column(words["at_least"]),
-        Column(words["at_most"]), Column(words["decided_by"], False),
+        Column("Layout", False), Column("Needs"), Column("At least"), Column("Without overlap"),
+        Column("Decided by", False),
     ]  # fmt: skip
     rows = (list(plans.numbers(one, asked).values()) for one in best)
     return table(columns, rows, is_found=False)

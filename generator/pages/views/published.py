@@ -30,11 +30,21 @@ from runners.traces.records import Run
 *ALLOCATED, RESERVED = KINDS
 MEDIAN = "the median of |simulated − published| / published"
 AXES = ("data", "tensor", "pipeline", "context")
-SCORES = (
-    "efficiency_share", "num_within", "num_held_out", "num_right", "num_wrong", "num_pairs",
-)  # fmt: skip
+SHARDING = {
+    "none": "DDP", "zero1": "ZeRO-1", "fsdp": "FSDP", "fsdp-keep": "FSDP without resharding",
+}  # fmt: skip
+LAYOUT = "tensor {}, pipeline {}, microbatch {}"
+SEARCH = "{model}, {devices} devices, {batch:,} × {sequence:,} tokens"
+CASE = "Configuration, and where it is published"
 WITHIN, APART = 0.2, 1.05  # as runners.planning.published_steps scores them
-RATES = {"within": f"{WITHIN:.0%}", "apart": f"{APART - 1:.0%}"}
+SCORES = {
+    "efficiency_share": "Fitted efficiency",
+    "num_within": f"Held-out rows within {WITHIN:.0%}",
+    "num_held_out": "Held-out rows",
+    "num_right": "Pairs in the right order",
+    "num_wrong": "Pairs in the wrong order",
+    "num_pairs": f"Pairs that differ by {APART - 1:.0%} or more",
+}
 
 
 # --- memory
@@ -43,23 +53,20 @@ RATES = {"within": f"{WITHIN:.0%}", "apart": f"{APART - 1:.0%}"}
 def published(folio: Folio) -> tuple[Markup, Markup]:
     """The scores of the book's published measurements of memory, and every row of them."""
     folio.unmarked = "simulated"
-    words = folio.ui["published"]
     peaks = [
         (name, run, kind)
         for name, run in _listed(PEAKS.experiment, "place", folio)
         for kind, _ in published_bytes_of(run)
     ]
-    both = f" {words['together']} ".join(words[kind] for kind in ALLOCATED)
-    groups = {both: ALLOCATED, words[RESERVED]: [RESERVED]}
-    misses = Markup('{} <span class="pb-label">{:g}%</span>').format(
-        words["misses"], MOST_ERROR * 100
-    )
+    both = " and ".join(ALLOCATED)
+    groups = {both: ALLOCATED, RESERVED: [RESERVED]}
+    misses = Markup('Off by more than <span class="pb-label">{:g}%</span>').format(MOST_ERROR * 100)
     scores = (
         _score(said, [_off(name, one, one, folio) for name, _, one in peaks if one in kinds], folio)
         for said, kinds in groups.items()
     )
-    heads = _columns([words["kind"]], [words["median"], words["numbers"], misses])
-    texts, numbers = [words["case"], words["kind"]], [words["published"], "Simulated", "Error"]
+    heads = _columns(["Kind"], ["Median error", "Numbers", misses])
+    texts, numbers = [CASE, "Kind"], ["Published", "Simulated", "Error"]
     rows = _peak_rows(peaks, folio)
     return table(heads, scores), table(_columns(texts, numbers), rows, is_found=False)
 
@@ -96,14 +103,14 @@ def _simulated(name: str, measure: str) -> str:
 def _peak_rows(peaks: Iterable[tuple[str, Run, str]], folio: Folio) -> Iterator[Row]:
     assert folio.book.plan is not None
     assert folio.book.plan.published is not None
-    words, before = folio.ui["published"], ""
+    before = ""
     variants, notes = folio.book.plan.published.variants, folio.book.plan.published.notes
     for name, run, kind in peaks:
         folio.run(f"{PEAKS.experiment}.{name}")
         off = _off(name, kind, kind, folio)
         error = folio.show(off)
         misses = abs(numeric(off)) > MOST_ERROR
-        said = label(f"{run.settings['model']}, {_device_mesh(run, folio)}")
+        said = label(f"{run.settings['model']}, {_device_mesh(run)}")
         row = str(run.settings["id"])
         if row in variants:
             said += Markup(", {}").format(folio.line(variants[row]))
@@ -113,7 +120,7 @@ def _peak_rows(peaks: Iterable[tuple[str, Run, str]], folio: Folio) -> Iterator[
             + _source(run.settings["url"], run.settings["repository"])
             + label(breakable(f", {run.settings['case']}"))
             + (_noted(name, run, kind, note, folio) if misses else ""),
-            words[kind],
+            kind,
             folio.cell(_cited(name, kind)),
             folio.cell(_simulated(name, kind)),
             Marked(Markup("† {}").format(error), "pb-does-not-hold") if misses else error,
@@ -132,18 +139,17 @@ def _noted(name: str, run: Run, kind: str, note: Markup | None, folio: Folio) ->
     return Markup('<br><small class="pb-regime">† {}</small>').format(why)
 
 
-def _device_mesh(run: Run, folio: Folio) -> str:
+def _device_mesh(run: Run) -> str:
     """What data parallelism shards, how many ways each axis divides the work, and the device."""
-    words, settings = folio.ui["published"], run.settings
+    settings = run.settings
     device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
-    mesh = [words["sharding"][str(settings["sharding"])], *_axes(settings, folio)]
-    return f"{' × '.join(mesh)} {words['on']} {device}"
+    mesh = [SHARDING[str(settings["sharding"])], *_axes(settings)]
+    return f"{' × '.join(mesh)} on {device}"
 
 
-def _axes(sizes: dict[str, Any], folio: Folio) -> list[str]:
+def _axes(sizes: dict[str, Any]) -> list[str]:
     """How many ways each axis divides the work."""
-    words = folio.ui["published"]["axes"]
-    return [f"{words[axis]} {sizes[axis]:,}" for axis in AXES if sizes.get(axis, 1) > 1]
+    return [f"{axis} {sizes[axis]:,}" for axis in AXES if sizes.get(axis, 1) > 1]
 
 
 # --- steps
@@ -151,21 +157,19 @@ def _axes(sizes: dict[str, Any], folio: Folio) -> list[str]:
 
 def scores(folio: Folio) -> Markup:
     """For each device its efficiency, and how far this explains the rows that were held out."""
-    words = folio.ui["steps"]
     rates = _listed(STEPS.experiment, "rate", folio)
     rows = (
         [_named(one, label(one.upper())), *(_step(one, n, folio) for n in SCORES)]
         for one in dict.fromkeys(str(run.settings["device"]) for _, run in rates)
     )
-    return table(_columns([words["device"]], [_head(name, folio) for name in SCORES]), rows)
+    return table(_columns(["Device"], map(label, SCORES.values())), rows)
 
 
 def steps(folio: Folio) -> Markup:
     """Every published rate, with the bound and the prediction."""
-    words, shared = folio.ui["steps"], folio.ui["published"]
-    numbers = [shared["published"], words["at_most"], words["predicted"], words["error"]]
+    numbers = ["Published", "Upper bound", "Predicted", "Error of the time"]
     rows = (_step_row(*one, folio) for one in _listed(STEPS.experiment, "rate", folio))
-    return table(_columns([shared["case"], words["half"]], numbers), rows, is_wide=True)
+    return table(_columns([CASE, "Used for"], numbers), rows, is_wide=True)
 
 
 def _step_row(name: str, run: Run, folio: Folio) -> Row:
@@ -175,7 +179,7 @@ def _step_row(name: str, run: Run, folio: Folio) -> Row:
     unit = Markup('&nbsp;<small class="pb-label">{}</small>').format(run.settings["unit"])
     return [
         _case(name, run.settings, folio),
-        folio.ui["steps"]["held_out" if run.settings["is_held_out"] else "fitted"],
+        "test" if run.settings["is_held_out"] else "fit",
         folio.cell(_cited(name)) + unit,
         _step(name, "at_most", folio) + unit,
         _step(name, "predicted", folio) + unit,
@@ -187,37 +191,37 @@ def _case(name: str, settings: dict[str, Any], folio: Folio) -> Markup:
     """What ran where, and the table that states it."""
     inner = {axis: settings[axis] for axis in ("tensor", "pipeline")}
     ways = {"data": settings["devices"] // (inner["tensor"] * inner["pipeline"]), **inner}
-    shape = f"{settings['micro']} × {settings['sequence']:,} {folio.ui['steps']['tokens']}"
-    sharding = folio.ui["published"]["sharding"][settings["sharding"]]
-    said = ", ".join([settings["model"], shape, sharding, " × ".join(_axes(ways, folio))])
+    shape = f"{settings['micro']} × {settings['sequence']:,} tokens"
+    sharding = SHARDING[settings["sharding"]]
+    said = ", ".join([settings["model"], shape, sharding, " × ".join(_axes(ways))])
     source = _source(settings["url"], settings["title"])
     return _named(name, label(said)) + source
 
 
 def choices(folio: Folio) -> Markup:
     """Published searches for a layout: what won, what the law of time prefers, and its cost."""
-    words = folio.ui["steps"]["choice"]
-    texts = [words[key] for key in ("case", "won", "preferred")]
+    texts = ["Search", "Fastest as measured", "First by the law"]
     rows = (_choice(*one, folio) for one in _listed(STEPS.experiment, "won", folio))
-    columns = _columns(texts, [words["slower"], _head("pairs", folio)])
+    pairs = label(f"Pairs of layouts that differ by {APART - 1:.0%} or more")
+    columns = _columns(texts, ["Measured step longer by", pairs])
     return table(columns, rows, is_wide=True)
 
 
 def _choice(name: str, run: Run, folio: Folio) -> Row:
-    words, settings = folio.ui["steps"]["choice"], dict[str, Any](run.settings)
+    settings = dict[str, Any](run.settings)
     folio.run(f"{STEPS.experiment}.{name}")
-    won, preferred = (label(words["layout"].format(*settings[key])) for key in ("won", "preferred"))
+    won, preferred = (label(LAYOUT.format(*settings[key])) for key in ("won", "preferred"))
     slower = folio.value(f"{STEPS.experiment}.{name}.ranks[0].measures.slower_share")
     assert slower is not None
     said = folio.show(slower.shown(way="percent"))
-    about = _named(name, label(words["about"].format(**settings)))
+    about = _named(name, label(SEARCH.format(**settings)))
     pairs = (_step(name, f"num_{key}", folio) for key in ("right", "wrong", "pairs"))
     return [
-        about + _source(settings["url"], words["table"]),
+        about + _source(settings["url"], "the published table"),
         won,
         preferred,
         Marked(said, "pb-does-not-hold" if settings["won"] != settings["preferred"] else ""),
-        Markup(words["pairs"]).format(*pairs),
+        Markup("{} right, {} wrong, of {}").format(*pairs),
     ]
 
 
@@ -233,10 +237,6 @@ def _listed(experiment: str, setting: str, folio: Folio) -> list[tuple[str, Run]
 
 def _columns(texts: Iterable[Cell], numbers: Iterable[Cell]) -> list[Column]:
     return [*(Column(one, False) for one in texts), *map(Column, numbers)]
-
-
-def _head(word: str, folio: Folio) -> Markup:
-    return label(folio.ui["steps"][word].format(**RATES))
 
 
 def _source(url: object, said: object) -> Markup:

@@ -18,12 +18,12 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed
 # A sentence's verdict as it is shown of one machine, and its class.
 STANDINGS = {
-    "false": "pb-does-not-hold",
-    "too_general": "pb-differs",
-    "depends": "pb-differs",
-    "true": "pb-holds",
-    "otherwise": "pb-differs",
-    "untested": "pb-does-not-apply",
+    "false": ("false", "pb-does-not-hold"),
+    "too_general": ("too general", "pb-differs"),
+    "depends": ("depends on the implementation", "pb-differs"),
+    "true": ("true", "pb-holds"),
+    "otherwise": ("the runs of this machine differ", "pb-differs"),
+    "untested": ("not tested here", "pb-does-not-apply"),
 }
 
 
@@ -65,8 +65,8 @@ def _standings(one: Retraction, folio: Folio) -> list[Shown]:
     return [
         Shown(
             machines=machines,
-            word=word,
-            css=STANDINGS[word],
+            word=STANDINGS[word][0],
+            css=STANDINGS[word][1],
             differs=word != first and "untested" not in (word, first),
         )
         for word, machines in by_standing.items()

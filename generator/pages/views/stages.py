@@ -39,10 +39,9 @@ def recorded(written: Recorded, field: str, folio: Folio) -> list[Shown]:
 def _row(
     found: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
 ) -> Shown:
-    words, rank = folio.ui["table"], ""
+    rank = ""
     if found is not None:
-        on_one = f"{words['on_rank']} rank {found.rank}"
-        rank = words["every_rank"] if found.rank is None else on_one
+        rank = "on every rank" if found.rank is None else f"on rank {found.rank}"
     return Shown(
         title=folio.line(written.title),
         note=folio.line(written.note),
