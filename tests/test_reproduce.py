@@ -201,11 +201,6 @@ def test_a_path_that_leads_nowhere_is_refused(path, says):
         requested([path], REFERENCE)
 
 
-def test_ranks_that_lack_a_value_are_passed_over():
-    (found,) = requested(["transformer.ddp.ranks[].measures.uniform_loss"], REFERENCE)
-    assert [one.path for one in found.fields] == ["transformer.ddp.ranks[0].measures.uniform_loss"]
-
-
 def test_a_wrong_call_is_one_line_and_code_two(capsys):
     assert main(["reproduce", "--from", "nobody", "ddp.single"]) == 2
     said = capsys.readouterr().err

@@ -1,9 +1,9 @@
 """`python -m runners reproduce`: one value of a page measured again, and what became of it.
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
-them; `[]` stands for every element of a list. Out: for each path the page's value, the new one, the
-tolerance, and "same" or "differs". Each run is measured once. Without a field, a whole run or
-experiment is compared as `compare` does. Nothing of the book is written.
+them. Out: for each path the page's value, the new one, the tolerance, and "same" or "differs". Each
+run is measured once. Without a field, a whole run or experiment is compared as `compare` does.
+Nothing of the book is written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
@@ -23,14 +22,14 @@ from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.compare import compare
-from runners.traces.fields import EACH, Key, at, in_words, measure_of, steps_of, written
+from runners.traces.fields import Key, at, in_words, measure_of, steps_of
 from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
-from runners.traces.tolerance import Tolerance, tolerance
+from runners.traces.tolerance import Tolerance, is_number, tolerance
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
 
@@ -83,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="+",
         metavar="EXPERIMENT.RUN.FIELD",
-        help="as pages and `show` print them; [] is every element; without a field, all of a run",
+        help="as pages and `show` print them; without a field, all of a run",
     )
     parser.add_argument(
         "--from",
@@ -131,7 +130,7 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         if rest and rest[0] not in runs:
             raise unknown(f"run of {experiment}", rest[0], runs)
         if len(rest) == 2:
-            wanted.fields += _fields(path, runs[rest[0]])
+            wanted.fields.append(_field(path, runs[rest[0]]))
         else:
             wanted.whole += rest or runs
     return list(found.values())
@@ -165,46 +164,28 @@ def _of_page(experiment: str, folder: Path) -> Requested:
     return Requested(read(path), read_machine(folder))
 
 
-def _fields(path: str, run: Run) -> list[Wanted]:
-    """The fields that a path stands for in a run of the page.
+def _field(path: str, run: Run) -> Wanted:
+    """The field that a path names in a run of the page.
 
     Raises:
-        FixableError: it leads nowhere. Of `[]`, elements that lack the rest are passed over.
+        FixableError: it leads nowhere.
     """
+    nowhere = f"the page's run has no value at {path}"
     try:
-        experiment, name, *steps = steps_of(path)
-        places = _places(run, steps)
+        _, name, *steps = steps_of(path)
     except ValueError as error:
-        raise FixableError(f"the page's run has no value at {path}: {error}") from None
-    return [Wanted(written([experiment, name, *one]), str(name), one) for one in places]
+        raise FixableError(f"{nowhere}: {error}") from None
+    for last in range(1, len(steps) + 1):
+        if not _has(run, steps[:last]):
+            raise FixableError(f"{nowhere}: there is no {steps[last - 1]!r}")
+    return Wanted(path, str(name), tuple(steps))
 
 
-def _places(thing: Any, steps: Sequence[Key]) -> list[tuple[Key, ...]]:  # noqa: ANN401
-    """The steps to each value that these stand for.
-
-    Raises:
-        ValueError: there is none; the message says where they end.
-    """
-    if not steps:
-        return [()]
-    key, *rest = steps
-    if key == EACH and isinstance(thing, list) and thing:
-        found: list[tuple[Key, ...]] = []
-        for place, element in enumerate(thing):
-            try:
-                found += [(place, *one) for one in _places(element, rest)]
-            except ValueError as error:
-                nowhere = error
-        if not found:
-            raise nowhere
-        return found
+def _has(run: Run, steps: Sequence[Key]) -> bool:
     try:
-        lower = at(thing, [key])
+        return at(run, steps) is not None
     except NO_VALUE:
-        raise ValueError(f"there is no {key!r}") from None
-    if lower is None:
-        raise ValueError(f"{key!r} is empty")
-    return [(key, *one) for one in _places(lower, rest)]
+        return False
 
 
 def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
@@ -259,30 +240,24 @@ def _judged(*, is_same: bool) -> bool:
 
 def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
     """Say what became of one field, and whether it is the same."""
-    old = page.trace.runs[wanted.run]
+    old, steps = page.trace.runs[wanted.run], wanted.steps
     where = page.machine.name if page.machine else "simulated"
-    _say(wanted.path)
-    _say(f"  page       {said(old, wanted.steps)} ({where}, {page.trace.recorded_at})")
-    try:
-        is_there = at(new, wanted.steps) is not None
-    except NO_VALUE:
-        is_there = False
-    if is_there:
+    here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
+    if _has(new, steps):
         is_like = old.device == new.device and not any(page.otherwise_here())
-        found = tolerance(wanted.steps, old, new, is_like=is_like)
-    else:
-        found = Tolerance("none; a value", is_same=False)
-    _say(f"  here       {said(new, wanted.steps) if is_there else f'none: {how_it_ended(new)}'}")
+        here, found = said(new, steps), tolerance(steps, old, new, is_like=is_like)
+    _say(wanted.path)
+    _say(f"  page       {said(old, steps)} ({where}, {page.trace.recorded_at})")
+    _say(f"  here       {here}")
     _say(f"  tolerance  {found.words}")
     return _judged(is_same=found.is_same)
 
 
 def said(run: Run, steps: tuple[Key, ...]) -> str:
     """A value of a run with all its digits, and a single number rounded as people say it too."""
-    value = at(run, steps)
+    value, measure = at(run, steps), measure_of(steps)
     exact = in_words(value, steps)
-    measure = measure_of(steps)
-    if isinstance(value, str | bool | list | dict) or measure is None:
+    if measure is None or not is_number(value):
         return exact or "none"
     round_one = bytes_in_words(value) if measure == "bytes" else seconds_in_words(value)
     return f"{round_one} = {exact}"

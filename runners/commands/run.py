@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.commands.dry import estimated, together
+from runners.commands.dry import estimates
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.not_measured import UnfinishedError, is_full
@@ -212,9 +212,4 @@ def dry(request: RunRequest) -> list[str]:
     waiting = request.pending(where)
     if not waiting:
         return ["nothing would run: all that was asked for is fresh"]
-    found = [estimated(one, where, machine.TRACES) for one in waiting]
-    lines = [
-        estimate.line(one.experiment.name, one.reason)
-        for one, estimate in zip(waiting, found, strict=True)
-    ]
-    return [*lines, together(found).line("in all")]
+    return estimates(waiting, where, machine.TRACES)

@@ -8,11 +8,13 @@ quartile ranges do not overlap. No torch; pure.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.traces.fields import EACH, Key, in_words, is_of_kernel, is_of_time, written
+from runners.traces.fields import Key, in_words, is_of_kernel, is_of_time, written
 from runners.traces.files import TraceError, machine_folders, read, trace_paths
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
@@ -23,19 +25,27 @@ from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap
 NOT_COMPARED = {
     "settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances",
 }  # fmt: skip
+# What is said above the lines of each list of a `Difference`.
+HEADS = {
+    "circumstances": "measured under other circumstances",
+    "outcomes": "ended otherwise",
+    "unequal": "should be equal, and is not",
+    "times": "took another time, beyond its spread",
+    "left_out": "not compared",
+}
 Steps = tuple[Key, ...]
 
 
+@dataclass
 class Difference:
     """What two machines measured differently, a line each under its head, and how much stayed."""
 
-    def __init__(self) -> None:
-        self.circumstances: list[str] = []
-        self.outcomes: list[str] = []
-        self.unequal: list[str] = []  # by the rule
-        self.times: list[str] = []
-        self.left_out: list[str] = []  # cannot be compared
-        self.num_equal = 0  # outcomes, fields and times
+    circumstances: list[str] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
+    unequal: list[str] = field(default_factory=list)  # by the rule
+    times: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)  # cannot be compared
+    num_equal: int = 0  # outcomes, fields and times
 
     @property
     def is_none(self) -> bool:
@@ -44,16 +54,10 @@ class Difference:
 
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
-        parts = {
-            "measured under other circumstances": self.circumstances,
-            "ended otherwise": self.outcomes,
-            "should be equal, and is not": self.unequal,
-            "took another time, beyond its spread": self.times,
-            "not compared": self.left_out,
-        }
         said = []
-        for head, rows in parts.items():
-            said += [f"{head}:", *(f"  {row}" for row in dict.fromkeys(rows))] if rows else []
+        for name, head in HEADS.items():
+            rows = dict.fromkeys(getattr(self, name))
+            said += [f"{head}:", *(f"  {row}" for row in rows)] if rows else []
         return [*said, f"stayed: {self.num_equal} outcomes, fields and times"]
 
 
@@ -73,10 +77,11 @@ def traces_of(machine: str, traces: Path) -> dict[str, Trace]:
 def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Difference:
     """What two sets of traces say differently."""
     found = Difference()
-    for name in sorted(first.keys() ^ second.keys()):
-        lacks = "second" if name in first else "first"
-        found.left_out.append(f"{name}: not measured on the {lacks}")
-    for name in sorted(first.keys() & second.keys()):
+    for name in sorted({*first, *second}):
+        if name not in first or name not in second:
+            lacks = "second" if name in first else "first"
+            found.left_out.append(f"{name}: not measured on the {lacks}")
+            continue
         one, other = first[name], second[name]
         under = vars(other.circumstances)
         found.circumstances += [
@@ -84,20 +89,12 @@ def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Differen
             for fact, value in vars(one.circumstances).items()
             if value != under[fact]
         ]
-        if one.code.digest != other.code.digest:
+        if (one.code.digest, one.code.programs) != (other.code.digest, other.code.programs):
             found.left_out.append(f"{name}: measured by other code")
             continue
         for run in sorted(one.runs.keys() & other.runs.keys()):
-            if _program(one, run) != _program(other, run):
-                found.left_out.append(f"{name}.{run}: measured with another program")
-            else:
-                _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found)
+            _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found)
     return found
-
-
-def _program(trace: Trace, run: str) -> str | None:
-    """The digest of the program that a run executed."""
-    return trace.code.programs.get(str(trace.runs[run].settings.get("program")))
 
 
 def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
@@ -117,35 +114,31 @@ def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
 
 def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
     """Note each field that differs and may not, by the rule; elements of a list in one line."""
-    left, right = dict(_leaves(one)), dict(_leaves(other))
+    left, right = (
+        dict(_leaves((), run.model_dump(mode="json", exclude=NOT_COMPARED))) for run in (one, other)
+    )
     apart: dict[str, list[str]] = defaultdict(list)
     for steps in dict.fromkeys([*left, *right]):
         a, b = left.get(steps), right.get(steps)
         if of_values(steps, a, b, is_like=False).is_same:
             found.num_equal += 1
         else:
-            name = written([EACH if isinstance(step, int) else step for step in steps])
+            name = re.sub(r"\[\d+\]", "[]", written(steps))
             apart[name].append(f"{in_words(a, steps)} | {in_words(b, steps)}")
     for name, pairs in apart.items():
         others = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
         found.unequal.append(f"{path}.{name}: {pairs[0]}{others}")
 
 
-def _leaves(run: Run) -> Iterator[tuple[Steps, object]]:
-    """Every value that a rerun must reproduce, with its path; a single time has no spread."""
-    waiting: list[tuple[Steps, object]] = [
-        ((name,), value)
-        for name, value in run.model_dump(mode="json").items()
-        if name not in NOT_COMPARED
-    ]
-    while waiting:
-        steps, value = waiting.pop()
-        if isinstance(value, dict):  # words of a failure are the allocator's or the kernel's
-            waiting += [((*steps, k), one) for k, one in value.items() if k != "failure"]
-        elif isinstance(value, list):
-            waiting += [((*steps, k), one) for k, one in enumerate(value)]
-        elif not (is_of_time(steps) or is_of_kernel(steps)):
-            yield steps, value
+def _leaves(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
+    """Every value that a rerun must reproduce, with its path."""
+    if isinstance(value, dict | list):
+        below = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in below:
+            if key != "failure":  # its words are the allocator's or the kernel's
+                yield from _leaves((*steps, key), one)
+    elif not (is_of_time(steps) or is_of_kernel(steps)):  # a single time has no spread
+        yield steps, value
 
 
 def _compare_times(

@@ -18,9 +18,8 @@ Key = str | int
 Measure = Literal["bytes", "seconds"]
 NAMES = ("name", "operation", "rank")  # a list of things with one of these is indexed by it
 DECLARED = frozenset({"expected_status", "expected_death"})  # which prove nothing of their run
-EACH = "[]"  # stands for every element of a list
 NBSP = "\u00a0"
-_STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|(\[\])|\['([^']+)'\]|\[\"([^\"]+)\"\])")
+_STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -47,7 +46,7 @@ def steps_of(path: str) -> list[Key]:
 def written(steps: Sequence[Key]) -> str:
     """The path of steps; `steps_of` reads it."""
     said = (f".{one}" if str(one).isidentifier() else f"[{one!r}]" for one in steps)
-    return "".join(said).removeprefix(".").replace(f"['{EACH}']", EACH)
+    return "".join(said).removeprefix(".")
 
 
 def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
