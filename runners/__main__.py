@@ -28,7 +28,6 @@ call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -37,7 +36,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from runners.system import stopping
-from runners.system.errors import FixableError
+from runners.system.errors import FixableError, unknown
 from runners.system.scratch import Scratch
 
 # The module of each command: `add_arguments` says what it takes, `main` returns the exit code. It
@@ -79,9 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _executed(name: str, words: Sequence[str]) -> int:
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise FixableError(f"no command {name!r}{hint}; there are: {', '.join(COMMANDS)}")
+        raise unknown("command", name, COMMANDS)
     if name != "show" and importlib.util.find_spec("torch") is None:  # as `make pages` sets up
         raise FixableError(
             "this Python has no torch; run `make .venv/.run` once and call .venv/bin/python, or "

@@ -43,8 +43,8 @@ from runners.measuring.measure import alone, measure
 from runners.measuring.not_measured import UnfinishedError
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import RunPlan, find, unknown
-from runners.system.errors import LaunchError
+from runners.plans.experiment import RunPlan, find
+from runners.system.errors import LaunchError, unknown
 from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest

@@ -15,6 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Say what was measured otherwise; 1 where anything was."""
-    found = compare(*(traces_of(name, machine.TRACES) for name in arguments.names))
+    found = compare(*(traces_of(machine.folder_of(name)) for name in arguments.names))
     print("\n".join([" | ".join(arguments.names), *found.lines()]))
     return 0 if found.is_none else 1

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runners.measuring.pending import Pending
+from runners.traces import machine
 from runners.traces.files import TraceError, read
 from runners.traces.records import Run
 
 
-def estimates(waiting: Sequence[Pending], where: Path, traces: Path) -> list[str]:
+def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
     """A line for each experiment that would run, and one for all.
 
     Args:
         waiting: what would run.
         where: this machine's folder.
-        traces: the folder of all machines' folders.
     """
     said, everything = [], list[Run]()
     for one in waiting:
-        known = _last(one.experiment.name, [where, *sorted(traces.glob("reference-*"))])
+        known = _last(one.experiment.name, [where, *machine.references()])
         runs = [known[name] for name in one.measured if name in known]
         said.append(_line(one.experiment.name, len(one.measured), runs, one.reason))
         everything += runs

@@ -17,13 +17,13 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published, published_steps
-from runners.plans.experiment import check_name, find, unknown
+from runners.plans.experiment import check_name, find
 from runners.system import accelerator
-from runners.system.errors import FixableError
+from runners.system.errors import FixableError, unknown
 from runners.traces import machine
 from runners.traces.compare import compare
 from runners.traces.fields import Key, at, in_words, measure_of, steps_of
-from runners.traces.files import is_stale, machine_folders, read, read_grid, read_machine
+from runners.traces.files import is_stale, read, read_grid, read_machine
 from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
-    wanted = requested(arguments.paths, folder_of(arguments.on))
+    wanted = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool] = []
     for one in wanted:
         if one.machine is None:
@@ -134,19 +134,6 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         else:
             wanted.whole += rest or runs
     return list(found.values())
-
-
-def folder_of(on: str | None) -> Path:
-    """The folder of a machine's traces, by default of the reference machine.
-
-    Raises:
-        FixableError: there is none of that name.
-    """
-    known = machine_folders(machine.TRACES)
-    name = on or next((name for name in known if name.startswith("reference-")), "")
-    if name not in known:
-        raise unknown("machine", name, known)
-    return machine.TRACES / name
 
 
 def _of_page(experiment: str, folder: Path) -> Requested:

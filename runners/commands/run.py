@@ -212,4 +212,4 @@ def dry(request: RunRequest) -> list[str]:
     waiting = request.pending(where)
     if not waiting:
         return ["nothing would run: all that was asked for is fresh"]
-    return estimates(waiting, where, machine.TRACES)
+    return estimates(waiting, where)

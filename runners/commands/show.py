@@ -15,7 +15,8 @@ import json
 import sys
 from collections.abc import Iterator
 
-from runners.plans.experiment import check_name, unknown
+from runners.plans.experiment import check_name
+from runners.system.errors import unknown
 from runners.traces import machine
 from runners.traces.fields import DECLARED
 from runners.traces.files import read, trace_paths

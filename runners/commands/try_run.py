@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
-from runners.plans.experiment import Experiment, RunPlan, check_name, find, unknown
+from runners.plans.experiment import Experiment, RunPlan, check_name, find
 from runners.system import accelerator
-from runners.system.errors import FixableError
+from runners.system.errors import FixableError, unknown
 from runners.traces import machine, tries
 from runners.traces.schema import Setting
 from runners.traces.summary import summary_lines

@@ -12,9 +12,8 @@ from typing import Literal
 
 from runners.plans.architecture import Architecture
 from runners.plans.closed_forms import layers_of_stages
-from runners.plans.experiment import nearest
 from runners.plans.settings import Count, FactorOrZero
-from runners.system.errors import FixableError
+from runners.system.errors import FixableError, nearest
 from runners.traces.schema import Record
 
 Precision = Literal["fp32", "autocast", "bf16-mixed", "bf16"]

@@ -22,7 +22,6 @@ torch here.
 from __future__ import annotations
 
 import builtins
-import difflib
 import importlib
 import os
 import runpy
@@ -37,7 +36,7 @@ from typing import Any, Generic, Literal, Self
 from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
-from runners.system.errors import FixableError
+from runners.system.errors import nearest, unknown
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
@@ -196,18 +195,6 @@ def _files() -> dict[str, Path]:
     folders = [FOLDER, *([Path(os.environ[MORE])] if MORE in os.environ else [])]
     paths = [path for folder in folders for path in folder.glob("*.py")]
     return {path.stem: path for path in sorted(paths) if not path.stem.startswith("_")}
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """What a mistyped name was probably meant to be, in parentheses; nothing where none is near."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
-def unknown(what: str, word: str, known: Iterable[str]) -> FixableError:
-    """The error of a name that stands for nothing: what was probably meant, and all there is."""
-    there_are = ", ".join(known) or "none yet"
-    return FixableError(f"no {what} {word!r}{nearest(word, known)}; there are: {there_are}")
 
 
 def names() -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class FixableError(ValueError):
     """What a person can fix: the message is one line, and the command exits with 2."""
@@ -11,3 +14,15 @@ class FixableError(ValueError):
 
 class LaunchError(FixableError):
     """The ranks could not be started at all."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What a mistyped name was probably meant to be, in parentheses; nothing where none is near."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def unknown(what: str, word: str, known: Iterable[str]) -> FixableError:
+    """The error of a name that stands for nothing: what was probably meant, and all there is."""
+    there_are = ", ".join(known) or "none yet"
+    return FixableError(f"no {what} {word!r}{nearest(word, known)}; there are: {there_are}")

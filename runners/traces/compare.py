@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runners.traces.fields import Key, in_words, is_of_kernel, is_of_time, written
-from runners.traces.files import TraceError, machine_folders, read, trace_paths
+from runners.traces.files import read, trace_paths
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
 from runners.traces.summary import seconds_in_words
@@ -61,16 +61,12 @@ class Difference:
         return [*said, f"stayed: {self.num_equal} outcomes, fields and times"]
 
 
-def traces_of(machine: str, traces: Path) -> dict[str, Trace]:
-    """Every trace of a machine, by experiment.
+def traces_of(folder: Path) -> dict[str, Trace]:
+    """Every trace of a machine's folder, by experiment.
 
     Raises:
-        TraceError: the folder of all machines has none of this name, or a trace cannot be read.
+        TraceError: a trace cannot be read.
     """
-    folder = traces / machine
-    if not (folder / "machine.json").is_file():
-        known = ", ".join(machine_folders(traces)) or "none"
-        raise TraceError(f"no machine {machine!r}; there are: {known}")
     return {path.stem: read(path) for path in trace_paths(folder)}
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from runners.system import accelerator
-from runners.system.errors import FixableError
-from runners.traces.files import write_json, write_text
+from runners.system.errors import FixableError, unknown
+from runners.traces.files import machine_folders, write_json, write_text
 from runners.traces.machine_records import Accelerator, Machine
 from runners.traces.records import Circumstances
 
@@ -192,6 +192,20 @@ def references() -> list[Path]:
     """Folders of reference machines: beside this machine's, or those that came with the package."""
     shipped = ROOT / "content" / "traces" if HOME != ROOT else TRACES
     return sorted(TRACES.glob("reference-*")) or sorted(shipped.glob("reference-*"))
+
+
+def folder_of(name: str | None) -> Path:
+    """The folder of a machine's traces; without a name, of the reference machine.
+
+    Raises:
+        FixableError: there is none of that name.
+    """
+    if name is None:
+        return references()[0]
+    known = machine_folders(TRACES)
+    if name not in known:
+        raise unknown("machine", name, known)
+    return TRACES / name
 
 
 def name_of(folder: Path) -> str:

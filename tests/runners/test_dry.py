@@ -27,7 +27,7 @@ def _trace(root, folder, name, seconds):
 def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path):
     _trace(root, tmp_path / "reference-other", "heavier", 100.0)
     _trace(root, folder, "heavier", 7.0)
-    first, _ = dry.estimates([pending("heavier", folder)], folder, tmp_path)
+    first, _ = dry.estimates([pending("heavier", folder)], folder)
     assert first.split()[:7] == ["heavier", "1", "runs", "7.0", "s", "5", "MiB"]
 
 
