@@ -241,8 +241,8 @@ class Shelf:
         primitives = trying(traces.read_primitives, folder)
         if primitives:
             self._check_name(folder / "primitives.json", "machine", primitives.machine)
-        faults = trying(lambda one: list(values.faults(one)), folder) or ()
-        altered = tuple(f"{self.files.name(folder)}/{file}: {why}" for file, why in faults)
+        where, edited = self.files.name(folder), trying(values.edited, folder) or ()
+        altered = tuple(f"{where}/{one}.json: {values.EDITED}" for one in edited)
         return Measured(machine, found, stale, primitives, altered)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:

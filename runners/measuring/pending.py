@@ -115,7 +115,7 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
     if not path.exists():
         return None, "missing"
     try:
-        trace, is_edited = read(path), path.suffix == ".json" and edited(path) is not None
+        trace, is_edited = read(path), path.suffix == ".json" and edited(path.parent, path.stem)
     except TraceError:
         return None, "unreadable"
     if is_edited:

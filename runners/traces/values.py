@@ -9,7 +9,6 @@ No torch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -53,13 +52,8 @@ def list_values(folder: Path, *measured: str) -> None:
     write_json(folder / VALUES, {name: found[name] for name in paths if name in found})
 
 
-def edited(path: Path) -> str | None:
-    """Why the trace at a path is not the one that was measured; None where it is, or may be."""
-    return dict(faults(path.parent, path.stem)).get(path.name)
-
-
-def faults(folder: Path, *names: str) -> Iterator[tuple[str, str]]:
-    """The files of a machine's folder that are not as they were measured, each with why.
+def edited(folder: Path, *names: str) -> list[str]:
+    """The experiments of a machine's folder whose files are not as they were measured, sorted.
 
     Args:
         folder: the machine's.
@@ -70,8 +64,7 @@ def faults(folder: Path, *names: str) -> Iterator[tuple[str, str]]:
     """
     known = listed(folder)
     if known is None:
-        return
+        return []
     paths = {path.stem: path for path in trace_paths(folder)}
-    for name in names or sorted(known.keys() | paths.keys()):
-        if name not in paths or known.get(name) != _digest(paths[name]):
-            yield f"{name}.json", EDITED
+    wanted = names or sorted(known.keys() | paths.keys())
+    return [n for n in wanted if n not in paths or known.get(n) != _digest(paths[n])]

@@ -13,7 +13,7 @@ from runners.measuring import measure
 from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
 from runners.traces.files import VALUES, write_json
-from runners.traces.values import EDITED, edited, faults, list_values, listed
+from runners.traces.values import edited, list_values, listed
 
 
 @pytest.fixture
@@ -38,19 +38,18 @@ def test_every_committed_trace_is_as_it_was_measured(root: Path) -> None:
     assert folders
     for one in folders:
         assert listed(one), "list the digests of the set that was measured"
-        assert list(faults(one)) == []
+        assert edited(one) == []
 
 
 def test_one_edited_number_is_noticed(frozen: Path) -> None:
     _edit(frozen / "tiny_training.json")
-    assert list(faults(frozen)) == [("tiny_training.json", EDITED)]
-    assert edited(frozen / "tiny_training.json") == EDITED
-    assert edited(frozen / "tiny_memory.json") is None
+    assert edited(frozen) == edited(frozen, "tiny_training") == ["tiny_training"]
+    assert edited(frozen, "tiny_memory") == []
 
 
 def test_half_a_merge_is_noticed(frozen: Path) -> None:
     (frozen / "tiny_memory.json").rename(frozen / "another.json")
-    assert list(faults(frozen)) == [("another.json", EDITED), ("tiny_memory.json", EDITED)]
+    assert edited(frozen) == ["another", "tiny_memory"]
 
 
 @pytest.mark.ranks
@@ -86,5 +85,5 @@ def test_a_stop_between_trace_and_list_costs_no_run(folder, monkeypatch, launche
     one = pending("heavier", folder)
     assert (one.reason, one.measured) == ("unfinished", ())
     measure.measure(one, launcher, Progress(io.StringIO()))
-    assert list(faults(folder)) == []
+    assert edited(folder) == []
     assert pending("heavier", folder) is None
