@@ -147,16 +147,14 @@ def _outcomes(asked: argparse.Namespace) -> int:
 
     from runners.planning import outcomes
 
-    model, training = _asked(asked)
-    question = Question(model=model, training=training, strategy=strategy_of("single", 1))
-    limit = asked.memory * GIB
+    question, limit = _asked(asked), asked.memory * GIB
     outcomes.check()
     (answer,) = answers([question], 1)
     if answer.busiest is None:
         raise PlanError(answer.reason or "there is nothing to compare")
     measured = outcomes.outcome(question, limit, torch.device("cuda", 0))
     found = outcomes.lines(answer.busiest, measured, limit)
-    print("\n".join([_title(model, training, asked), *found]))
+    print("\n".join([_title(question, asked), *found]))
     return 0
 
 
@@ -173,8 +171,8 @@ def _published(asked: argparse.Namespace, comparison: Comparison, runs: dict[str
     return 0
 
 
-def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
-    """The model and the training that the words name."""
+def _asked(asked: argparse.Namespace) -> Question:
+    """The model and the training that the words name, on one device."""
     model, longest = _model(asked)
     training = Training(
         sequence=asked.sequence or min(longest, LONGEST),
@@ -187,7 +185,19 @@ def _asked(asked: argparse.Namespace) -> tuple[Model, Training]:
     )
     if training.sequence > longest:
         raise PlanError(f"{model.name} has positions for {longest} tokens")
-    return model, training
+    return Question(model=model, training=training, strategy=strategy_of("single", 1))
+
+
+def _on_mesh(question: Question, name: str, asked: argparse.Namespace) -> Question:
+    """The same in a strategy that is named, over all devices.
+
+    Raises:
+        PlanError: it is not possible.
+    """
+    strategy = strategy_of(name, prod(asked.devices))
+    named = question.model_copy(update={"strategy": strategy})
+    named.check()
+    return named
 
 
 def _cluster(asked: argparse.Namespace) -> Cluster:
@@ -197,10 +207,11 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
 
 def _plan(asked: argparse.Namespace) -> int:
     """A table of the strategies that are named; without any, a search and a recommendation."""
-    model, training = _asked(asked)
-    memory, cluster = asked.memory * GIB, _cluster(asked)
+    question, memory, cluster = _asked(asked), asked.memory * GIB, _cluster(asked)
+    model, training = question.model, question.training
     if asked.strategies:
-        found = answers(_questions(model, training, asked), num_cores())
+        names = dict.fromkeys(asked.strategies.split(","))
+        found = answers([_on_mesh(question, one, asked) for one in names], num_cores())
         unplanned = [one for one in found if one.reason]
         best = ordered(found, cluster, memory)
         if not best:
@@ -218,7 +229,7 @@ def _plan(asked: argparse.Namespace) -> int:
         found_ones = [one.document() for one in best] + [one.model_dump() for one in unplanned]
         print(json.dumps(found_ones, indent=1))
     else:
-        print("\n".join([_title(model, training, asked), *said]))
+        print("\n".join([_title(question, asked), *said]))
     if asked.program:
         _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
@@ -228,12 +239,11 @@ def _check_program(asked: argparse.Namespace) -> None:
     """Refuse a program before anything is simulated for it."""
     if asked.program.exists():
         raise PlanError(f"{asked.program} is there already; name another file")
-    names = (asked.strategies or "single").split(",")
-    if len(names) > 1:
+    named = asked.strategies or ""
+    if "," in named:
         raise PlanError("a program has one layout; name one of --strategies, or none for the best")
-    model, training = _asked(asked)
-    strategy = strategy_of(names[0], prod(asked.devices) if asked.strategies else 1)
-    program.check(Question(model=model, training=training, strategy=strategy))
+    question = _asked(asked)
+    program.check(_on_mesh(question, named, asked) if named else question)
 
 
 def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
@@ -244,10 +254,11 @@ def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
     print(f"program:     {asked.program}, which says how to start it")
 
 
-def _title(model: Model, training: Training, asked: argparse.Namespace) -> str:
+def _title(question: Question, asked: argparse.Namespace) -> str:
+    training = question.training
     devices = " × ".join(str(n) for n in asked.devices if n > 1) or "1"
     return (
-        f"{model.name} on {devices} devices of {asked.memory:.4g} GiB, sequence "
+        f"{question.model.name} on {devices} devices of {asked.memory:.4g} GiB, sequence "
         f"{training.sequence}, microbatch {training.microbatch}, global batch "
         f"{training.global_batch}, {training.precision}, {training.optimizer}, checkpointing "
         f"{training.checkpointing}; simulated"
@@ -277,18 +288,3 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
         raise unknown("preset", asked.preset, presets)
     shape = presets[asked.preset].architecture
     return Model(name=asked.preset, architecture=shape), shape.context_length
-
-
-def _questions(model: Model, training: Training, asked: argparse.Namespace) -> list[Question]:
-    """What to simulate.
-
-    Raises:
-        PlanError: a strategy that was named is not possible.
-    """
-    devices, found = prod(asked.devices), []
-    for name in dict.fromkeys(asked.strategies.split(",")):
-        strategy = strategy_of(name, devices)
-        question = Question(model=model, training=training, strategy=strategy)
-        question.check()
-        found.append(question)
-    return found
