@@ -106,7 +106,7 @@ def schedule(
 def _rows(
     drawing: Drawing, rows: Rows, words: Mapping[str, str], x: Scale, top: float, height: float
 ) -> None:
-    """A box for each action, over the line of a row that does nothing.
+    """A box for each action, and a line where a row does nothing.
 
     The boxes of a kind are named where each of them has room for its name: some names without the
     others would look like the only ones.
@@ -118,7 +118,10 @@ def _rows(
     for position, (label, actions) in enumerate(rows.items()):
         middle = top + height * position + ROW / 2
         drawing.word(x.start - GAP, middle, label, anchor="end")
-        drawing.line(x.start, middle, x.end, middle, "waiting")
+        edges = [x(at) for one in actions for at in (one.start, one.end)]
+        for start, end in zip([x.start, *edges[1::2]], [*edges[::2], x.end], strict=True):
+            if end > start:
+                drawing.line(start, middle, end, middle, "waiting")
         for one in actions:
             look, letters = LOOKS[one.kind]
             start, width = x(one.start), x(one.end) - x(one.start)

@@ -44,7 +44,7 @@ def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
         named += [("Accelerator", f"{at}.name"), ("Its memory", f"{at}.memory_bytes")]
     for word, field in named:
         value = evidence.evaluate(f"machine.{field}").result
-        if isinstance(value, Value):
+        if isinstance(value, Value) and value.number != "":  # some systems show no caches
             yield word, folio.show(value)
 
 
