@@ -20,16 +20,18 @@ if __name__ == "__main__":
     gc.disable()  # a command ends before its cycles need collecting
 
 import argparse
+import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from generator.content import keys, scaffold
 from generator.content.book import FILES, Book, load
 from generator.content.errors import ContentErrors
-from generator.evidence import function_list, verdicts
+from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
+from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
 from generator.evidence.verdicts import Outcome
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
@@ -37,6 +39,15 @@ SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has t
     for pattern, model in FILES.items()
 }
 SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML names its schema there
+ABOUT_FUNCTIONS = """
+## Functions
+
+An expression starts from an experiment, `machine`, `primitives` or `cited`, or from a name that
+`with:` or `for:` gives. `python -m runners show RUN` prints the expression of each value of a run.
+`a | f(b)` is `f(a, b)`, where `a` is the whole sum before `|`.
+
+| function | is |
+|---|---|"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,9 +157,20 @@ def _schema(_: argparse.Namespace) -> int:
 
 def _keys(options: argparse.Namespace) -> int:
     book = load(options.content, options.machine)
-    for line in (*keys.page(book), *function_list.table()):
+    for line in (*keys.page(book), *_functions()):
         print(line)
     return 0
+
+
+def _functions() -> Iterator[str]:
+    """The functions of expressions as a table: what each takes, and what its docstring says."""
+    yield ABOUT_FUNCTIONS
+    for name, function in FUNCTIONS.items():
+        takes = ", ".join(inspect.signature(function).parameters)
+        about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
+        yield f"| `{name}({takes})` | {keys.line(about)} |"
+    for name, about in OF_CLAIMS.items():
+        yield f"| `{name}('claim')` | {about} |"
 
 
 if __name__ == "__main__":
