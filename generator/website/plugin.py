@@ -36,7 +36,6 @@ from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
 from generator.content import book as books
-from generator.content import committed
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
@@ -145,11 +144,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             self.content,
             os.environ.get("PROOFBOOK_MACHINE") or self.config.machine,
             with_tries=self.is_serving,
-            only=committed.machines(self.content) if is_published else None,
+            only=publish.committed_machines(self.content) if is_published else None,
             with_new=self.config.new_runs,
         )
         pages = publish.site_files(self.book, self.content, self.press, under)
-        if sources := committed.sources(self.content) if is_published else b"":
+        if sources := publish.committed_sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources
         publish.bring_to(Path(config.docs_dir), pages)
         self.files = files

@@ -1,7 +1,8 @@
 """The book on disk: every file that a site is built from, written only where its bytes changed.
 
 A book in; `site/pages/` out, which then holds the pages, the assets and the raw traces. What the
-generator wrote and no book makes any more is deleted; what anybody else put there stays.
+generator wrote and no book makes any more is deleted; what anybody else put there stays. A
+published book shows the machines of the current commit, and offers its sources.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from generator.checks import statement_checks
 from generator.content import handwritten, listed_code
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
+from generator.content.shelf import REFERENCE
 from generator.evidence.folio import interface_words
 from generator.pages.press import EVERYTHING, TAKEN, Press
 from generator.pages.views.frame import JOINT
@@ -176,3 +179,40 @@ def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
     note.write_text("".join(f"{name}\n" for name in sorted(files)), "utf-8")
+
+
+# --- what the current commit holds
+
+
+def committed_machines(content: Path) -> frozenset[str]:
+    """The folders of `traces/` that the current commit holds.
+
+    Where there is no repository, as in an archive of the sources, nobody measured on: the reference
+    machine's alone.
+
+    Args:
+        content: the folder of content.
+    """
+    traces = content / "traces"
+    held = _git(traces, "ls-tree", "-r", "-z", "--name-only", "HEAD", "./")
+    if held is None:
+        return frozenset(path.name for path in traces.glob(REFERENCE))
+    paths = map(Path, held.decode().split("\0"))
+    return frozenset(path.parent.as_posix() for path in paths if path.name == "machine.json")
+
+
+def committed_sources(content: Path) -> bytes:
+    """The files of the commit as a zip; empty where there is no repository.
+
+    Args:
+        content: the folder of content, in the project's own.
+    """
+    return _git(content.parent, "archive", "--format=zip", "--prefix=proofbook/", "HEAD") or b""
+
+
+def _git(folder: Path, *command: str) -> bytes | None:
+    """What a command of git prints; None where there is no repository."""
+    try:
+        return subprocess.run(["git", *command], cwd=folder, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
