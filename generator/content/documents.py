@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from generator.content.errors import ContentError, ContentErrors, near, nearest
-from generator.content.names import written_out
 from generator.content.prose import expressions, faults
 from generator.content.words import Written, marks
 from generator.content.yaml_source import Path, Source, parse
@@ -110,7 +109,7 @@ def validated(
     """What was parsed, by its model; see `read`."""
     try:
         found = model.model_validate(source.document, context=dict(beliefs))
-        return Document(written_out(found, {}), source)
+        return Document(found, source)
     except ValidationError as error:
         raise ContentErrors(_located(source, model, error.errors())) from None
 

@@ -20,7 +20,6 @@ from generator.content.words import (
     ItemId,
     Line,
     Name,
-    Naming,
     Prose,
     RunPath,
     SourceId,
@@ -28,7 +27,7 @@ from generator.content.words import (
 )
 
 
-class LessonFile(Naming):
+class LessonFile(Written):
     """content/topics/<topic>/<mode>.yml."""
 
     title: Line
@@ -36,7 +35,7 @@ class LessonFile(Naming):
     figures: list[Figure] = []
 
 
-class Backed(Naming):
+class Backed(Written):
     """A text with what backs it."""
 
     text: Prose
@@ -329,7 +328,7 @@ class Suggestion(Written):
     look: Line
 
 
-class Trial(Naming):
+class Trial(Written):
     """Commit to a number, see what was measured and why, then measure it yourself.
 
     Attributes:
@@ -358,7 +357,7 @@ class TryFile(LessonFile):
     afterword: Prose
 
 
-class Problem(Naming):
+class Problem(Written):
     """A problem to solve against something real; `worked` comes after two attempts."""
 
     title: Line

@@ -1,9 +1,8 @@
 """Short names, written out: `run.world_size` becomes `ddp.ddp.world_size`.
 
-A lesson gives them in `with:`, an item and a claim in `for:`. They are written out as soon as a
-file is read, in every text, expression and id below; an item is then that of its first case, and
-has beside it what it is in the others. A name stands for a path, or for words, which `{{ called }}`
-prints as they are.
+An item and a claim give them in `for:`. They are written out as soon as a file is read, in every
+text, expression and id below. A name stands for a path, or for words, which `{{ called }}` prints
+as they are.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from generator.content import prose
-from generator.content.words import Naming, OverCases, marks
+from generator.content.words import OverCases, marks
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+ItemT = TypeVar("ItemT", bound=OverCases)
 QUOTED = r"'[^']*'|\"[^\"]*\""
 RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
 
@@ -78,12 +78,12 @@ _WAYS = {
 }  # fmt: skip
 
 
-def written_out(model: ModelT, short: Mapping[str, str]) -> ModelT:
-    """A part of a file with the short names that count there written out."""
-    if isinstance(model, OverCases) and model.cases:
-        first, *others = (in_texts(model, {**short, **bound(case)}) for case in model.cases)
-        return first.over(others)
-    return in_texts(model, {**short, **model.short} if isinstance(model, Naming) else short)
+def written_out(item: ItemT) -> ItemT:
+    """An item as it is in its first case, which has beside it what it is in the others."""
+    if not item.cases:
+        return item
+    first, *others = (in_texts(item, bound(case)) for case in item.cases)
+    return first.over(others)
 
 
 def bound(case: Mapping[str, int | str]) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN
     if isinstance(value, str):
         return _WAYS[mark](value, short) if short and mark in _WAYS else value
     if isinstance(value, BaseModel):
-        return written_out(value, short)
+        return in_texts(value, short)
     if isinstance(value, list):
         found = [_value(one, mark, short) for one in value]
         return found if any(a is not b for a, b in zip(found, value, strict=True)) else value

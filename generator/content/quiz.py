@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Executed
+from generator.content.names import written_out
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -284,6 +285,6 @@ class QuizFile(Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id."""
 
     items: Annotated[
-        list[Annotated[Item, Field(discriminator="kind")]],
+        list[Annotated[Item, Field(discriminator="kind"), AfterValidator(written_out)]],
         BeforeValidator(_with_kind, json_schema_input_type=list[Item]),
     ]

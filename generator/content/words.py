@@ -135,17 +135,6 @@ def described(model: type[Written]) -> dict[str, str]:
     return found
 
 
-class Naming(Written):
-    """A part of a lesson that may give runs short names, which its texts and expressions use.
-
-    Attributes:
-        short: what each name stands for; `with: {bn: replicas.batch_norm}` makes `{{ bn.seed }}`
-            of `{{ replicas.batch_norm.seed }}`.
-    """
-
-    short: dict[Name, RunPath] = Field(default={}, alias="with")
-
-
 def listed(written: object) -> list[object]:
     """A list; what stands alone is its only element."""
     return written if isinstance(written, list) else [written]

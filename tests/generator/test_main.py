@@ -129,7 +129,7 @@ def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
     assert "| `stem` | yes | the question. | `stem: " in said
     assert "| `figure` |  | the id of a figure of this file" in said, "by its type"
     assert "| `checks` |  | ids of questions" in said, "the same in every mode"
-    assert "| `with` |  | what each name stands for;" in said, "as authors write it"
+    assert "| `for` |" in said, "as authors write it"
 
 
 def test_keys_ends_with_each_function_of_expressions(run):
