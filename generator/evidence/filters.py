@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from generator.content.claim import EPSILONS
 from generator.evidence import units
@@ -13,7 +12,6 @@ from generator.evidence.formula import Tree
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name
 from generator.evidence.value import (
-    AbsentError,
     ExpressionError,
     Kind,
     Value,
@@ -150,11 +148,6 @@ def _each(listed: Thing, path: object) -> tuple[Thing, ...]:
     return tuple(_followed(one, path) for one in elements(listed))
 
 
-def _flat(listed: Thing) -> tuple[Thing, ...]:
-    """The elements of the lists in a list, one after the other."""
-    return tuple(inner for one in elements(listed) for inner in elements(one))
-
-
 def _num_distinct(listed: Thing) -> Value:
     """How many different elements a list has: one where all are equal."""
     values = _values(listed, "num_distinct")
@@ -165,20 +158,6 @@ def _num_distinct(listed: Thing) -> Value:
 def _present(value: Value) -> int | float | str:
     """The number or word of a value that this machine has."""
     return value.number if isinstance(value.number, str) and not value.absent else numeric(value)
-
-
-def _neighbours(ranks: Thing) -> tuple[Value, ...]:
-    """The ranks next to each rank of a chain, in order: for three ranks 1, then 0 and 2, then 1."""
-    value = _one(ranks, "neighbours")
-    num = numeric(value)
-    if not isinstance(num, int) or num < 2:
-        raise ExpressionError("neighbours(…) wants the number of ranks in a chain, at least two")
-    return tuple(
-        computed(next_to, units.ORDINAL, f"neighbours({value.formula})", (value,))
-        for rank in range(num)
-        for next_to in (rank - 1, rank + 1)
-        if 0 <= next_to < num
-    )
 
 
 def _followed(thing: Thing, path: str) -> Thing:
@@ -226,22 +205,6 @@ def _epsilon(dtype: Thing) -> Value:
     return computed(number, units.PLAIN, f"epsilon({name!r})", inputs)
 
 
-def _reaches(
-    first_place: Thing, first: Thing, second_place: Thing, second: Thing, place: Thing, level: Thing
-) -> Value:
-    """Where the line through two points falls to the level of a third, and no farther than that."""
-    high, low, end = _median(first), _median(second), _median(level)
-    falls = numeric(high) > numeric(low)
-    found: Any = falls and LAWS["reaches"](first_place, high, second_place, low, end)
-    begin, last = (
-        one if isinstance(one, int) else numeric(_one(one, "reaches"))
-        for one in (first_place, place)
-    )
-    if not falls or not begin <= numeric(found) <= last:
-        raise AbsentError("the line meets the level nowhere between the places that were measured")
-    return _one(found, "reaches")
-
-
 FILTERS: dict[str, Callable[..., Thing]] = {
     "percent": _as("percent", "A share in percent.", "share"),
     "times": _as("times", "A number and the word *times*.", "ratio"),
@@ -255,9 +218,7 @@ FILTERS: dict[str, Callable[..., Thing]] = {
     "mean": _gathered("mean", lambda numbers: quotient(sum(numbers), len(numbers))),
     "count": _count,
     "each": _each,
-    "flat": _flat,
     "num_distinct": _num_distinct,
-    "neighbours": _neighbours,
     "shape": _shape,
     "median": _median,
     "word": _word,
@@ -281,7 +242,7 @@ LABELS: dict[str, Callable[[Thing], Thing]] = {
     name: _label(name) for name in ("rank", "Rank", "step", "layer")
 }
 
-FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS, "reaches": _reaches}
+FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS}
 OF_CLAIMS = {  # functions of a claim's id in quotes
     "holds": "Nothing where the claim holds; its verdict, after a sentence, where it does not.",
     "showed": "The sentence of the claim's `showed:` for its verdict on this machine.",

@@ -101,5 +101,5 @@ def _written(values: Sequence[Value]) -> str:
 
 def noun(observed: str) -> str:
     """What an element of a rule is called: by the list that its expression goes through."""
-    named = _LIST.search(observed) if "flat" not in observed else None
+    named = _LIST.search(observed)
     return NOUNS[named[1]] if named else "value"
