@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from generator.content.words import (
-    ClaimId,
     Expression,
     Id,
     Line,
@@ -26,27 +25,15 @@ class GrowthSeries(Written):
 
 
 class Growth(Written):
-    """How a measured number grows over runs, beside what a formula says.
-
-    Attributes:
-        law: instead of the next two, a claim over `run`, whose rule gives both:
-            `large-batch-peak@growth.batch_2000`.
-    """
+    """How a measured number grows over runs, beside what a formula says."""
 
     x: PerRun
-    law: ClaimId | None = None
-    measured: PerRun | None = None
+    measured: PerRun
     predicted: PerRun | None = None
     x_label: Line
     y_label: Line
     series: Annotated[list[GrowthSeries], Field(min_length=1, max_length=5)]
     logarithmic: bool = False
-
-    @model_validator(mode="after")
-    def _by_law_or_alone(self) -> Self:
-        if (self.law is None) == (self.measured is None) or (self.law and self.predicted):
-            raise ValueError("give law, or else measured, and predicted where there is a formula")
-        return self
 
 
 class PlayOption(Written):

@@ -9,8 +9,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure, Growth
 from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.growth import GrowthRun, ruled, runs_by_series
-from generator.evidence.law_sides import relative_difference
+from generator.evidence.growth import GrowthRun, runs_by_series
 from generator.evidence.value import Value, numeric
 from generator.figures.axes import plain
 from generator.figures.drawing import Drawing, Layout
@@ -24,13 +23,13 @@ BY_FORMULA = "by the formula"
 def growth(figure: Figure, folio: Folio) -> Picture:
     """Points and a line a series, the formula dashed, and every number in a table."""
     assert figure.growth is not None
-    written = ruled(figure.growth, folio.book)
+    written = figure.growth
     found = {label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs}
     rows = [row for runs in found.values() for row in runs]
     for row in rows:
         folio.run(row.run)
     measured = folio.found(row.measured for row in rows)
-    table = _table(found, written, measured, folio, by_law=figure.growth.law is not None)
+    table = _table(found, written, measured, folio)
     if not rows:
         return Picture(table)
     of_x = _unit([row.x for row in rows])
@@ -86,18 +85,16 @@ def _series(
 
 
 def _table(
-    found: Mapping[str, Sequence[GrowthRun]], written: Growth, measured: str, folio: Folio, *,
-    by_law: bool,
-) -> Table:  # fmt: skip
-    """Every number; how far a formula is off only where it is a law's, not a line to compare."""
+    found: Mapping[str, Sequence[GrowthRun]], written: Growth, measured: str, folio: Folio
+) -> Table:
+    """Every number."""
     head = ["Run", plainly(written.x_label, folio), measured]
     if written.predicted:
-        head += [BY_FORMULA, *([folio.ui["cost"]["differs_by"]] if by_law else [])]
+        head.append(BY_FORMULA)
     table = Table(head)
     for label, runs in found.items():
         for row in runs:
-            error = relative_difference(row.predicted, row.measured)
-            values = (row.x, row.measured, row.predicted, error)[: len(head) - 1]
+            values = (row.x, row.measured, row.predicted)[: len(head) - 1]
             name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)
             table.rows.append([name, *map(folio.shown, values)])
     return table
