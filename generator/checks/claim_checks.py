@@ -1,14 +1,12 @@
 """Claims checked against the runs: whether they can be judged, and what they may rest on.
 
 In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. A law
-rests on no typed number and no measured time, and a large tolerance has a reason. A
-claim knows its dtype, and what is fixed where ranks differ. What is wrong on several runs of a
-claim is told once.
+rests on no measured time, and a large tolerance has a reason. A claim knows its dtype, and what is
+fixed where ranks differ. What is wrong on several runs of a claim is told once.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from generator.content import names
@@ -18,13 +16,10 @@ from generator.content.documents import Document, Field
 from generator.content.errors import ContentError
 from generator.content.laws import short_names
 from generator.evidence.evaluation import Evidence
-from generator.evidence.expression import compiled
-from generator.evidence.filters import FUNCTIONS, Showed
+from generator.evidence.filters import Showed
 from generator.evidence.regime import dtype_of
-from generator.evidence.value import ExpressionError
 
 LARGE = 0.1  # a tolerance beyond which a law says why
-STRUCTURAL = (0, 1)  # no such thing, and the same thing
 
 
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
@@ -87,9 +82,6 @@ def _is_about(written: Claim, one: Field, claim: Claim) -> bool:
 
 
 def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterator[tuple[str, str]]:
-    problem = _typed(written)
-    if problem:
-        yield "predicted", problem
     wide = written.tolerance
     if written.kind == "law" and wide and (wide.share or 0) > LARGE and wide.because is None:
         yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
@@ -98,36 +90,6 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
         if found:
             yield found
             return
-
-
-def _typed(written: Claim) -> str | None:
-    """Why a law may not predict with these numbers, or None."""
-    if written.kind != "law":
-        return None
-    try:
-        tree = compiled(written.predicted).tree
-    except ExpressionError:
-        return None  # said where the claim is judged
-    number = _bare_number(written.predicted)
-    if number is not None and number not in STRUCTURAL:
-        return (
-            f"a law that predicts {number:g} rests on a typed number; derive it from the run's "
-            "settings or from epsilon(…), or make it an observation"
-        )
-    numbers = (one.value for one in ast.walk(tree) if isinstance(one, ast.Constant))
-    typed = [one for one in numbers if isinstance(one, float)]
-    if number is None and typed:
-        return f"a law weighed with {typed[0]:g} has a typed threshold; make it an observation"
-    return None
-
-
-def _bare_number(predicted: str) -> float | None:
-    """The number that an expression amounts to without reading anything; None for any other."""
-    checked = compiled(predicted)
-    if checked.names or "epsilon" in checked.functions:
-        return None
-    found = checked.evaluate({}, FUNCTIONS)
-    return found if isinstance(found, int | float) else None
 
 
 def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
