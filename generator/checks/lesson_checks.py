@@ -166,10 +166,9 @@ def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) ->
     shown = evidence.book.holder(check.run)
     is_reference = shown and shown.machine.name == evidence.book.reference.name
     if found and is_reference and found.is_beyond(output.within):
-        off = found.off if found.off is not None else found.by_formula - found.measured
         message = (
-            f"{output.name} is off by {off} on {check.run}: {found.by_formula} by the formula, "
-            f"{found.measured} measured; within allows less"
+            f"{output.name} is off by {found.off} on {check.run}: {found.by_formula} by the "
+            f"formula, {found.measured} measured; within allows less"
         )
         yield ("measured",), message
 

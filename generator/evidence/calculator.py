@@ -28,7 +28,7 @@ from generator.evidence.formula import (
     postfix,
     printed,
 )
-from generator.evidence.law_sides import observed_run, relative_difference
+from generator.evidence.law_sides import observed_run, off_by
 from generator.evidence.value import (
     ExpressionError,
     Value,
@@ -53,15 +53,15 @@ class Checked:
     """A formula on one run: what it says with that run's inputs, and what was measured.
 
     Attributes:
-        off: the distance of the formula from the measurement, signed, as a share of it; None where
-            nothing was measured to be a share of.
+        off: the distance of the formula from the measurement, signed, as a share of it; in their
+            unit where nothing was measured to be a share of.
     """
 
     run: str
     given: Mapping[str, Value]
     by_formula: Value
     measured: Value
-    off: Value | None
+    off: Value
 
     @property
     def distance(self) -> float:
@@ -178,18 +178,15 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     if measured is None or by_formula is None or len(by_formula.machines | measured.machines) > 1:
         return None
     known = {name: value for name, value in given.items() if value}
-    return Checked(
-        check.run, known, by_formula, measured, relative_difference(by_formula, measured)
-    )
+    off = off_by(by_formula, measured)
+    if off is None:
+        raise ExpressionError("words have no difference")
+    return Checked(check.run, known, by_formula, measured, off)
 
 
 def worst(found: list[Checked]) -> Checked | None:
     """The run on which the formula was furthest off, as a share of what was measured there."""
-    return max(found, key=_share, default=None)
-
-
-def _share(one: Checked) -> float:
-    return one.distance if one.off is None else abs(float(numeric(one.off)))
+    return max(found, key=lambda one: abs(float(numeric(one.off))), default=None)
 
 
 def covered(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from generator.content.claim import Claim
+from generator.content.claim import Claim, Tolerance
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
-from generator.evidence.units import UnitError
-from generator.evidence.value import ExpressionError, Value
+from generator.evidence.value import Value
 from generator.evidence.verdicts import TIMED
 
 
@@ -40,10 +39,14 @@ def in_one_form(
     return predicted, observed
 
 
-def relative_difference(predicted: Value | None, measured: Value | None) -> Value | None:
+def off_by(
+    predicted: Value | None, measured: Value | None, tolerance: Tolerance | None = None
+) -> Value | None:
     """The distance of a formula from a measurement, signed, as a share of the measurement.
 
-    None where this machine lacks one of the two, or where nothing was measured to be a share of.
+    It is in their own unit where the tolerance is an amount, and where nothing was measured that it
+    could be a share of. None where this machine lacks one of the two, where one is words, and
+    where a typed number, which has no unit, is predicted of one that has.
 
     Raises:
         ExpressionError: the two are no numbers of one unit.
@@ -51,28 +54,11 @@ def relative_difference(predicted: Value | None, measured: Value | None) -> Valu
     if predicted is None or measured is None:
         return None
     if isinstance(predicted.number, str) or isinstance(measured.number, str):
-        raise ExpressionError("words have no difference")
+        return None
+    if not predicted.leaves and predicted.unit.is_number and not measured.unit.is_number:
+        return None
     difference: Value = predicted - measured
-    if measured.number == 0:
-        return difference if difference.number == 0 else None
+    if measured.number == 0 or (tolerance is not None and tolerance.amount is not None):
+        return difference
     share: Value = difference / measured
     return share.shown(way="error")
-
-
-def off_by(claim: Claim, predicted: Value | None, observed: Value | None) -> Value | None:
-    """How far a claim's observation lies from its prediction, signed.
-
-    As a share of the prediction; as it is where the claim tolerates an absolute distance, or where
-    nothing was predicted that it could be a share of. None where the two are words.
-    """
-    if predicted is None or observed is None or isinstance(predicted.number, str):
-        return None
-    try:
-        difference: Value = observed - predicted
-        is_absolute = claim.tolerance is not None and claim.tolerance.amount is not None
-        if is_absolute or predicted.number == 0:
-            return difference
-        share: Value = difference / predicted
-        return share.shown(way="percent")
-    except (ExpressionError, UnitError):
-        return None

@@ -28,7 +28,6 @@ from generator.content.exhibit import Figure, Listing
 from generator.content.lesson import Mode
 from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
-from generator.evidence.claim_topics import LessonPlace, lessons_by_claim
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
@@ -46,6 +45,7 @@ MACROS = ("tables", "programs", "items", "parts", "modes", "folds", "of_book", "
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
+_TO_CLAIM = re.compile(rb"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
 _LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
@@ -182,9 +182,15 @@ class Gathered:
         return dict(sorted(groups.items()))
 
     @cached_property
-    def claim_lessons(self) -> dict[str, tuple[LessonPlace, ...]]:
-        """The lessons that use each claim."""
-        return lessons_by_claim(self._judged.evidence.book)
+    def claim_lessons(self) -> dict[str, list[tuple[str, str]]]:
+        """The lessons that lead to each claim, as topic and mode; Recall asks what others ask."""
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for topic in self._judged.evidence.book.topics:
+            for mode in (one for one in topic.lessons if one != "recall"):
+                page = self._pages.get(f"topics/{topic.id}/{mode}.md")
+                for claim in {*_TO_CLAIM.findall(page.content)} if page else ():
+                    found[claim.decode()].append((topic.id, mode))
+        return found
 
     def anchors(self, lesson: str) -> dict[str, str]:
         """The anchor of each heading of a lesson, `topic/mode`; none where it is not printed."""

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 from generator.content.claim import Claim, Domain, Reference
 from generator.content.typesetting import plain
 from generator.evidence import law_formula, regime, units
-from generator.evidence.claim_topics import LessonPlace
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.law_sides import in_one_form, off_by
@@ -128,7 +127,7 @@ def _regime_of(claim: Claim, outcome: Outcome, folio: Folio) -> Markup:
 
 
 def proofs_of(
-    names: Sequence[str], lessons: Mapping[str, tuple[LessonPlace, ...]], folio: Folio
+    names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
 ) -> list[Shown]:
     """The claims that rest on an experiment first of all; runs tell those of one sentence apart."""
     found = [_proof(name, lessons.get(name, ()), folio) for name in names]
@@ -136,7 +135,7 @@ def proofs_of(
     return [one if alike[plain(one.says)] > 1 else one.but(runs=()) for one in found]
 
 
-def _proof(name: str, lessons: tuple[LessonPlace, ...], folio: Folio) -> Shown:
+def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown:
     claim, here = folio.book.claims[name], folio.outcomes[name]
     folio.runs.update(here.runs)
     judged = [_judgement(*one, folio) for one in _outcomes_of(name, folio)]
@@ -197,9 +196,9 @@ def _judgement(
 
 
 def _off(outcome: Outcome, folio: Folio) -> Markup | None:
-    """How far off an observation is: as a share of the prediction, else as it is."""
-    value = off_by(outcome.claim, outcome.predicted, outcome.observed)
-    if value is not None and value.form.way != "percent" and value.unit == units.SHARE:
+    """How far off a prediction is: as a share of the observation, else as it is."""
+    value = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
+    if value is not None and value.form.way != "error" and value.unit == units.SHARE:
         value = replace(value, number=_points(float(numeric(value))), unit=units.TEXT)
     return folio.show(value) if value else None
 
@@ -256,8 +255,8 @@ def furthest(folio: Folio) -> list[Shown]:
     found = []
     for name, outcome in folio.outcomes.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
-            off = off_by(outcome.claim, outcome.predicted, outcome.observed)
-            if off is not None and off.form.way == "percent" and numeric(off):
+            off = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
+            if off is not None and off.form.way == "error" and numeric(off):
                 found.append((abs(float(numeric(off))), name, off))
     said = folio.over(folio.evidence)
     said.runs = set()  # a list of all experiments names no run of theirs at its foot

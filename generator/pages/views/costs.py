@@ -10,7 +10,7 @@ from markupsafe import Markup
 from generator.content.lesson import CostTable
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_formula import shown
-from generator.evidence.law_sides import observed_run, relative_difference
+from generator.evidence.law_sides import observed_run, off_by
 from generator.evidence.verdicts import Outcome
 from generator.pages.table import Column, Row, label, table
 from generator.pages.views.claims import css_of, sides_of, tolerance_of
@@ -63,5 +63,5 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
         slack = tolerance_of(found.claim, found.observed)
         bound = f"a bound with a tolerance of {slack}" if slack else "a bound"
         return Markup("{}, {}").format(label(bound), verdict)
-    off = folio.shown(relative_difference(found.predicted, found.observed))
+    off = folio.shown(off_by(found.predicted, found.observed))
     return off if found.verdict == "holds" else off + Markup("<br>") + verdict
