@@ -43,7 +43,7 @@ ABOUT_FUNCTIONS = """
 ## Functions
 
 An expression starts from an experiment, `machine`, `primitives` or `cited`, or from a name that
-`with:` or `for:` gives. `python -m runners show RUN` prints the expression of each value of a run.
+`for:` gives. `python -m runners show RUN` prints the expression of each value of a run.
 `a | f(b)` is `f(a, b)`, where `a` is the whole sum before `|`.
 
 | function | is |
