@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from generator.content import prose
 from generator.content.claim import Reference
 from generator.content.content_files import Files, found_in
 from generator.content.errors import nearest
@@ -221,7 +222,7 @@ class Shelf:
     def _own_name(self) -> str | None:
         """The folder that this machine measured into last."""
         note = self.folder / "this-machine"
-        name = note.read_text(encoding="utf-8").strip() if note.exists() else ""
+        name = note.read_text(encoding="utf-8", errors="replace").strip() if note.exists() else ""
         return name if name in traces.machine_folders(self.folder) else None
 
     def _measured(self, name: str) -> Measured | None:
@@ -236,6 +237,9 @@ class Shelf:
         for experiment in sorted(experiments):
             if trace := trying(traces.read, folder / f"{experiment}.json"):
                 self._check_name(folder / f"{experiment}.json", "machine", trace.machine)
+                for _, word in prose.numerals(trace.question):
+                    said = f"question: bare numeral {word!r}; QUESTION asks without a number"
+                    self.files.refuse(folder / f"{experiment}.json", said)
                 found[experiment] = trace
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
         primitives = trying(traces.read_primitives, folder)

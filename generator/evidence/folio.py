@@ -205,10 +205,9 @@ class Folio:
         return f"{page}#claim-{claim}"
 
     def found(self, values: Iterable[Value | None]) -> str:
-        """What heads a column of values: that they were measured, or simulated, or both."""
-        natures = {one.nature for one in values if one is not None}
-        words = {one if one == "simulated" else "measured" for one in natures or {"real"}}
-        return " or ".join(sorted(words)).capitalize()
+        """What heads a column of values: how they were found."""
+        ways = {one.way for one in values if one is not None} or {"measured"}
+        return " or ".join(sorted(ways)).capitalize()
 
     def strategy(self, run: Run) -> str:
         """What a run did, in the words of the interface."""

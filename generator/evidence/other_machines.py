@@ -2,6 +2,7 @@
 
 In: a book, with every machine's traces, and the verdicts on the machine it shows. Out: for each
 other machine its evidence, and its verdict on every claim whose runs it has all measured itself.
+A time is not judged on a machine where more ranks shared a core than on the machine shown.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from generator.content.book import Book
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
 from generator.evidence.verdicts import UNDECIDED, Outcome
+
+SHARED_CORES = "more ranks share a core, so these times say nothing about devices"
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
     judged = {
-        name: evidence.outcome(name)
+        name: _of_devices(evidence.outcome(name), outcome, book)
         for name, outcome in outcomes.items()
         if outcome.runs
         and outcome.machine != measured.machine.name
@@ -58,3 +61,17 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
         and any(map(evidence.book.run, outcome.runs))
     }
     return OtherOutcomes(evidence, judged)
+
+
+def _of_devices(there: Outcome, here: Outcome, book: Book) -> Outcome:
+    """A verdict on another machine, not judged where more ranks share a core there."""
+    cores = [book.machines[one.machine].machine.num_cores for one in (there, here) if one.machine]
+    is_as_crowded = _is_crowded(here) and cores[0] >= cores[-1]
+    if there.verdict in UNDECIDED or is_as_crowded or not _is_crowded(there):
+        return there
+    return replace(there, verdict="does_not_apply", explanation=SHARED_CORES)
+
+
+def _is_crowded(outcome: Outcome) -> bool:
+    """Whether a verdict rests on a time that ranks took while they shared cores."""
+    return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)

@@ -157,6 +157,13 @@ class Value(Arithmetic):
         natures = {one.nature for one in self.decided_by}
         return next((one for one in _NOT_REAL if one in natures), "real")
 
+    @property
+    def way(self) -> str:
+        """How it was found: read off a run, which may be simulated, or computed of such values."""
+        if self.nature == "simulated":
+            return "simulated"
+        return "computed from runs" if isinstance(self.tree, tuple) else "measured"
+
     @cached_property
     def is_crowded(self) -> bool:
         """Whether a time decided it that ranks took while they took turns on the cores."""

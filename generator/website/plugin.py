@@ -147,6 +147,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             only=publish.committed_machines(self.content) if is_published else None,
             with_new=self.config.new_runs,
         )
+        for name in publish.changed(self.content) if is_published else ():
+            log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := publish.committed_sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources
@@ -297,6 +299,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
                 log.error(mistake)
             self.is_told = bool(self.mistakes)
             return
+        if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
+            (site / "sitemap.xml").unlink(missing_ok=True)
+            (site / "sitemap.xml.gz").unlink(missing_ok=True)
         if os.environ.get(SURPRISES) and self.problems:
             raise SurprisedAbort("\n".join(self.problems))
 

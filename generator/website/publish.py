@@ -201,6 +201,13 @@ def committed_machines(content: Path) -> frozenset[str]:
     return frozenset(path.parent.as_posix() for path in paths if path.name == "machine.json")
 
 
+def changed(content: Path) -> list[str]:
+    """The files of committed machines that differ from the commit, relative to `traces/`."""
+    named = _git(content / "traces", "diff", "-z", "--relative", "--name-only", "HEAD") or b""
+    shown = committed_machines(content)
+    return [name for name in named.decode().split("\0") if str(Path(name).parent) in shown]
+
+
 def committed_sources(content: Path) -> bytes:
     """The files of the commit as a zip; empty where there is no repository.
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import torch
 
 DEVICE = "PROOFBOOK_DEVICE"
+# What torch says where there is no accelerator to use at all: then CPU is what a reader expects.
+NO_DEVICE = ("Found no NVIDIA driver", "No CUDA GPUs are available", "no CUDA-capable device")
 # What a driver of NVIDIA's, of AMD's, or of Windows below Linux puts there.
 DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
@@ -59,6 +61,8 @@ def kind() -> str:
         try:
             torch.cuda.init()  # `is_available` does not tell the cause
         except (RuntimeError, AssertionError) as error:
+            if any(words in str(error) for words in NO_DEVICE):
+                return "cpu"
             reason = str(error).partition("\n")[0].partition(". ")[0]
             raise FixableError(
                 f"torch {torch.__version__} cannot use this machine's accelerator: {reason}; "

@@ -14,6 +14,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -179,7 +180,7 @@ def write_rows(path: Path, found: Grid) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text, as `write`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}{TORN}")
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}{TORN}")  # others may write it too
     try:
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)

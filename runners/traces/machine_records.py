@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from runners.traces.measured import SampledSeconds
 from runners.traces.schema import Record
 
@@ -18,6 +20,7 @@ class Accelerator(Record):
 class Machine(Record):
     """What a machine is; its folder's name is `name`."""
 
+    model_config = ConfigDict(extra="ignore")  # what former versions recorded too
     schema_version: Literal[1]
     name: str
     is_reference: bool

@@ -62,7 +62,10 @@ def test_a_driver_too_old_is_said_in_one_line_and_nothing_is_measured(
 def test_a_machine_without_an_accelerator_is_measured_as_cpu(
     old_driver: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accelerator, "DEVICE_FILES", ("/nowhere",))
+    def fail() -> None:
+        raise RuntimeError("Found no NVIDIA driver on your system. Please check that you have one")
+
+    monkeypatch.setattr(torch.cuda, "init", fail)
     assert accelerator.kind() == "cpu"
 
 

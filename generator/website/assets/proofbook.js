@@ -31,7 +31,7 @@
 
   const store = {
     // Whether this is the record of an item, as question.js writes it.
-    isSound: (record) => Array.isArray(record?.attempts) && record.attempts.length > 0,
+    isSound: (record) => record?.attempts?.length > 0 && record.attempts.every((one) => one?.at > 0),
     get: (id) => {
       const found = read(ITEM + id);
       return store.isSound(found) ? found : null;
