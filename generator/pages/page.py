@@ -29,6 +29,7 @@ from generator.content.lesson import Mode
 from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.evaluation import Evidence
+from generator.evidence.filters import asked_of_claims
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
 from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.verdicts import Outcome
@@ -45,7 +46,7 @@ MACROS = ("tables", "programs", "items", "parts", "modes", "folds", "of_book", "
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
-_TO_CLAIM = re.compile(rb"#claim-([^\"]+)\"")
+_TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
 _LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
@@ -183,13 +184,16 @@ class Gathered:
 
     @cached_property
     def claim_lessons(self) -> dict[str, list[tuple[str, str]]]:
-        """The lessons that lead to each claim, as topic and mode; Recall asks what others ask."""
+        """The lessons that name or link each claim, as topic and mode; Recall repeats others."""
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for topic in self._judged.evidence.book.topics:
             for mode in (one for one in topic.lessons if one != "recall"):
                 page = self._pages.get(f"topics/{topic.id}/{mode}.md")
-                for claim in {*_TO_CLAIM.findall(page.content)} if page else ():
-                    found[claim.decode()].append((topic.id, mode))
+                linked = _TO_CLAIM.findall(page.content.decode()) if page else ()
+                texts = (one.text for one in topic.lessons[mode].fields)
+                named = (claim for text in texts for _, claim in asked_of_claims(text))
+                for claim in {*linked, *named}:
+                    found[claim].append((topic.id, mode))
         return found
 
     def anchors(self, lesson: str) -> dict[str, str]:
