@@ -61,7 +61,7 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
     )
     if found.claim.relation != "equals":
         slack = tolerance_of(found.claim, found.observed)
-        bound = f"a bound with a tolerance of {slack}" if slack else "a bound"
-        return Markup("{}, {}").format(label(bound), verdict)
+        bound = f"bound, {slack} allowed" if slack else "bound"
+        return Markup("{}<br>{}").format(label(bound), verdict)
     off = folio.shown(off_by(found.predicted, found.observed))
     return off if found.verdict == "holds" else off + Markup("<br>") + verdict
