@@ -1,13 +1,15 @@
 """Bars of several parts: what ranks hold or send, and which layers they have.
 
 A budget line, which readers may move, runs over the bars, with an edge of the ground, which parts
-it from every look. Words lie on it, each on a patch of what is below them, so that it crosses none.
+it from every look. Words lie on it, each on a patch of what is below them, so that it crosses none;
+where it starts, they stand beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
@@ -32,6 +34,7 @@ THICK, APART = 18, 9  # of a bar; between groups, more than between bars
 BESIDE = 14  # from the end of the axis to the words
 LEAST = 1.5  # of a part, in pixels: what is narrower stands in the table alone
 OVER = 3  # how far the line stands out of the bars
+EDGE = 5  # from the middle of the line to words beside it
 
 
 class Part(NamedTuple):
@@ -112,7 +115,7 @@ def stacks(
     upper, group = y, rows[0].group
     for row in rows:
         y, group = y + APART * (row.group != group), row.group
-        y = _bar(drawing, over, row, y, x, layout)
+        y = _bar(drawing, over, row, y, x, layout, x(budget.size) if budget else -inf)
     if budget:
         places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
         start = upper - (LINE / 2 if budget.words else OVER)
@@ -157,7 +160,8 @@ def _scale(rows: Sequence[Stack], top: float, layout: Layout) -> Scale:
 
 
 def _bar(
-    drawing: Drawing, over: Drawing, row: Stack, y: float, x: Scale, layout: Layout
+    drawing: Drawing, over: Drawing, row: Stack, y: float, x: Scale, layout: Layout,
+    line: float = -inf,
 ) -> float:  # fmt: skip
     """A bar, and over it, its words and those of its parts; returns where the next one begins."""
     if layout.labels_above:
@@ -169,6 +173,9 @@ def _bar(
         if right - left >= LEAST:
             look, letters = LOOKS[part.kind]
             drawing.box(left, y, right - left, THICK, f"span {look}", say=part.say)
+            before, after = line - EDGE - left, right - line - EDGE
+            if min(before, after) > -2 * EDGE:  # the larger side of the line
+                left, right = (left, line - EDGE) if before > after else (line + EDGE, right)
             name = next((n for n in _names(part) if text_width(n) + 4 <= right - left), "")
             middle, wide = (left + right) / 2, text_width(name) + 2
             if name and over is not drawing:  # a line may cross it
