@@ -68,7 +68,7 @@ def _series(panel: str, read: Read) -> Iterator[Series]:
                 if value is not None and not isinstance(value.number, str)
             ]
             if points and position < len(LINES):
-                yield dashed(name, points, position, len(read))
+                yield dashed(name, points, position)
                 position += 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator.figures.axes import BELOW, GAP, Key, Scale, across, around, legend, plain, room_for
 from generator.figures.axes import up as grid
@@ -20,6 +20,7 @@ MARKS = (
 # Pinned colours and dashes; of two runs, both lines of training are blue, of validation grey.
 LINES = ("series-a", "series-b dashed", "series-d dotted", "series-c dash-dot")
 RIGHT = 16
+NEAR = 2  # pixels: lines that are nowhere further apart look like one
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,26 @@ class Series:
     radius: float = 4
 
 
-def dashed(
-    name: str, points: Sequence[tuple[float, float, str]], position: int, num: int
-) -> Series:
-    """A line with the look of its position among `LINES`; of several, the first is a band.
+def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int) -> Series:
+    """A line with the look of its position among `LINES`."""
+    look = LINES[position]
+    return Series(name, points, f"{look} thick", (look.partition(" ")[0], "circle"), 3.3)
 
-    So it is seen where another one lies on it.
-    """
-    look, width = LINES[position], "thick" if position or num == 1 else "band"
-    return Series(name, points, f"{look} {width}", (look.partition(" ")[0], "circle"), 3.3)
+
+def _parted(series: Sequence[Series], near: float) -> list[Series]:
+    """The same, with a band for a thick line that a later one lies on, so that both are seen."""
+    return [
+        replace(one, line=f"{one.line.partition(' ')[0]} band")
+        if "thick" in one.line and any(_is_on(later, one, near) for later in series[n + 1 :])
+        else one
+        for n, one in enumerate(series)
+    ]
+
+
+def _is_on(later: Series, one: Series, near: float) -> bool:
+    pairs = list(zip(later.points, one.points, strict=False))
+    is_as_long = len(later.points) == len(one.points)
+    return is_as_long and all(a[0] == b[0] and abs(a[1] - b[1]) <= near for a, b in pairs)
 
 
 def plot(
@@ -94,6 +106,7 @@ def plot(
         sides: what holds above the line y = x, and below it, if that line is drawn.
     """
     drawing = Drawing(width)
+    series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
     keys = [Key(one.name, one.line, one.mark) for one in series if one.name]
     top = legend(drawing, keys) + GAP
     drawing.word(0, top + LINE / 2, y.title, "soft")

@@ -46,7 +46,7 @@ def _lines(state: State, folio: Folio) -> Iterator[Series]:
         for n, loss in known:
             said = f"{name}, step {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
             points.append((float(n), loss, "" if n % every and n < len(known) else said))
-        yield dashed(name, points, position, len(state.runs))
+        yield dashed(name, points, position)
 
 
 def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
