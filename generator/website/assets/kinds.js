@@ -7,7 +7,7 @@
 
   const place = (element) => Number(element.dataset.position);
   const printed = (number, digits) =>
-    Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 });
+    Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
 
   // A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, with and without thousands; or a word.
   function spelled(text) {
@@ -138,7 +138,7 @@
     return [read(",", "."), read(".", ",")].map((number) => number * scaleOf(found[2], q)).filter(Number.isFinite);
   }
 
-  // The slider of a prediction sets the number in the field.
+  // The slider of a prediction sets the number in the field, and a number that is typed sets the slider.
   function slides(q, { dataset, firstElementChild: range }) {
     const [low, high] = [Number(dataset.low), Number(dataset.high)];
     const isByRatio = dataset.logarithmic !== undefined;
@@ -147,12 +147,21 @@
     range.max = isWhole && !isByRatio ? (high - low) / q.scale : 100;
     range.value = range.max / 2;
     range.hidden = false;
+    const tell = () => range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+    q.field.addEventListener("input", () => {
+      const [typed] = numbers(q.field.value, q);
+      const share = isByRatio ? Math.log(typed / low) / Math.log(high / low) : (typed - low) / (high - low);
+      range.toggleAttribute("data-set", Number.isFinite(share));
+      if (!Number.isFinite(share)) return;
+      range.value = share * range.max;
+      tell();
+    });
     const slide = () => {
       range.dataset.set = ""; // until then it shows no answer
       const share = range.value / range.max;
       const at = (isByRatio ? low * (high / low) ** share : low * (1 - share) + high * share) / q.scale;
       q.field.value = isWhole ? Math.round(at) : printed(at, 2);
-      range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+      tell();
     };
     range.addEventListener("input", slide);
     range.addEventListener("click", slide); // where it stands already
@@ -176,6 +185,7 @@
     },
     put: (q, answer) => {
       q.field.value = typeof answer === "number" ? printed(answer / q.scale, 12) : answer;
+      q.field.dispatchEvent(new Event("input")); // sets the slider
     },
     judge: (q, answer) => {
       const found = q.key.find((one) => isWithin(one, answer));
