@@ -117,8 +117,7 @@ def _peak_rows(peaks: Iterable[tuple[str, Run, str]], folio: Folio) -> Iterator[
         note = folio.line(notes[row]) if row in notes else None
         yield [
             (said if name == before else _named(name, said))
-            + _source(run.settings["url"], run.settings["repository"])
-            + label(breakable(f", {run.settings['case']}"))
+            + _source(run.settings["url"], run.settings["repository"], f", {run.settings['case']}")
             + (_noted(name, run, kind, note, folio) if misses else ""),
             kind,
             folio.cell(_cited(name, kind)),
@@ -239,11 +238,12 @@ def _columns(texts: Iterable[Cell], numbers: Iterable[Cell]) -> list[Column]:
     return [*(Column(one, False) for one in texts), *map(Column, numbers)]
 
 
-def _source(url: object, said: object) -> Markup:
+def _source(url: object, said: object, case: str = "") -> Markup:
     """Where a row was published, below what it is."""
     return Markup(
-        '<br><small class="pb-regime"><a class="pb-cited" href="{}" rel="noreferrer">{}</a></small>'
-    ).format(url, said)
+        '<br><small class="pb-regime">'
+        '<a class="pb-cited" href="{}" rel="noreferrer">{}</a>{}</small>'
+    ).format(url, said, label(breakable(case)) if case else "")
 
 
 def _named(run: str, said: Markup) -> Markup:
