@@ -51,7 +51,7 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         Column(folio.found(one.observed for one in outcomes)),
         Column(heads["differs_by"]),
     ]
-    return table(columns, rows, is_found=False, is_wide=True)
+    return table(columns, rows, is_found=False)
 
 
 def _off_by(found: Outcome, folio: Folio) -> Markup:
