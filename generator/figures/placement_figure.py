@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from markupsafe import Markup
-
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.figures.drawings.stacks import Panel, Part, Stack, panels
@@ -23,7 +21,8 @@ def placement(figure: Figure, folio: Folio) -> Picture:
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     says = " ".join(map(_in_words, drawn))
     seen = Seen(both(panels, drawn), says)
-    return Picture(table, seen.svg(figure.id, plainly(figure.title, folio)))
+    drawings = seen.svg(figure.id, plainly(figure.title, folio))
+    return Picture(table, drawings, details=_by_rank(placed, folio))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
@@ -77,8 +76,8 @@ def _in_words(panel: Panel) -> str:
 
 
 def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
-    """Each layer and the ranks that hold it, and what the drawing prints beside each rank."""
-    table = Table(["Layer, or what a rank holds or sends", "Parameters", "Bytes", "Held by"])
+    """Each layer and the ranks that hold it."""
+    table = Table(["Layer", "Parameters", "Bytes", "Held by"])
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
@@ -88,12 +87,19 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
             ranks = ", ".join(f"rank {rank}" for rank in layer.ranks)
             sizes = [folio.cell(f"{base}.{field}") for field in ("num_parameters", "bytes")]
             table.rows.append([f"{name}{layer.name}", *sizes, f"{ranks}, {how}"])
+    return table
+
+
+def _by_rank(placed: Mapping[str, Run], folio: Folio) -> Table:
+    """What the drawing prints beside each rank: the parameters that it holds, and its payload."""
+    table = Table(["What a rank holds or sends", "Bytes"])
+    for path, run in placed.items():
+        name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
         for position, record in enumerate(run.ranks):
             base, rank = f"{path}.ranks[{position}]", f"{name}rank {position}"
             read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
             if record.memory and record.memory.largest:
                 read = {"memory.largest.parameters_bytes": "parameters"} | read
             for field, what in read.items():
-                sizes = [Markup(), folio.cell(f"{base}.{field}")]
-                table.rows.append([f"{rank} · {what}", *sizes, ""])
+                table.rows.append([f"{rank} · {what}", folio.cell(f"{base}.{field}")])
     return table
