@@ -54,6 +54,7 @@ class Stack:
         limits: where the line of a budget has to be for the bar to fit, and where it begins to be
             marginal, if readers move that line.
         is_over: whether the words say that it does not fit.
+        ending: whether it fits where that line starts.
     """
 
     group: str
@@ -62,6 +63,7 @@ class Stack:
     words: str
     limits: tuple[float, float] | None = None
     is_over: bool = False
+    ending: str = ""
 
     @property
     def size(self) -> float:
@@ -196,19 +198,20 @@ def _names(part: Part) -> tuple[str, str]:
 
 
 def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> None:
-    """The name of a bar, and its sum, to which play.js adds whether it fits."""
+    """The name of a bar, and its sum; play.js sets anew whether it fits."""
+    words = f"{row.words} · {row.ending}" if row.ending else row.words
     names = ("data_need", "data_least")
     limits = {name: f"{size:.3f}" for name, size in zip(names, row.limits or (), strict=False)}
     look = "fails" if row.is_over else ""
     if not layout.labels_above:
         drawing.word(x.start - GAP, y + THICK / 2, row.label, anchor="end")
-        drawing.word(x.end + BESIDE, y + THICK / 2, row.words, look, data=limits)
+        drawing.word(x.end + BESIDE, y + THICK / 2, words, look, data=limits)
         return
     wide = row.width_of_words
     for left, width in ((0.0, text_width(row.label) + 2), (layout.width - 1 - wide, wide)):
         drawing.box(left, y - LINE + 1, width, LINE - 2, "ground")
     drawing.word(0, y - LINE / 2, row.label)
-    drawing.word(layout.width - 1, y - LINE / 2, row.words, look, "end", limits)
+    drawing.word(layout.width - 1, y - LINE / 2, words, look, "end", limits)
 
 
 def _legend(drawing: Drawing, rows: Sequence[Stack], unseen: str, x: Scale) -> float:

@@ -76,7 +76,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     title = unit if is_one else f"{unit} per rank"
     found = []
     for state in states:
-        rows = [row for one in state.runs for row in _rows(one, size, folio)]
+        rows = [row for one in state.runs for row in _rows(one, size, start, folio)]
         unseen, line = folio.ui["play"]["unseen"], Budget(start)
         drawings = both(stacks, rows, title, top, unseen=unseen, budget=line)
         cells = tuple(_held(one, folio) for one in state.runs)
@@ -107,7 +107,7 @@ def _by_class(peak: Memory) -> dict[str, float]:
     return {name: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
 
 
-def _rows(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
+def _rows(one: ShownRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
     for place, (peak, record) in enumerate(_peaks(one)):
         name = f"rank {record.rank}" if len(one.run.ranks) > 1 else ""
         label = _joined(one.label if not place else "", name) or "rank"
@@ -118,7 +118,10 @@ def _rows(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
             number(record.measures.get(name, total)) / size
             for name in ("needed_bytes", "least_bytes")
         )
-        yield Stack(one.path, label, parts, said_bytes(total), (need, least))
+        ending = "fits" if need <= start else "over" if least > start else "marginal"
+        said, is_over = said_bytes(total), ending == "over"
+        words = folio.ui["playing"]
+        yield Stack(one.path, label, parts, said, (need, least), is_over, words[ending])
 
 
 def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:

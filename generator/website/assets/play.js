@@ -193,7 +193,7 @@
         Object.keys(counts).forEach((end) => (counts[end] = 0)); // drawings count alike
         all(line.parentNode, "[data-need]").forEach((need) => {
           const end = need.dataset.need <= budget ? "fits" : need.dataset.least > budget ? "over" : "marginal";
-          need.dataset.words ||= need.textContent;
+          need.dataset.words ||= need.textContent.split(" · ")[0];
           need.textContent = `${need.dataset.words} · ${words[end]}`;
           need.classList.toggle("pb-fails", end === "over");
           counts[end] += 1;
