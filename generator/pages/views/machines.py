@@ -45,6 +45,8 @@ def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
     for word, field in named:
         value = evidence.evaluate(f"machine.{field}").result
         if isinstance(value, Value) and value.number != "":  # some systems show no caches
+            if field == "caches":  # the kernel's K are KiB
+                value = replace(value, number=re.sub(r"(\d)K\b", r"\1 KiB", str(value.number)))
             yield word, folio.show(value)
 
 
