@@ -45,7 +45,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = own_book(tmp_path_factory.mktemp("configured") / "book", CONFIGURED)
     guides = folder / "content" / "pages" / "guides"
     guides.mkdir(parents=True)
-    (guides / "about.md").write_text("# About\n\n![a picture](picture-2.svg)\n")
+    head = "---\ntitle: About\ndescription: What it is.\n---\n"
+    (guides / "about.md").write_text(f"{head}# About\n\n![a picture](picture-2.svg)\n")
     (guides / "picture-2.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     (folder / "pages" / "mine.md").write_text("# Mine\n\n<table>\n\nAll 3 of them.\n")
     (folder / "pages" / "demo.html").write_text(DEMO)
