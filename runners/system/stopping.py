@@ -112,7 +112,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def _is_loading(frame: FrameType | None) -> bool:
     """Whether a module is being loaded below this frame."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        code = frame.f_code
+        if code.co_filename.startswith("<frozen importlib") or code.co_name == "run_path":
             return True
         frame = frame.f_back
     return False
