@@ -162,7 +162,8 @@ class Value(Arithmetic):
         """How it was found: read off a run, which may be simulated, or computed of such values."""
         if self.nature == "simulated":
             return "simulated"
-        return "computed from runs" if isinstance(self.tree, tuple) else "measured"
+        is_arithmetic = isinstance(self.tree, tuple) and self.tree[0] in ("+", "-", "*", "/", "~")
+        return "computed from runs" if is_arithmetic else "measured"  # as a largest or a sum is
 
     @cached_property
     def is_crowded(self) -> bool:
