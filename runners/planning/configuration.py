@@ -61,6 +61,8 @@ def architecture_of(path: Path) -> Architecture:
         raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
     except ValueError as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise PlanError(f"{path}: not a JSON object; name a model's config.json")
     family = said.get("model_type")
     if family not in _FAMILIES:
         raise PlanError(
