@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from generator.content import names
+from generator.content import prose
 from generator.content.book import Book
 from generator.content.claim import Claim, ClaimFile
-from generator.content.documents import Document, Field
+from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
-from generator.content.laws import short_names
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Showed
 from generator.evidence.regime import dtype_of
@@ -29,6 +28,7 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
         found = [one for claim in judged for one in _unjudged(evidence, claim)]
         if not found:
             found = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
+        found += [one for claim in judged for one in _texts(evidence, claim)]
         for at, problem in found:
             if at not in reported:
                 reported.add(at)
@@ -49,36 +49,16 @@ def _unjudged(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
         yield outcome.at, f"{where}{outcome.error}"
 
 
-def problem(
-    evidence: Evidence, document: Document[ClaimFile], one: Field, expression: str
-) -> str | None:
-    """Why an expression cannot stand in a text of a claim, on any of the claim's runs."""
-    if one.path[0] != "claims":
-        return evidence.unprintable(evidence.evaluate(expression))
-    assert isinstance(one.path[1], int)
-    written = document.model.claims[one.path[1]]
-    for claim in _judged(evidence.book, written):
-        if not _is_about(written, one, claim):
-            continue
-        if expression == "called" and claim.cases:
-            if claim.cases[0].called is None:
-                return f"for: has no called: for {claim.run}"
-            continue
-        found = evidence.evaluate(names.of_expression(expression, short_names(claim)))
-        if isinstance(found.result, Showed):
-            return "a claim's own sentences cannot quote a claim's sentence"
-        lack = evidence.unprintable(found)
-        if lack:
-            return lack
-    return None
-
-
-def _is_about(written: Claim, one: Field, claim: Claim) -> bool:
-    """Whether a text is one of a claim's texts on a run: a case's own text is about its run."""
-    if one.path[2] != "for":
-        return True
-    assert isinstance(one.path[3], int)
-    return written.cases[one.path[3]].run in (None, claim.run)
+def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
+    """Why an expression cannot stand in a text of a claim on one of its runs."""
+    for one in fields_of(claim):
+        for _, expression in prose.expressions(one.text) if one.path[0] != "for" else ():
+            found = evidence.evaluate(expression)
+            problem = evidence.unprintable(found)
+            if isinstance(found.result, Showed):
+                problem = "a claim's own sentences cannot quote a claim's sentence"
+            if problem:
+                yield ".".join(map(str, one.path)), f"{expression}: {problem}"
 
 
 def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterator[tuple[str, str]]:

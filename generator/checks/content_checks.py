@@ -54,35 +54,25 @@ def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every mistake in one file."""
-    yield from of_texts(evidence, document)
-    yield from _document(evidence, document)
-
-
-def of_texts(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Every mistake in the texts of a file, and in what they refer to."""
     for one in document.fields:
         yield from _text(evidence, document, one)
         yield from _reference(evidence, document, one)
     yield from document.text_faults()
+    yield from _document(evidence, document)
 
 
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
     """What is wrong in a line, a prose or an expression."""
+    if isinstance(document.model, ClaimFile):
+        return  # judged and checked on each run
     if one.mark == "expression":
         yield from _expression(evidence, document, one)
     elif one.mark in TEXTS:
-        for found in prose.expressions(one.text):
-            is_claim = isinstance(document.model, ClaimFile)
-            look = claim_checks.problem if is_claim else _problem
-            problem = look(evidence, document, one, found.text) if found.text else None
+        for at, expression in prose.expressions(one.text):
+            problem = evidence.unprintable(evidence.evaluate(expression))
+            problem = problem or _fallen(evidence, expression)
             if problem:
-                message = f"{found.text}: {problem}"
-                yield document.error(one.path, message, offset=found.start)
-
-
-def _problem(evidence: Evidence, _: Document[Any], __: Field, expression: str) -> str | None:
-    """Why an expression cannot stand in a text."""
-    return evidence.unprintable(evidence.evaluate(expression)) or _fallen(evidence, expression)
+                yield document.error_in(one, at, f"{expression}: {problem}")
 
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:
@@ -95,9 +85,7 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
 
 
 def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
-    """What is wrong in a field that is one expression; claims are judged on theirs elsewhere."""
-    if isinstance(document.model, ClaimFile):
-        return
+    """What is wrong in a field that is one expression."""
     found = evidence.evaluate(one.text)
     problem = evidence.unprintable(found)
     if problem is None and isinstance(found.result, Label | Showed):

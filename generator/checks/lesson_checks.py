@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from generator.content.calculator import CalculatorInput, CalculatorOutput
-from generator.content.documents import Document
+from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
 from generator.content.lesson import CostFile, CostRow, LessonFile, TraceFile, Trial, TryFile
@@ -146,7 +146,7 @@ def _unknown(
     for name in names:
         if name not in known:
             message = f"no input is named {name!r}{nearest(name, known)}"
-            yield document.error(path, message, offset=formula.find(name))
+            yield document.error_in(Field(path, None, formula), formula.find(name), message)
 
 
 def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Found]:

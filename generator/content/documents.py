@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from generator.content.errors import ContentError, ContentErrors, near, nearest
-from generator.content.prose import expressions, faults
+from generator.content.prose import faults
 from generator.content.words import Written, marks
 from generator.content.yaml_source import Path, Source, parse
 
@@ -67,22 +67,17 @@ class Document(Generic[WrittenT]):
         for one in self.fields:
             if one.mark in TEXTS:
                 for fault in faults(one.text, one.mark):
-                    yield self.error(one.path, fault.message, offset=fault.offset)
+                    yield self.error_in(one, fault.offset, fault.message)
 
-    def error(self, path: Path, message: str, *, offset: int | None = None) -> ContentError:
-        """An error at a value of this file, or at a character of its text."""
-        if offset is not None and path in self.source.places:
-            offset = self._as_written(path, offset)
-        return self.source.error(path, message, offset=offset)
+    def error(self, path: Path, message: str) -> ContentError:
+        """An error at a value of this file."""
+        return self.source.error(path, message)
 
-    def _as_written(self, path: Path, offset: int) -> int:
-        """Where a character of a text stands in what the author wrote, with short names."""
-        written = expressions(str(self.source.places[path].value.value))
-        text = next((one.text for one in self.fields if one.path == path), "")
-        before = [one for one in expressions(text) if one.end <= offset]
-        if not before or len(before) > len(written):
-            return offset
-        return offset + written[len(before) - 1].end - before[-1].end
+    def error_in(self, one: Field, offset: int, message: str) -> ContentError:
+        """An error at a character of a text; at its beginning where short names are written out."""
+        place = self.source.places.get(one.path)
+        is_as_written = place is not None and place.value.value == one.text
+        return self.source.error(one.path, message, offset=offset if is_as_written else None)
 
 
 @lru_cache(maxsize=4096)

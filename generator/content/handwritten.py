@@ -1,22 +1,21 @@
 """content/pages/**/*.md: pages that people write as Markdown, beside the lessons.
 
 In: a file's text. It begins with a head of YAML between two lines of `---` (`title`,
-`description`). Out: a document like any other, whose text MkDocs turns into HTML once `filled` has
-put the values of its expressions in. A fence `listing` holds the keys of a lesson's listing, and
-shows a program that a run executed.
+`description`). Out: a document like any other, whose text MkDocs turns into HTML once
+`prose.filled` has put the values of its expressions in. A fence `listing` holds the keys of a
+lesson's listing, and shows a program that a run executed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
 import yaml
 
-from generator.content import prose
 from generator.content.documents import Document, validated
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.exhibit import Listing
@@ -81,15 +80,6 @@ def split(text: str, listings: Sequence[Listing]) -> Iterator[str | Listing]:
         yield markdown
         if listing:
             yield listing
-
-
-def filled(text: str, fill: Callable[[str], str]) -> str:
-    """Markdown with what its expressions print in their places."""
-    done, parts = 0, []
-    for one in prose.expressions(text):
-        parts += [text[done : one.begin], fill(one.text)]
-        done = one.end
-    return "".join([*parts, text[done:]])
 
 
 def files(folder: Path) -> Iterator[Path]:

@@ -58,18 +58,14 @@ def of_id(text: str, names: Mapping[str, str]) -> str:
 
 def of_text(text: str, names: Mapping[str, str]) -> str:
     """A text with the short names of its expressions written out."""
-    if "{{" not in text or not names:
-        return text
-    written, done = "", 0
-    for one in prose.expressions(text):
-        words = names.get(one.text)
+
+    def meant(expression: str) -> str:
+        words = names.get(expression)
         if isinstance(words, Words):
-            written, done = written + text[done : one.begin] + words, one.end
-            continue
-        end = one.start + len(one.text)
-        written += text[done : one.start] + of_expression(one.text, names)
-        done = end
-    return written + text[done:]
+            return words
+        return f"{{{{ {of_expression(expression, names)} }}}}"
+
+    return prose.filled(text, meant) if names else text
 
 
 _WAYS = {

@@ -67,7 +67,7 @@ _SPELLED = re.compile(
     re.IGNORECASE,
 )
 
-Fill = Callable[[str], str]  # an expression to its HTML
+Fill = Callable[[str], str]  # an expression to what it prints
 
 
 class Expressed(NamedTuple):
@@ -75,8 +75,6 @@ class Expressed(NamedTuple):
 
     start: int  # of the expression's first character
     text: str
-    begin: int  # of the braces
-    end: int
 
 
 class Fault(NamedTuple):
@@ -89,12 +87,15 @@ class Fault(NamedTuple):
 @lru_cache(maxsize=65536)
 def expressions(text: str) -> tuple[Expressed, ...]:
     """The expressions of a text, in order."""
-    found = []
-    for match in _EXPRESSION.finditer(text):
-        inside = match[1]
-        lead = len(inside) - len(inside.lstrip())
-        found.append(Expressed(match.start(1) + lead, inside.strip(), match.start(), match.end()))
-    return tuple(found)
+    return tuple(
+        Expressed(match.end(1) - len(match[1].lstrip()), match[1].strip())
+        for match in _EXPRESSION.finditer(text)
+    )
+
+
+def filled(text: str, fill: Fill) -> str:
+    """A text with something else in the places of its expressions, braces included."""
+    return _EXPRESSION.sub(lambda match: fill(match[1].strip()), text)
 
 
 @lru_cache(maxsize=65536)

@@ -1,7 +1,7 @@
 """YAML with places: a file's text becomes plain values, each with the line and column it came from.
 
-The loader is YAML's safe one, narrowed further: YAML 1.2's plain words (`No` is text), no aliases,
-no tags, no duplicate keys, text keys only. Nothing an author writes can make an object.
+The loader is YAML's safe one, narrowed further: no tags, no duplicate keys, text keys only. Nothing
+an author writes can make an object.
 """
 
 from __future__ import annotations
@@ -23,36 +23,16 @@ _HINTS = {  # what to do, by a part of what the parser says
     "cannot start any token": "write spaces, not a tab, and quote a text that begins with "
     "this character",
     "mapping values are not allowed": "quote text that holds a colon, and let keys begin alike",
-    "sequence entries are not allowed": "begin the list on a line of its own",
     "did not find expected": "let what belongs together begin alike, close what is open, and quote "
     "text that holds one of , ? [ ] { } or a quotation mark",
-    "could not find expected ':'": "indent text that goes on further than its key",
     "undefined alias": "quote a text that begins with *",
     "but found another document": "keep one document to a file",
     "unexpected end of stream": "a quotation mark is never closed",
 }
 
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VALUES = yaml.constructor.SafeConstructor()  # what a word of each kind stands for
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader with YAML 1.2's words for booleans, null and numbers, and no others."""
-
-    yaml_implicit_resolvers: dict[Any, Any] = {}
-
-
-for _kind, _pattern, _first in (
-    ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
-    ("int", r"^[-+]?[0-9]+$", list("-+0123456789")),
-    (
-        "float",
-        r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$",
-        list("-+.0123456789"),
-    ),
-):
-    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(_pattern), _first)
 
 
 class Place(NamedTuple):
@@ -115,7 +95,6 @@ class _Reader:
 
     file: str
     places: dict[Path, Place] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
 
     def refused(self, node: yaml.Node, message: str) -> ContentErrors:
         mark = node.start_mark
@@ -123,9 +102,6 @@ class _Reader:
 
     def value(self, node: yaml.Node, path: Path, key: yaml.Node) -> object:
         self.places[path] = Place(key, node)
-        if id(node) in self.seen:
-            raise self.refused(node, "anchors and aliases are not used here; write the value out")
-        self.seen.add(id(node))
         if node.tag not in _KINDS:
             raise self.refused(node, f"the tag {node.tag!r} is not used here")
         if isinstance(node, yaml.MappingNode):
@@ -162,7 +138,7 @@ def parse(file: str, text: str) -> Source:
     """
     reader = _Reader(file)
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=_LOADER)
         if root is None:
             raise ContentErrors([ContentError(file, 1, 1, "the file is empty")])
         return Source(file, text, reader.value(root, (), root), reader.places)

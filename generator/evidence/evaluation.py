@@ -260,13 +260,12 @@ class Evidence:
         Raises:
             ContentError: an expression fails, or its result cannot be printed.
         """
-        words, done = "", 0
-        for one in prose.expressions(text):
-            found = self.printable(one.text)
-            words += text[done : one.begin]
-            words += found.text if isinstance(found, Label) else str(found)
-            done = one.end
-        return " ".join((words + text[done:]).split())
+
+        def printed(expression: str) -> str:
+            found = self.printable(expression)
+            return found.text if isinstance(found, Label) else str(found)
+
+        return " ".join(prose.filled(text, printed).split())
 
     def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
         """What is made of one thing, an item for instance, made once for this very book."""

@@ -22,7 +22,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from generator.content import handwritten
+from generator.content import handwritten, prose
 from generator.content.book import Topic
 from generator.content.exhibit import Figure, Listing
 from generator.content.lesson import Mode
@@ -309,7 +309,7 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
         if isinstance(piece, Listing):
             yield piece
         else:
-            filled = handwritten.filled(piece, lambda one: escaped_heading(folio.expression(one)))
+            filled = prose.filled(piece, lambda one: escaped_heading(folio.expression(one)))
             yield Markup(listing.as_listings(filled))
 
 

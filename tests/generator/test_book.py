@@ -28,12 +28,6 @@ def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
     ]
 
 
-def test_yes_and_no_are_words(copy):
-    copy.edit(QUIZ, '"Yes"', "Yes")
-    copy.edit(QUIZ, '"No"', "No")
-    assert copy.load().topics[1].items["is-it-equal"].options[1].text == "No"
-
-
 def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):
     copy.edit("topics/sharding/topic.yml", "  experiment:", "  trace: What?\n  experiment:")
     copy.edit("topics/averaging/topic.yml", "  trace: What happens to one batch?", "  deep: Why?")
