@@ -35,7 +35,7 @@ from generator.evidence.other_machines import OtherOutcomes
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, views
-from generator.pages.table import label, marked_once
+from generator.pages.table import counted, label, marked_once
 from generator.pages.term_links import TermLinks
 from generator.pages.views import claims, frame, listing, question, ways
 
@@ -67,7 +67,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "heading": escaped_heading, "plain": plain, "breakable": breakable, "moment": moment,
-        "coded": coded, "kept": kept, "unopened": question.unopened,
+        "coded": coded, "kept": kept, "unopened": question.unopened, "counted": counted,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.globals["views"] = {

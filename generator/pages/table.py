@@ -1,13 +1,12 @@
-"""A table of a page: its columns and its rows, whichever view made them.
+"""What stands in tables beside values, and a table whose runs are all of one nature.
 
-On a phone the cells of a row stand below each other, each behind the title of its column.
+A view gives a table as rows of cells; `macros/tables.j2` prints it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -18,57 +17,7 @@ _NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
 _UNMARKED = re.compile(r'class="pb-value pb-(?:measured|simulated)[^>]*>[^<]*</a>')
 LEAST = 2  # marks in a table that repeat themselves
 
-Cell = Markup | str
-
-
-class Column(NamedTuple):
-    """A column: what it is called, and whether numbers stand in it."""
-
-    title: Cell
-    is_number: bool = True
-
-
-class Marked(NamedTuple):
-    """A cell with a class of its own, such as that of a verdict."""
-
-    shown: Cell
-    css: str
-
-
-Row = Sequence[Cell | Marked]
-
-
-def table(
-    columns: Sequence[Column],
-    rows: Iterable[Row],
-    *,
-    is_found: bool = True,
-    is_wide: bool = False,
-) -> Markup:
-    """The table; the first cell of a row heads it.
-
-    Args:
-        columns: from the left.
-        rows: a cell a column.
-        is_found: whether the search finds what stands in it.
-        is_wide: whether it takes the free side of a wide screen as well.
-    """
-    heads = Markup("").join(
-        Markup('<th scope="col"{}>{}</th>').format(_classes(column), column.title)
-        for column in columns
-    )
-    body = Markup("").join(_row(columns, row) for row in rows)
-    return Markup(
-        '<div class="pb-scroll{}" tabindex="0" role="group" aria-label="{}"{}>\n'
-        '<table class="pb-table pb-stack pb-rows"><thead><tr>{}</tr></thead>\n'
-        "<tbody>\n{}</tbody></table>\n</div>"
-    ).format(
-        " pb-wider" if is_wide else "",
-        interface_words()["table"]["scroll"],
-        Markup("") if is_found else Markup(" data-search-exclude"),
-        heads,
-        body,
-    )
+Row = Sequence[Markup | str]  # the first cell heads it
 
 
 def label(text: str) -> Markup:
@@ -81,27 +30,6 @@ def counted(number: int) -> Markup:
     return Markup('<span class="pb-label" title="{}">{}</span>').format(
         interface_words()["evidence"]["counted"], number
     )
-
-
-def _row(columns: Sequence[Column], row: Row) -> Markup:
-    first, *others = row
-    cells = Markup("").join(
-        _cell(column, cell) for column, cell in zip(columns[1:], others, strict=True)
-    )
-    return Markup('<tr><th scope="row">{}</th>{}</tr>\n').format(first, cells)
-
-
-def _cell(column: Column, cell: Cell | Marked) -> Markup:
-    shown, css = cell if isinstance(cell, Marked) else (cell, "")
-    title = Markup(column.title).striptags()
-    return Markup('<td{} data-label="{}"><span>{}</span></td>').format(
-        _classes(column, css), title, shown
-    )
-
-
-def _classes(column: Column, css: str = "") -> Markup:
-    found = " ".join(filter(None, ["pb-number" if column.is_number else "", css]))
-    return Markup(' class="{}"').format(found) if found else Markup("")
 
 
 def marked_once(html: str) -> str:

@@ -12,14 +12,16 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_formula import shown
 from generator.evidence.law_sides import observed_run, off_by
 from generator.evidence.verdicts import Outcome
-from generator.pages.table import Column, Row, label, table
+from generator.pages.table import Row, label
 from generator.pages.views.claims import css_of, sides_of, tolerance_of
 
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
 
-def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Markup]) -> Markup:
-    """A table of costs; the first of several with one law explains its formula.
+def cost_table(
+    written: CostTable, folio: Folio, run_link: Callable[[str], Markup]
+) -> tuple[list[str], list[Row]]:
+    """The titles and rows of a table of costs; the first row with a law explains its formula.
 
     Args:
         written: by an author.
@@ -43,15 +45,9 @@ def cost_table(written: CostTable, folio: Folio, run_link: Callable[[str], Marku
         )
         says = folio.line(formula) if formula else ABSENT
         rows.append([what, says, *sides_of(found, folio), _off_by(found, folio)])
-    heads = folio.ui["cost"]
-    columns = [
-        Column("What", False),
-        Column("Formula", False),
-        Column(heads["predicted"]),
-        Column(folio.found(one.observed for one in outcomes)),
-        Column(heads["differs_by"]),
-    ]
-    return table(columns, rows, is_found=False)
+    heads, way = folio.ui["cost"], folio.found(one.observed for one in outcomes)
+    numbers = (heads["predicted"], way, heads["differs_by"])
+    return ["What", "Formula", *(f"#{one}" for one in numbers)], rows
 
 
 def _off_by(found: Outcome, folio: Folio) -> Markup:

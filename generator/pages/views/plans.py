@@ -9,7 +9,7 @@ the layouts that a lesson recommends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from generator.checks.layout_checks import recommended
 from generator.content.lesson import WhyFile
-from generator.content.plan_page import Device, PlanFile
+from generator.content.plan_page import Device
 from generator.content.typesetting import plain
 from generator.evidence import units
 from generator.evidence.folio import Folio, breakable
@@ -28,7 +28,7 @@ from generator.figures.play.bar_views import MOST as AXIS
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.pages.shown import Shown
-from generator.pages.table import Cell, Column, Row, counted, label, table
+from generator.pages.table import Row, counted, label
 from runners.planning.answer import Answer
 from runners.planning.committed import answers_of
 from runners.planning.law_of_time import Bounds, Cluster
@@ -38,14 +38,12 @@ from runners.planning.table import GIB, Layout, needs, verdict
 from runners.traces.plan_grid import named_rows
 
 ID = "plan"
+TITLE = "What each layout needs, simulated"  # of the bars
 WITHIN, BETWEEN = "A device sends within its node", "A node sends to others"
 AT_LEAST, AT_MOST = "A step, at least", "A step, without overlap"
-RECOMPUTED = {
-    "none": "", "selective": ", selective recomputation", "all": ", every layer recomputed",
-}  # fmt: skip
+NUMBERS = ("A rank needs", WITHIN, BETWEEN, AT_LEAST, AT_MOST, "Other layouts")
+LAYOUTS = ("Layout", *(f"#{one}" for one in NUMBERS))
 NOTHING_FITS = "No simulated layout fits"
-LEAST = "The least that any of them needs is {} on a device."
-CUT = " A bar with gaps near its end is longer than the axis."
 MOST = 8  # layouts that fit, of which bars and the table show the best
 
 
@@ -87,19 +85,14 @@ class Plans:
         """
         shown = folio.book.traces[name]
         assert shown.grid is not None
+        assert folio.book.plan is not None
         self.name, self.grid, self.runs = name, shown.grid, shown.trace.runs
-        self.folio, self.words = folio, folio.ui["plan"]
+        self.folio, self.plan = folio, folio.book.plan
         self.answers = answers_of(self.grid)
         self.settings = {
             name: Setting(row.state.devices, row.state.sequence, row.state.optimizer)
             for name, row in named_rows(self.grid).items()
         }
-
-    @property
-    def plan(self) -> PlanFile:
-        """What the author says."""
-        assert self.folio.book.plan is not None
-        return self.folio.book.plan
 
     @cached_property
     def asked(self) -> list[Asked]:
@@ -118,9 +111,8 @@ class Plans:
 
     def cluster(self, setting: Setting, device: Device) -> Cluster:
         """The nodes that so many of these devices fill, at their rates."""
-        rates = (device.compute, device.link, device.between)
-        node = Cluster(1, self.plan.per_node, *(numeric(self.known(one)) for one in rates))
-        return node.of(setting.devices)
+        rates = (numeric(self.known(one)) for one in _rates(device))
+        return Cluster(1, self.plan.per_node, *rates).of(setting.devices)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
         """A choice as readers see it, by control; without a device, where none is given."""
@@ -159,21 +151,26 @@ class Plans:
         """What the rank with the highest demand needs of its device."""
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
-    def numbers(self, layout: Layout, asked: Asked) -> dict[str, Cell]:
+    def compared(self, layout: Layout, asked: Asked) -> dict[str, Markup | str]:
         """What one compares of a layout."""
-        path, device = self.path(layout.answer), asked.device
-        law = f"law_of_time({path}, {_mesh(asked.cluster)})"
-        rates = (device.compute, device.link, device.between)
+        path, bounds = self.path(layout.answer), layout.bounds
+        law, rates = f"law_of_time({path}, {_mesh(asked.cluster)})", _rates(asked.device)
+
+        def by_law(name: str) -> Markup:
+            number = getattr(bounds, name)
+            return _by_law(number, units.SECONDS, f"{law}.{name}", path, rates, self.folio)
+
         return {
             "layout": label(self.label(layout.answer)),
             "needs": self.needs(layout.answer),
-            **{
-                bound: _by_law(getattr(layout.bounds, bound), units.SECONDS, f"{law}.{bound}",
-                               path, rates, self.folio)
-                for bound in ("at_least", "at_most")
-            },
-            "decided_by": decided_by(layout.bounds),
-        }  # fmt: skip
+            "at_least": by_law("at_least"),
+            "at_most": by_law("at_most"),
+            "decided_by": decided_by(bounds),
+        }
+
+
+def _rates(device: Device) -> tuple[str, str, str]:
+    return device.compute, device.link, device.between
 
 
 def _largest(path: str, measure: str) -> str:
@@ -193,24 +190,22 @@ def _mesh(cluster: Cluster) -> str:
     return f"{cluster.nodes} × {cluster.per_node}"
 
 
-def recommended_table(lesson: WhyFile, folio: Folio) -> Markup:
-    """The layouts that a lesson recommends, at the size of real models; empty where none."""
+def recommended_rows(lesson: WhyFile, folio: Folio) -> list[Row]:
+    """The layouts that a lesson recommends, at the size of real models, each once."""
     rows: dict[str, Row] = {}
     for one in recommended(folio.evidence, lesson):
-        run, grid = folio.run(one.run), folio.book.traces[one.run.partition(".")[0]].grid
-        assert run is not None
-        assert grid is not None
-        law, links = one.layout.bounds, one.cluster
+        plans, layout, links = Plans(one.run.partition(".")[0], folio), one.layout, one.cluster
+        law, question = layout.bounds, layout.answer.question
         by_law = (
             (WITHIN, law.within * links.within, units.BYTES),
             (BETWEEN, law.between * links.between, units.BYTES),
             (AT_LEAST, law.at_least, units.SECONDS),
             (AT_MOST, law.at_most, units.SECONDS),
         )
-        said = '<a class="pb-label" href="../../{}">{}, {}, {} devices, {:,} tokens a sample{}</a>'
+        said = '<a class="pb-label" href="../../{}">{}, {}, {} devices, {:,} tokens a sample</a>'
         title = Markup(said).format(
-            folio.place_of(one.run), folio.strategy(run), grid.title, run.settings["num_ranks"],
-            run.settings["sequence"], RECOMPUTED[str(run.settings["checkpointing"])],
+            folio.place_of(one.run), plans.label(layout.answer), plans.grid.title,
+            links.num_devices, question.training.sequence,
         )  # fmt: skip
         rows[one.run] = [
             title,
@@ -218,42 +213,33 @@ def recommended_table(lesson: WhyFile, folio: Folio) -> Markup:
             *(_by_law(num, unit, says, one.run, (), folio) for says, num, unit in by_law),
             counted(len(one.others)),
         ]
-    names = ("A rank needs", WITHIN, BETWEEN, AT_LEAST, AT_MOST, "Other layouts")
-    columns = [Column("Layout", False), *map(Column, names)]
-    return table(columns, rows.values()) if rows else Markup("")
+    return list(rows.values())
 
 
-def models(folio: Folio) -> Markup:
+def models(folio: Folio) -> Iterator[Row]:
     """Each model whose plans the book has, with the layout that its page recommends first."""
-    columns = [
-        Column("Model", False), Column("Parameters"),
-        Column("For nodes × devices", False), Column("Recommended", False),
-    ]  # fmt: skip
     assert folio.book.plan is not None
-    names = (name for name in folio.book.plan.models if name in folio.book.traces)
-    return table(columns, (_model(Plans(name, folio)) for name in names))
+    for name in (one for one in folio.book.plan.models if one in folio.book.traces):
+        plans = Plans(name, folio)
+        first, page = plans.asked[0], folio.book.traces[name].page
+        made = first.choice
+        options = plans.options(first.setting, first.device.name)
+        options["sequence"] += " tokens"
+        yield [
+            Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
+            folio.cell(f"{name}.{next(iter(plans.runs))}.settings.num_parameters"),
+            label(" · ".join(options.values())),
+            label(plans.label(made.best.answer) if made else NOTHING_FITS),
+        ]
 
 
-def _model(plans: Plans) -> Row:
-    first, folio = plans.asked[0], plans.folio
-    made = first.choice
-    options = plans.options(first.setting, first.device.name)
-    options["sequence"] += " tokens"
-    page = folio.book.traces[plans.name].page
-    return [
-        Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
-        folio.cell(f"{plans.name}.{next(iter(plans.runs))}.settings.num_parameters"),
-        label(" · ".join(options.values())),
-        label(plans.label(made.best.answer) if made else NOTHING_FITS),
-    ]
-
-
-def planned(name: str, folio: Folio) -> Shown:
+def planned(name: str, folio: Folio, answer_of: Callable[[Shown], Markup]) -> Shown:
     """All that the page of a model shows: what readers choose, and what each choice leads to.
 
     Args:
         name: of its plans, as expressions call them.
         folio: the page.
+        answer_of: prints what a choice leads to.
     """
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
@@ -271,7 +257,7 @@ def planned(name: str, folio: Folio) -> Shown:
         tuple(known.index(options[id(one)][key]) for key, known in varied.items())
         for one in plans.asked
     ]
-    drawn = [_answer(plans, one) for one in plans.asked]
+    drawn = [answer_of(_answer(plans, one)) for one in plans.asked]
     words, path = folio.ui["plan"]["controls"], f"{name}.{next(iter(plans.runs))}.settings"
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
@@ -310,25 +296,33 @@ def _named(plans: Plans) -> Iterator[Shown]:
 # --- what a choice leads to
 
 
-def _answer(plans: Plans, asked: Asked) -> Markup:
-    """The recommendation first, then bars, then the table."""
-    made = asked.choice
+def _answer(plans: Plans, asked: Asked) -> Shown:
+    """The recommendation, its reason, the runner-up, what would turn the choice, and bars."""
+    made, memory = asked.choice, numeric(asked.memory)
     best = _of_each_strategy(made.fitting)[:MOST] if made else []
-    advice = _recommended(plans, asked, made) if made else _refused(plans, asked)
-    said = Markup("").join(
-        Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(head, text) for head, text in advice
-    )
-    show, device = plans.folio.cell, asked.device
-    regime = Markup(plans.words["regime"]).format(
-        compute=show(f"({device.compute}) / 1000000000000"),
-        link=show(f"({device.link}) / 1000000000"),
-        between=show(f"({device.between}) / 1000000000"),
-        n=counted(len(asked.answers)),
-        m=counted(len(made.fitting) if made else 0),
-    )
-    html = Markup('<dl class="pb-facts pb-advice">{}</dl>\n{}\n{}\n<p class="pb-aside">{}</p>')
-    return html.format(
-        said, _drawn(plans, asked, best), _compared(plans, asked, best) if best else "", regime
+    drawn = _drawn(asked, best)
+    named = [
+        (plans.label(one), plans.runs[plans.path(one).partition(".")[2]], verdict(one, memory))
+        for one in drawn
+    ]
+    compared = [plans.compared(one, asked) for one in best]
+    later, device = made.runner_up if made else None, asked.device
+    return Shown(
+        memory=plans.folio.show(asked.memory) if made else None,
+        best=compared[0] if compared else None,
+        rows=[list(one.values()) for one in compared],
+        is_tight=bool(made and later and made.best.is_tight(memory)),
+        later=plans.compared(later, asked) if later else None,
+        longer=longer_by(later, made.best) if made and later else "",
+        turns=[_turned(plans, one) for one in made.turns] if made else [],
+        least=None if made else plans.needs(min(asked.answers, key=needs)),
+        bars=bars(named, memory, plans.folio).svg(ID, TITLE),
+        is_cut=needs(max(drawn, key=needs)) > memory * AXIS,
+        compute=plans.folio.cell(f"({device.compute}) / 1000000000000"),
+        link=plans.folio.cell(f"({device.link}) / 1000000000"),
+        between=plans.folio.cell(f"({device.between}) / 1000000000"),
+        num_simulated=len(asked.answers),
+        num_fitting=len(made.fitting) if made else 0,
     )
 
 
@@ -340,20 +334,6 @@ def _of_each_strategy(found: Sequence[Layout]) -> list[Layout]:
     return list(best.values())
 
 
-def _recommended(plans: Plans, asked: Asked, made: Choice) -> Iterator[tuple[str, Markup]]:
-    """The layout, its reason, the runner-up, and what would turn the choice."""
-    words, memory = plans.words, plans.folio.show(asked.memory)
-    is_tight = made.runner_up and made.best.is_tight(numeric(asked.memory))
-    reason = Markup(words["reason"] + (words["tight"] if is_tight else ""))
-    yield "Recommended", reason.format(**plans.numbers(made.best, asked), memory=memory)
-    if made.runner_up is not None:
-        why = Markup(words["later"][longer_by(made.runner_up, made.best)])
-        yield "Runner-up", why.format(**plans.numbers(made.runner_up, asked))
-    if made.turns:
-        turns = "; ".join(_turned(plans, one) for one in made.turns)
-        yield "What would change the choice", label(turns) + "."
-
-
 def decided_by(bounds: Bounds) -> str:
     """The part of a step that its lower bound is."""
     has_to_wait = bounds.waiting and bounds.at_least == bounds.computing + bounds.waiting
@@ -361,51 +341,20 @@ def decided_by(bounds: Bounds) -> str:
 
 
 def _turned(plans: Plans, one: Turn) -> str:
-    words = plans.words
-    what = words["turn_links"] if one.between else words["turn_memory"]
-    layout = plans.label(one.best.answer) if one.best else NOTHING_FITS
-    size = f"{one.between / 1e9:.3g}" if one.between else f"{one.memory_bytes / GIB:.4g}"
-    return str(what.format(size=size, layout=layout))
+    """Other links or devices, and the layout to take there."""
+    where = (
+        f"{one.between / 1e9:.3g} GB/s between nodes" if one.between
+        else f"{one.memory_bytes / GIB:.4g} GiB per device"
+    )  # fmt: skip
+    return f"{where}: {plans.label(one.best.answer) if one.best else NOTHING_FITS}"
 
 
-def _refused(plans: Plans, asked: Asked) -> Iterator[tuple[str, Markup]]:
-    """That nothing fits, and the least that would."""
-    least = plans.needs(min(asked.answers, key=needs))
-    yield NOTHING_FITS, Markup(LEAST).format(least)
-
-
-def _drawn(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
-    """Bars of the best layouts, and of strategies of one axis that do not fit."""
-    memory = numeric(asked.memory)
+def _drawn(asked: Asked, best: Sequence[Layout]) -> list[Answer]:
+    """The best layouts, and those of strategies of one axis that do not fit, for bars."""
     fitting = {one.strategy for one in best}
     others: dict[str, Answer] = {}
     for one in sorted(asked.answers, key=needs):
-        name, is_over = one.question.strategy.name, verdict(one, memory) != "fits"
+        name, is_over = one.question.strategy.name, verdict(one, numeric(asked.memory)) != "fits"
         if is_over and "+" not in name and name not in fitting:
             others.setdefault(name, one)
-    shown = [*(one.answer for one in best), *others.values()]
-    found = bars(
-        [
-            (plans.label(one), plans.runs[plans.path(one).partition(".")[2]],
-                verdict(one, memory))
-            for one in shown
-        ],
-        memory,
-        plans.folio,
-    )  # fmt: skip
-    title, caption = "What each layout needs, simulated", plans.folio.line(plans.plan.caption)
-    if needs(max(shown, key=needs)) > memory * AXIS:
-        caption += CUT
-    return Markup('<p class="pb-view">{}</p>{}<p class="pb-caption">{}</p>').format(
-        title, found.svg(ID, title), caption
-    )
-
-
-def _compared(plans: Plans, asked: Asked, best: Sequence[Layout]) -> Markup:
-    """The table of what one compares, in the order of the command's."""
-    columns = [
-        Column("Layout", False), Column("Needs"), Column("At least"), Column("Without overlap"),
-        Column("Decided by", False),
-    ]  # fmt: skip
-    rows = (list(plans.numbers(one, asked).values()) for one in best)
-    return table(columns, rows, is_found=False)
+    return [*(one.answer for one in best), *others.values()]

@@ -22,6 +22,7 @@ from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Kind
 from generator.pages.shown import Shown
+from generator.pages.table import Row
 from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
@@ -122,11 +123,9 @@ def unopened(markup: Markup) -> Markup:
     return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
 
 
-def in_table(
-    written: Table | None, folio: Folio
-) -> tuple[tuple[Markup, ...], tuple[tuple[Markup, tuple[Markup, ...]], ...]]:
-    """The columns of a table that an author wrote, and its rows: titles, each with its cells."""
+def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[list[str], list[Row]]:
+    """The titles of a table that an author wrote, the `first` above the heads of rows; its rows."""
     if written is None:
-        return (), ()
-    rows = ((folio.line(row.title), tuple(map(folio.cell, row.cells))) for row in written.rows)
-    return tuple(map(folio.line, written.columns)), tuple(rows)
+        return [], []
+    titles = [first, *("#" + folio.line(one) for one in written.columns)]
+    return titles, [[folio.line(row.title), *map(folio.cell, row.cells)] for row in written.rows]
