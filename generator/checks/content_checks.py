@@ -23,7 +23,7 @@ from generator.content.shelf import missing_run
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, asked_of_claims
+from generator.evidence.filters import Label, Showed, asked_of_claims
 from generator.items import item_checks
 
 # The ids that there are of what texts name, by their mark.
@@ -105,9 +105,6 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
         problem = item_checks.unheld(evidence, one.text)
     elif one.mark in _KNOWN and one.text not in (ids := _KNOWN[one.mark](book, document)):
         problem = f"no {one.mark} {one.text!r}{nearest(one.text, ids)}"
-    taken = {*book.traces, *FUNCTIONS, *OF_CLAIMS}
-    if "with" in one.path[-2:-1] and one.path[-1] in taken:
-        problem = f"{one.path[-1]!r} means something in every expression; choose another name"
     if problem:
         yield document.error(one.path, problem)
 

@@ -25,9 +25,6 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 EPSILONS: dict[str, float] = {
     "float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7,
 }  # fmt: skip
-# PyTorch's CUDACachingAllocator rounds a large allocation up to 2 MiB (kRoundLarge), a small one to
-# 512 B; the larger of the two bounds both.
-BLOCK_BYTES = 2 * 2**20
 Verdict = Literal[
     "holds",
     "does_not_hold",
@@ -41,14 +38,13 @@ Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs",
 
 
 class Tolerance(Written):
-    """How far a number may lie from another one; give one of the four.
+    """How far a number may lie from another one; give one of the first three.
 
     Attributes:
         relative: a share of the other number.
         absolute: an amount, in its unit.
         epsilons: for rounding: a share of it, in epsilons of `dtype`.
         dtype: the format in which the compared numbers were calculated.
-        blocks: for allocator bytes: blocks to which a caching allocator rounds.
         because: why a law is as far off as that; wanted above a tenth.
     """
 
@@ -56,14 +52,13 @@ class Tolerance(Written):
     absolute: Annotated[float, Field(ge=0)] | None = None
     epsilons: Annotated[int, Field(ge=1)] | None = None
     dtype: Dtype | None = None
-    blocks: Annotated[int, Field(ge=1)] | None = None
     because: Line | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        given = (self.relative, self.absolute, self.epsilons, self.blocks)
+        given = (self.relative, self.absolute, self.epsilons)
         if sum(one is not None for one in given) != 1:
-            raise ValueError("give relative or absolute, epsilons or blocks, one of the four")
+            raise ValueError("give relative, absolute or epsilons, one of the three")
         if (self.epsilons is None) != (self.dtype is None):
             raise ValueError("epsilons are those of a dtype; give both")
         return self
@@ -75,14 +70,9 @@ class Tolerance(Written):
             return self.epsilons * EPSILONS[self.dtype]
         return self.relative
 
-    @property
-    def amount(self) -> float | None:
-        """How far off it may be in the other number's unit; None where it is a share."""
-        return self.blocks * BLOCK_BYTES if self.blocks is not None else self.absolute
-
     def slack(self, around: float) -> float:
         """How far from a number another one may lie."""
-        return abs(around) * (self.share or 0) + (self.amount or 0)
+        return abs(around) * (self.share or 0) + (self.absolute or 0)
 
 
 class Regime(Written):
@@ -153,9 +143,9 @@ class Claim(Written):
     `faster` and `slower` compare two `timing.step` samples and may end undecided. `predicted`
     comes from settings and a formula or from another run, never from the observed field.
 
-    With `quantifier: each` a side may be a list, such as `run.ranks | each('num_parameters')`. The
-    relation must then hold for each of its elements: two lists are compared element by element,
-    and a single value with each element of the other side.
+    A side may be a list, such as `run.ranks | each('num_parameters')`. The relation must then hold
+    for each of its elements: two lists are compared element by element, and a single value with
+    each element of the other side.
 
     With `for`, the rule is judged once a run, and `run` stands for it in expressions and texts; the
     verdict's id is `law@experiment.run`. In its texts, `{{ predicted }}` and `{{ observed }}` are
@@ -169,7 +159,6 @@ class Claim(Written):
         relation: of what is observed to what is predicted: equals, at_least, at_most, above, below,
             differs, faster or slower.
         observed: an expression over what a run measured.
-        quantifier: each, where a side is a list.
         tolerance: how far the two may be apart.
         formula: what pages print of the prediction, in words or symbols.
         source: the id of a reference that states the rule.
@@ -189,19 +178,12 @@ class Claim(Written):
     predicted: Expression
     relation: Relation = "equals"
     observed: Expression
-    quantifier: Literal["each"] | None = None
     tolerance: Tolerance | None = None
     formula: Line | None = None
     source: SourceId | None = None
     domain: Domain | Literal["everywhere"] | None = None
     showed: Showed | None = None
     regime: Regime = Regime()
-
-    @model_validator(mode="after")
-    def _on_each_run_once(self) -> Self:
-        if len({case.run for case in self.cases}) < len(self.cases):
-            raise ValueError("for: names a run twice")
-        return self
 
     @property
     def names(self) -> dict[str, str]:

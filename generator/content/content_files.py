@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from generator.content.errors import ContentError, ContentErrors, place_of
+from generator.content.errors import ContentError, ContentErrors
 from runners.traces.files import TraceError
 
 ReadT = TypeVar("ReadT")
@@ -50,17 +50,10 @@ class Files:
         """The text of a file, without a byte-order mark.
 
         Raises:
-            ContentErrors: it cannot be read, or is not UTF-8; the error then knows the line.
+            ContentErrors: it cannot be read, or is not UTF-8.
         """
-        held, place = b"", (0, 0)
         try:
-            held = path.read_bytes()
-            return held.decode("utf-8-sig")
-        except OSError as error:
-            why = str(error.strerror)
-        except UnicodeDecodeError as error:
-            before = held[: error.start].decode("utf-8-sig")
-            place = place_of(before, len(before))
-            why = f"not UTF-8 (byte 0x{held[error.start]:02x}); save it as UTF-8"
-        message = f"cannot be read: {why}"
-        raise ContentErrors([ContentError(self.name(path), *place, message)])
+            return path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"cannot be read: {error}; save it as UTF-8"
+            raise ContentErrors([ContentError(self.name(path), 0, 0, message)]) from None

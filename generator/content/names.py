@@ -93,24 +93,19 @@ def in_texts(
     model: ModelT, short: Mapping[str, str], left: frozenset[str] = frozenset({"cases"})
 ) -> ModelT:
     """A part of a file with these names written out, but in the fields that are left."""
-    changed = {}
-    for name, _, mark in marks(type(model)):
-        value = getattr(model, name)
-        now = value if name in left else _value(value, mark or "", short)
-        if now is not value:
-            changed[name] = now
-    return model.model_copy(update=changed) if changed else model
+    written = model.model_fields_set - left
+    fields = {name: mark for name, _, mark in marks(type(model)) if name in written}
+    found = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
+    return model.model_copy(update=found)
 
 
 def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN401
     if isinstance(value, str):
-        return _WAYS[mark](value, short) if short and mark in _WAYS else value
+        return _WAYS[mark](value, short) if mark in _WAYS else value
     if isinstance(value, BaseModel):
         return in_texts(value, short)
     if isinstance(value, list):
-        found = [_value(one, mark, short) for one in value]
-        return found if any(a is not b for a, b in zip(found, value, strict=True)) else value
+        return [_value(one, mark, short) for one in value]
     if isinstance(value, dict):
-        pairs = {key: _value(one, mark, short) for key, one in value.items()}
-        return pairs if any(pairs[key] is not value[key] for key in value) else value
+        return {key: _value(one, mark, short) for key, one in value.items()}
     return value

@@ -16,7 +16,7 @@ from generator.content.book import Book
 from generator.content.claim import Claim
 from generator.content.errors import ContentError, nearest
 from generator.content.shelf import no_trace
-from generator.evidence import quantifier, units, verdicts
+from generator.evidence import list_sides, units, verdicts
 from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.evidence.paths import Evaluation, Node
@@ -182,7 +182,7 @@ class Evidence:
         found = self.evaluate(expression, names)
         if found.error and not found.absent:
             raise _failed(expression, found.error)
-        value = quantifier.in_one(found.result)
+        value = list_sides.in_one(found.result)
         return value if isinstance(value, Value) and not value.absent else None
 
     def printable(self, expression: str) -> Printable:
@@ -247,12 +247,10 @@ class Evidence:
         return self._side(claim, claim.predicted), self._side(claim, claim.observed)
 
     def _side(self, claim: Claim, expression: str) -> Evaluation:
-        """One side; a list of a rule with a quantifier is read element by element."""
+        """One side; a list is read element by element."""
         found = self.evaluate(expression, claim.names)
         is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
-        if claim.quantifier and is_list:
-            return self.evaluate(f"({expression})[:]", claim.names)
-        return found
+        return self.evaluate(f"({expression})[:]", claim.names) if is_list else found
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.

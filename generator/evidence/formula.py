@@ -114,12 +114,8 @@ class Symbol(Arithmetic):
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Symbol:
-        """A formula of two sides; `2 + moments + 1` reads `3 + moments`."""
-        match sign, tree_of(left), tree_of(right):
-            case "+", ("+", int() | float() as first, rest), int() | float() as last:
-                return Symbol(("+", first + last, rest))
-            case _, first_side, last_side:
-                return Symbol((sign, first_side, last_side))
+        """A formula of two sides."""
+        return Symbol((sign, tree_of(left), tree_of(right)))
 
     def __neg__(self) -> Symbol:
         return Symbol(("~", self.tree))

@@ -77,7 +77,7 @@ def printed(claim: Claim) -> str | None:
         words = _words([*names_of(left), *names_of(right)], claim.names)
     except ExpressionError:
         return None
-    within = claim.tolerance and (claim.tolerance.share or claim.tolerance.amount)
+    within = claim.tolerance and (claim.tolerance.share or claim.tolerance.absolute)
     is_rough = claim.relation == "equals" and (within or 0) > ROUGHLY
     first, last = (
         formula.printed(tree, words).replace(" * ", " × ").replace(" - ", " − ")

@@ -22,8 +22,6 @@ def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
     outcome = evidence.outcome(claim.id)
     for side, value in (("predicted", outcome.predicted), ("observed", outcome.observed)):
         if value is not None and isinstance(value.number, str):
-            if claim.quantifier:
-                return f"{claim.id} compares lists whose elements differ"
             return f"{claim.id} compares no numbers: {side} is {getattr(claim, side)}"
     return None
 
@@ -58,7 +56,7 @@ def off_by(
     if not predicted.leaves and predicted.unit.is_number and not measured.unit.is_number:
         return None
     difference: Value = predicted - measured
-    if measured.number == 0 or (tolerance is not None and tolerance.amount is not None):
+    if measured.number == 0 or (tolerance is not None and tolerance.absolute is not None):
         return difference
     share: Value = difference / measured
     return share.shown(way="error")

@@ -15,7 +15,7 @@ from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.errors import ContentError
 from generator.content.shelf import TraceOnPage
-from generator.evidence import quantifier, units
+from generator.evidence import list_sides, units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
@@ -88,7 +88,8 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
     error, at = _mistake(claim, predicted, observed)
     if verdict is None and error is None:
         try:
-            compare = _compare_each if claim.quantifier else _compare
+            is_list = any(map(list_sides.is_list, (left, right)))
+            compare = _compare_each if is_list else _compare
             verdict, explanation = compare(claim, left, right)
         except (ExpressionError, units.UnitError) as problem:
             error = str(problem)
@@ -119,7 +120,8 @@ def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple
         if found.error:
             return found.error, at
     shared = sorted(set(predicted.measured) & set(observed.measured))
-    if shared and claim.quantifier is None:  # with one, each pair is looked at by itself
+    is_list = list_sides.is_list(observed.result)  # then each pair is looked at by itself
+    if shared and not is_list:
         return f"predicts from {shared[0]}, the very field that it observes", "predicted"
     if not observed.measured and not observed.absent:
         return "observes nothing that a run measured", "observed"
@@ -183,11 +185,11 @@ def _shown(side: Side) -> Value | None:
     if isinstance(side, Value):
         return side
     try:
-        values = quantifier.listed(side)
+        values = list_sides.listed(side)
     except (ExpressionError, AbsentError):
         return None
     if values is not None:
-        return quantifier.collected(values)
+        return list_sides.collected(values)
     if not isinstance(side, Node) or not isinstance(side.thing, SampledSeconds):
         return None
     median = side.step("median_seconds")
@@ -197,12 +199,12 @@ def _shown(side: Side) -> Value | None:
 def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str]:
     """The verdict of a rule that must hold for each element."""
     if claim.relation in TIMED:
-        raise ExpressionError(f"{claim.relation} compares two samples, without a quantifier")
-    pairs = quantifier.paired(predicted, observed)
-    shared = quantifier.shared_field(pairs)
+        raise ExpressionError(f"{claim.relation} compares two samples, and no lists")
+    pairs = list_sides.paired(predicted, observed)
+    shared = list_sides.shared_field(pairs)
     if shared:
         raise ExpressionError(f"predicts from {shared}, the very field that it observes")
-    noun = quantifier.noun(claim.observed)
+    noun = list_sides.noun(claim.observed)
     for left, right in pairs:
         verdict, explanation = _compare(claim, left, right)
         if verdict != "holds":

@@ -72,7 +72,7 @@ def a_rule_is_judged_for_each_rank(copy):
     copy.append("claims/tiny_memory.yml", (
         "  - id: of-each\n    says: Every rank holds parameters.\n"
         "    predicted: \"0\"\n    relation: above\n"
-        "    quantifier: each\n    observed: tiny_memory.halves.ranks | each('num_parameters')\n"
+        "    observed: tiny_memory.halves.ranks | each('num_parameters')\n"
     ))  # fmt: skip
     copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
 

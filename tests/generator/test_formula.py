@@ -134,7 +134,7 @@ def test_a_calculator_calls_a_law_and_readers_see_it_written_out():
     formula = "ddp_bytes(parameters * value_bytes, 2 + moments)"
     law = parsed(formula)
     assert law.value({"parameters": 10.0, "value_bytes": 4.0, "moments": 2.0}) == 5 * 40
-    assert law.readable(formula) == "(3 + moments) * (parameters * value_bytes)"
+    assert law.readable(formula) == "(2 + moments + 1) * (parameters * value_bytes)"
     assert law.readable("a * b") == "a * b"
 
 

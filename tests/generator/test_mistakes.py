@@ -60,7 +60,7 @@ YAML = [
     (HOME, "title: A tiny book", "title: ¦5", "title: must be text; quote it"),
     (MEMORY, "{relative: 0.05}", "{relative: ¦.nan}", "relative: must be"),
     (MEMORY, "{relative: 0.05}", "{relative: ¦-0.1}", "relative: must be"),
-    (MEMORY, "{relative: 0.05}", "¦{}", "give relative or absolute"),
+    (MEMORY, "{relative: 0.05}", "¦{}", "give relative, absolute"),
 ]  # fmt: skip
 TEXTS = [
     (EXPERIMENT, "cut in two.", "cut into ¦2.", "bare numeral '2'"),
@@ -182,8 +182,6 @@ CLAIMS = [
      "does_not_hold: ¦\"{{ showed('averaging-is-slower') }}\"\n      too_few_samples: It was",
      "cannot quote a claim's sentence"),
     (TRAINING, "for: tiny_training.averaged", "for: ¦tiny_training.gone", "no run 'gone'"),
-    (TRAINING, "for: tiny_training.averaged",
-     "for: [tiny_training.averaged, tiny_training.averaged]", "for: names a run twice"),
     (TRAINING, "id: averaged-bytes", "id: ¦whole-peak", "duplicate claim id"),
     (TRAINING, "predicted: run.model.bytes", "predicted: ¦other.model.bytes", "unknown name"),
     (TRAINING, "says: The `all_reduce`", "says: ¦The {{ called }}", "unknown name 'called'"),

@@ -73,13 +73,8 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
     ("text", "said"),
     [
         ("a {{ b", "the other half of the expression is missing"),
-        ("a {{ }} b", "empty expression"),
         ("\ue000\ue100\ue001", "invisible character"),
         ("fi\u200bve ranks", "invisible character"),
-        ("[x](http://a.org)", "links are relative or https"),
-        ("[x](javascript:a)", "links are relative or https"),
-        ("[x](/root.html)", "links are relative or https"),
-        ("[x]({{ a.b }})", "no expression says where a link leads"),
         ("![x](x.png)", "an image; lessons show figures"),
     ],
 )

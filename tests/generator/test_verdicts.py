@@ -193,7 +193,7 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
 
 
 def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
-    law = claim("99", "above", "tiny_training.averaged.epochs | each('loss')", quantifier="each")
+    law = claim("99", "above", "tiny_training.averaged.epochs | each('loss')")
     law = law.model_copy(update={"id": "losses"})
     laws = replace(book.laws, written={"losses": next(iter(book.laws.written.values()))})
     changed = replace(book, claims={"losses": law}, laws=laws)

@@ -113,4 +113,4 @@ def _output(
 def _within(within: Tolerance, quantity: Quantity) -> str:
     if within.share is not None:
         return f"{within.share * 100:g}%"
-    return units.printed(within.amount or 0, units.BY_NAME[quantity], units.AS_RULED)
+    return units.printed(within.absolute or 0, units.BY_NAME[quantity], units.AS_RULED)

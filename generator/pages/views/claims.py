@@ -220,7 +220,7 @@ def tolerance_of(claim: Claim, observed: Value | None) -> str:
         return f"{one.relative * 100:g}%"
     if observed is not None and observed.unit == units.SHARE:
         return _points(one.slack(0))
-    unit = units.PLAIN if one.blocks is None else units.BYTES
+    unit = observed.unit if observed and observed.unit == units.BYTES else units.PLAIN
     return units.printed(one.slack(0), unit, units.Form(way="written"))
 
 

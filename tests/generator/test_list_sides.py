@@ -1,4 +1,4 @@
-"""`quantifier: each`: a rule for every rank or step, refuted by any of them."""
+"""A rule over a list: for every rank or step, refuted by any of them."""
 
 import json
 from dataclasses import replace
@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 
 from generator.content.claim import Claim
-from generator.evidence import quantifier
+from generator.evidence import list_sides
 from generator.evidence.evaluation import Evidence
 
 RUN = "tiny_memory.halves"
 PARTS = f"{RUN}.ranks | each('num_parameters')"
 
 
-def claim(predicted, observed, relation="equals", quantifier="each", **fields):
+def claim(predicted, observed, relation="equals", **fields):
     return Claim(
         id="a-claim", says="It is so.", predicted=predicted, observed=observed, relation=relation,
-        quantifier=quantifier, **fields,
+        **fields,
     )  # fmt: skip
 
 
@@ -62,11 +62,9 @@ def test_two_lists_are_compared_element_by_element(copy):
 @pytest.mark.parametrize(
     ("predicted", "observed", "relation", "said"),
     [
-        ("7", f"{RUN}.world_size", "equals", "observes"),
-        ("7", f"{RUN}.ranks[0].num_parameters", "equals", "observes a list"),
-        (f"{RUN}.ranks[:1] | each('num_samples')", PARTS, "equals", "one by one"),
+        (f"{RUN}.ranks[0].memory", PARTS, "equals", "a list as long"),
         (PARTS, PARTS, "equals", "the very field that it observes"),
-        (PARTS, f"{RUN}.ranks | each('num_samples')", "faster", "without a quantifier"),
+        (PARTS, f"{RUN}.ranks | each('num_samples')", "faster", "and no lists"),
     ],
 )
 def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, relation, said):
@@ -85,4 +83,4 @@ def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, r
     ],
 )
 def test_what_is_counted_is_what_the_rule_goes_through(observed, counted):
-    assert quantifier.noun(observed) == counted
+    assert list_sides.noun(observed) == counted

@@ -1,4 +1,4 @@
-"""`quantifier: each`: a rule that holds for each element of a list, such as each rank or each step.
+"""A claim over a list: a rule that holds for each element, such as each rank or each step.
 
 In: both sides of a claim. Out: the pairs of elements that its relation compares, one value for each
 side that a page can print, and what an element is: a rank, an epoch, a step. A single value is
@@ -20,42 +20,39 @@ NOUNS = {"ranks": "rank", "epochs": "epoch", "step_losses": "step", "stages": "s
 _LIST = re.compile(rf"\b({'|'.join(NOUNS)})\b(?!\[-?\d+\])")
 
 
+def is_list(side: object) -> bool:
+    """Whether a side has elements."""
+    return isinstance(side.thing if isinstance(side, Node) else side, list | dict | tuple)
+
+
 def listed(side: object) -> tuple[Value, ...] | None:
     """The elements of a side that is a list of values; None for any other side.
 
     Raises:
         ExpressionError: it is a list of something else.
     """
-    if not isinstance(side.thing if isinstance(side, Node) else side, list | dict | tuple):
+    if not is_list(side):
         return None
     found = elements(side)
     values = tuple(one for one in found if isinstance(one, Value))
     if len(values) != len(found):
-        raise ExpressionError("quantifier: each compares values; go on to one field of each")
+        raise ExpressionError("a rule over a list compares values; go on to one field of each")
     return values
 
 
 def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
-    """The pairs that a rule compares.
+    """The pairs that a rule compares, one side of which is a list.
 
     Raises:
-        ExpressionError: no side is a list, or the two are not as long as each other.
+        ExpressionError: the other is neither a value nor a list as long.
     """
-    left, right = listed(predicted), listed(observed)
-    if right is None:
-        raise ExpressionError(
-            "quantifier: each observes a list, such as run.ranks | each('num_parameters')"
-        )
-    if left is None:
-        if not isinstance(predicted, Value):
-            raise ExpressionError("quantifier: each compares with one value, or with a list")
-        left = (predicted,) * len(right)
-    if len(left) != len(right):
-        raise ExpressionError(
-            f"predicted is a list of {len(left)} and observed one of {len(right)}; "
-            "quantifier: each compares them one by one"
-        )
-    return list(zip(left, right, strict=True))
+    sides = [listed(one) or (one,) for one in (predicted, observed)]
+    num = max(map(len, sides))
+    left, right = (side * num if len(side) == 1 else side for side in sides)
+    values = [one for one in (*left, *right) if isinstance(one, Value)]
+    if len(values) < 2 * num:
+        raise ExpressionError("a list is compared with one value, or with a list as long")
+    return list(zip(values[:num], values[num:], strict=True))
 
 
 def shared_field(pairs: Sequence[tuple[Value, Value]]) -> str | None:
@@ -84,7 +81,7 @@ def collected(values: Sequence[Value]) -> Value:
 
 
 def in_one(found: object) -> object:
-    """What an expression gives; a list, which a law with a quantifier observes, as one value."""
+    """What an expression gives; a list, which a law may observe, as one value."""
     if not isinstance(found, tuple) or not found:
         return found
     values = [one for one in found if isinstance(one, Value)]
