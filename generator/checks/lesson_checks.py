@@ -16,10 +16,10 @@ from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
 from generator.content.lesson import CostFile, CostRow, LessonFile, TraceFile, Trial, TryFile
 from generator.content.yaml_source import Path
-from generator.evidence import growth, law_formula, law_sides, play_states
+from generator.evidence import law_shown, play_states
 from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
 from generator.evidence.evaluation import Evidence
-from generator.evidence.value import ExpressionError
+from generator.evidence.value import ExpressionError, Value
 
 Found = tuple[Path, str]
 
@@ -43,10 +43,23 @@ def _mistakes(evidence: Evidence, model: LessonFile) -> Iterator[Found]:
 
 def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
     """What keeps a figure from showing what its kind shows, at a path below the figure."""
-    if figure.growth:
-        for field, message in growth.faults(evidence, figure.growth):
-            yield ("growth", field), message
     yield from play_states.faults(figure, evidence)
+    growth = figure.growth
+    for series in growth.series if growth else ():
+        for run in filter(evidence.book.run, series.runs):
+            for field in ("x", "measured", "predicted"):
+                problem = _no_number(evidence, getattr(growth, field), run)
+                if problem:
+                    yield ("growth", field), f"for {run}: {problem}"
+
+
+def _no_number(evidence: Evidence, expression: str | None, run: str) -> str | None:
+    """Why an expression over a run comes to no number, or None."""
+    found = evidence.evaluate(expression, {"run": run}) if expression else None
+    if not found or found.absent:
+        return None
+    is_number = isinstance(found.result, Value) and not isinstance(found.result.number, str)
+    return None if is_number else found.error or f"{expression} is no number"
 
 
 def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
@@ -91,10 +104,10 @@ def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
     claim = evidence.book.claims.get(row.law)
     if claim is None:
         return  # said where it is named
-    problem = law_sides.not_a_number(claim, evidence)
+    problem = law_shown.not_a_number(claim, evidence)
     if problem:
         yield (*at, "law"), problem
-    elif not (law_formula.shown(claim) or evidence.outcome(claim.id).error):
+    elif not (law_shown.shown(claim) or evidence.outcome(claim.id).error):
         yield (*at, "law"), f"{row.law} prints no formula; give the claim formula:"
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from generator.content import handwritten, laws, tries
+from generator.content import handwritten, laws
 from generator.content.claim import (
     Claim,
     ClaimFile,
@@ -43,6 +43,7 @@ from generator.content.shelf import (
 )
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
+from runners.traces import files as traces
 from runners.traces.files import is_stale
 from runners.traces.machine_records import Machine
 from runners.traces.records import Run, Trace
@@ -191,6 +192,13 @@ class _Loader(Files):
         if document:
             self.documents.append(document)
 
+    def tries(self) -> tuple[Trace, ...]:
+        """What a reader tried, a trace of one run a file, the oldest first."""
+        read = Files(self.content).trying  # a try that cannot be read is no mistake of the book
+        folder = self.content / "tries"
+        found = [one for path in found_in(folder, "*.json") if (one := read(traces.read, path))]
+        return tuple(sorted(found, key=lambda one: one.recorded_at))
+
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
         """The files of a kind."""
         return [one for one in self.documents if isinstance(one.model, model)]
@@ -298,7 +306,7 @@ def load(
         references=references, traces=on_pages,
         machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
         documents=tuple(loader.documents),
-        tries=tries.read(loader.content / "tries") if with_tries else (),
+        tries=loader.tries() if with_tries else (),
         terms=tuple(sorted(terms.values(), key=lambda one: one.term.lower())),
         glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),
         plan=plans[0].model if plans else None, guide=guides[0].model if guides else None,

@@ -28,7 +28,7 @@ from generator.evidence.formula import (
     postfix,
     printed,
 )
-from generator.evidence.law_sides import observed_run, off_by
+from generator.evidence.law_shown import observed_run, off_by
 from generator.evidence.value import (
     ExpressionError,
     Value,

@@ -25,7 +25,7 @@ from generator.content.shelf import page_of
 from generator.content.typesetting import parted
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import SIDES, Showed, asked_of_claims
-from generator.evidence.other_machines import OtherOutcomes
+from generator.evidence.machines import OtherOutcomes
 from generator.evidence.sources import Sources
 from generator.evidence.value import Kind, Origin, Value
 from generator.evidence.verdicts import Outcome, sentence

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, Growth
 from generator.evidence import units
+from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.growth import GrowthRun, runs_by_series
 from generator.evidence.value import Value, numeric
 from generator.figures.axes import plain
 from generator.figures.drawing import Drawing, Layout
@@ -18,6 +19,33 @@ from generator.figures.picture import Picture, Seen, Table, both, plainly
 
 HEIGHT = 250
 BY_FORMULA = "by the formula"
+
+
+@dataclass(frozen=True)
+class GrowthRun:
+    """One run of a series: its path, its place, what was measured, what the formula says."""
+
+    run: str
+    x: Value
+    measured: Value
+    predicted: Value | None
+
+
+def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+    """The runs of each series that this machine has measured, by the series' label, along x."""
+    found: dict[str, list[GrowthRun]] = {}
+    for series in growth.series:
+        rows = [row for run in series.runs if (row := _row(growth, run, evidence))]
+        found[series.label] = sorted(rows, key=lambda row: numeric(row.x))
+    return found
+
+
+def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
+    x, measured = (evidence.one(one, {"run": run}) for one in (growth.x, growth.measured))
+    if x is None or measured is None:
+        return None
+    predicted = evidence.one(growth.predicted, {"run": run}) if growth.predicted else None
+    return GrowthRun(run, x, measured, predicted)
 
 
 def growth(figure: Figure, folio: Folio) -> Picture:

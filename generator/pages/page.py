@@ -31,7 +31,7 @@ from generator.evidence import play_states
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import asked_of_claims
 from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
-from generator.evidence.other_machines import OtherOutcomes
+from generator.evidence.machines import OtherOutcomes
 from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, views

@@ -21,8 +21,7 @@ from generator.content.lesson import MODES
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import interface_words
-from generator.evidence.other_machines import other_outcomes
-from generator.evidence.which_machine import shows_reference
+from generator.evidence.machines import other_outcomes, shows_reference
 from generator.pages.page import Gathered, Judged, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 

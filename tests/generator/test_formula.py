@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from generator.content.claim import Claim
 from generator.evidence.calculator import parsed
 from generator.evidence.formula import printed
-from generator.evidence.law_formula import printed as rule_of
-from generator.evidence.law_formula import shown
+from generator.evidence.law_shown import printed as rule_of
+from generator.evidence.law_shown import shown
 from generator.evidence.value import ExpressionError
 
 NAMES = ("a", "bb", "c_1")

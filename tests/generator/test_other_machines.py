@@ -5,7 +5,7 @@ import re
 import pytest
 
 from generator.evidence.evaluation import Evidence
-from generator.evidence.other_machines import other_outcomes
+from generator.evidence.machines import other_outcomes
 from tests.generator import rendering, scenes
 from tests.whole_pages import machines_behind
 

@@ -15,11 +15,11 @@ from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Domain, Reference
 from generator.content.typesetting import plain
-from generator.evidence import law_formula, regime, units
+from generator.evidence import law_shown, regime, units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.law_sides import in_one_form, off_by
-from generator.evidence.other_machines import parts
+from generator.evidence.law_shown import in_one_form, off_by
+from generator.evidence.machines import parts
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import UNDECIDED, Outcome, written
 from generator.pages.shown import Shown
@@ -113,7 +113,7 @@ def css_of(outcome: Outcome) -> str:
 
 def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
     """A claim's rule: as its author wrote it, or else as its expressions print."""
-    formula = law_formula.shown(claim)
+    formula = law_shown.shown(claim)
     return folio.line(formula) if formula else None
 
 

@@ -9,8 +9,7 @@ from markupsafe import Markup
 
 from generator.content.lesson import CostTable
 from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.law_formula import shown
-from generator.evidence.law_sides import observed_run, off_by
+from generator.evidence.law_shown import observed_run, off_by, shown
 from generator.evidence.verdicts import Outcome
 from generator.pages.table import Row, label
 from generator.pages.views.claims import css_of, sides_of, tolerance_of

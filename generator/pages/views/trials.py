@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from generator.content import tries
 from generator.content.lesson import Trial, TryFile
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
@@ -34,15 +33,20 @@ def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
 
 def own(written: Trial, folio: Folio) -> list[Shown]:
     """The reader's own runs; only while serving."""
-    books = folio.book.run(written.run)
-    found = tries.of_run(folio.book.tries, written.run)[-MAX_TRIES:]
-    return [_try(written, one, books, folio) for one in found if books]
+    books, tries = folio.book.run(written.run), folio.book.tries
+    found = [one for one in tries if written.run == f"{one.experiment}.{next(iter(one.runs))}"]
+    return [_try(written, one, books, folio) for one in found[-MAX_TRIES:] if books]
 
 
 def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> Shown:
-    """A run of the reader's, with the number to look at, or how it ended."""
+    """A run of the reader's, with the number to look at, or how it ended.
+
+    It is what the expression would have been, had the book's run come out as the reader's.
+    """
     (run,) = own.runs.values()
-    traces = tries.with_try(folio.book.traces, own)
+    shown = folio.book.traces[own.experiment]
+    trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, **own.runs}})
+    traces = {**folio.book.traces, own.experiment: replace(shown, trace=trace)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).one(written.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"

@@ -1,0 +1,147 @@
+"""Machines: which one a topic shows, and what the others say of the same claims.
+
+A topic shows the machine at hand if it has measured what the topic names, else the reference. A run
+that was skipped, or that is about no machine, does not decide it: a figure or a table shows the
+reference machine's, and says so. Each other machine gives its verdict on every claim whose runs it
+has all measured itself. A time is not judged on a machine where more ranks shared a core than on
+the machine shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from generator.content import prose
+from generator.content.book import Book
+from generator.content.documents import Document
+from generator.content.shelf import Measured, on_page
+from generator.evidence.evaluation import Evidence
+from generator.evidence.verdicts import UNDECIDED, Outcome
+
+_PATH = re.compile(r"\b[a-z0-9_]+\.[a-z0-9_]+")
+_CLAIM = re.compile(r"\b[a-z0-9]+(?:-[a-z0-9]+)+(?:@[a-z0-9_.]+)?")
+SHARED_CORES = "more ranks share a core, so these times say nothing about devices"
+
+
+@dataclass(frozen=True)
+class OtherOutcomes:
+    """What one other machine says.
+
+    Attributes:
+        evidence: over its own traces.
+        outcomes: its verdicts, by claim.
+    """
+
+    evidence: Evidence
+    outcomes: dict[str, Outcome]
+
+
+def parts(here: Outcome, there: Outcome) -> bool:
+    """Whether two machines decide a claim otherwise; one that skipped its runs decides nothing."""
+    return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
+
+
+def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, OtherOutcomes]:
+    """Every other machine's verdicts, by its name; a machine without any is left out."""
+    others = (one for name, one in book.machines.items() if name != book.machine.name)
+    found = (_on(one, book, outcomes) for one in others)
+    return {one.evidence.book.machine.name: one for one in found if one.outcomes}
+
+
+def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> OtherOutcomes:
+    reference = book.machines[book.reference.name]
+    own = {
+        name: found
+        for name, trace in measured.traces.items()
+        if book.traces[name].trace is not trace  # which is shown, in the place of another
+        and (found := on_page(name, [measured], reference))
+    }
+    evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
+    judged = {
+        name: _of_devices(evidence.outcome(name), outcome, book)
+        for name, outcome in outcomes.items()
+        if outcome.runs
+        and outcome.machine != measured.machine.name
+        and all(run.partition(".")[0] in own for run in outcome.runs)
+        and any(map(evidence.book.run, outcome.runs))
+    }
+    return OtherOutcomes(evidence, judged)
+
+
+def _of_devices(there: Outcome, here: Outcome, book: Book) -> Outcome:
+    """A verdict on another machine, not judged where more ranks share a core there."""
+    cores = [book.machines[one.machine].machine.num_cores for one in (there, here) if one.machine]
+    is_as_crowded = _is_crowded(here) and cores[0] >= cores[-1]
+    if there.verdict in UNDECIDED or is_as_crowded or not _is_crowded(there):
+        return there
+    return replace(there, verdict="does_not_apply", explanation=SHARED_CORES)
+
+
+def _is_crowded(outcome: Outcome) -> bool:
+    """Whether a verdict rests on a time that ranks took while they shared cores."""
+    return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)
+
+
+def shows_reference(documents: Iterable[Document[Any]], at_hand: Evidence) -> bool:
+    """Whether the machine at hand lacks what the reference machine has of what is named here.
+
+    Args:
+        documents: the files that a topic or a page is written in.
+        at_hand: what the machine at hand says.
+    """
+    reference = at_hand.reference
+    if reference is None:
+        return False
+    files = list(documents)
+    fields = [one for document in files for one in document.fields]
+    text = "\n".join(one.text for one in fields)
+    whole = "\n".join([text, *(one.source.text for one in files)])
+    claims = sorted(set(_CLAIM.findall(whole)) & at_hand.book.claims.keys())
+    runs = sorted(_runs(whole, claims, reference))
+    named = [path for path in runs if _status(path, reference)]
+    found = {_status(path, at_hand) for path in named}
+    if None in found or found == {"skipped"}:
+        return True
+    printed = {one.text for one in prose.expressions(text)}
+    printed |= {one.text for one in fields if one.mark == "expression"}
+    of_runs = {one.text for one in fields if one.mark == "per_run"}
+    return (
+        any(_is_undecided(one, at_hand, reference) for one in claims)
+        or any(_lacks(one, {}, at_hand) for one in sorted(printed))
+        or any(_lacks(one, {"run": run}, at_hand) for one in sorted(of_runs) for run in runs)
+    )
+
+
+def _runs(text: str, claims: Iterable[str], evidence: Evidence) -> set[str]:
+    """The runs that a text names, or on which a claim rests that it names, if about a machine."""
+    named = {path for path in set(_PATH.findall(text)) if evidence.book.run(path)}
+    for claim in claims:
+        named.update(evidence.outcome(claim).runs)
+    return {path for path in named if evidence.book.machine_of(path)}
+
+
+def _status(path: str, evidence: Evidence) -> str | None:
+    """How a run ended on the machine of this evidence; None where that says nothing of it today."""
+    book = evidence.book
+    experiment, _, name = path.partition(".")
+    measured = book.machines[book.machine.name]
+    trace = measured.traces.get(experiment)
+    if trace is None or experiment in measured.stale or name not in trace.runs:
+        return None
+    run = trace.runs[name]
+    return None if run.is_surprise else run.status
+
+
+def _is_undecided(claim: str, at_hand: Evidence, reference: Evidence) -> bool:
+    """Whether only the runs of the reference machine give evidence of a claim."""
+    there = reference.outcome(claim).verdict
+    return at_hand.outcome(claim).verdict == "no_evidence" and there != "no_evidence"
+
+
+def _lacks(expression: str, names: dict[str, str], at_hand: Evidence) -> bool:
+    """Whether a run that ended as declared lacks the value of an expression here."""
+    absent = at_hand.evaluate(expression, names).absent
+    return absent is not None and absent.is_unexplained
