@@ -232,13 +232,10 @@ class _Loader(Files):
         file = own.get("topic")
         if file is None:
             return None
-        for mode in MODES:
-            path = folder / f"{mode}.yml"
-            if (mode in file.model.modes) != path.exists():
-                message = f"mode {mode!r} has no {self.name(path)}"
-                if path.exists():
-                    message = f"{path.name} stands in the folder, but not under modes"
-                self.errors.append(file.source.error(("modes", mode), message, at_key=True))
+        for mode in (one for one in MODES if (one in file.model.modes) != (one in own)):
+            where = "under modes:, but not" if mode in file.model.modes else "not under modes:, but"
+            message = f"{mode!r} stands {where} in the folder"
+            self.errors.append(file.error(("modes", mode), message))
         quizzes = [own[stem] for stem in sorted(own) if stem.startswith("quiz")]
         items = {item.id: item for quiz in quizzes for item in quiz.model.items}
         lessons = {mode: own[mode] for mode in MODES if mode in own}

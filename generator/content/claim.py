@@ -29,7 +29,6 @@ Verdict = Literal[
     "holds",
     "does_not_hold",
     "not_distinguishable",
-    "too_few_samples",
     "does_not_apply",
     "no_evidence",
 ]
@@ -112,7 +111,6 @@ class Showed(Written):
     holds: Line
     does_not_hold: Line
     not_distinguishable: Line | None = None
-    too_few_samples: Line | None = None
 
 
 SEVERAL = BeforeValidator(listed)  # one may stand without its list

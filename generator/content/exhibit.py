@@ -36,32 +36,18 @@ class Growth(Written):
     logarithmic: bool = False
 
 
-class PlayOption(Written):
-    """An option of a control whose runs no setting tells apart."""
-
-    label: Line
-    runs: Annotated[list[RunPath], Field(min_length=1)]
-
-
 class PlayControl(Written):
     """One choice that readers make in a figure.
 
     Attributes:
-        reads: an expression over `run`; runs with the same value share an option.
-        words: what its values are called, where they need it.
-        options: instead of it, where no setting distinguishes the runs.
+        reads: an expression over `run`; runs with the same value share an option. Without it, the
+            words of a run decide, by its path, where no setting tells the runs apart.
+        words: what its values, or its runs, are called, where they need it.
     """
 
     label: Line
     reads: PerRun | None = None
     words: dict[str, Line] = {}
-    options: list[PlayOption] = []
-
-    @model_validator(mode="after")
-    def _by_setting_or_by_list(self) -> Self:
-        if (self.reads is None) != bool(self.options) or (self.words and self.options):
-            raise ValueError("give reads, with words where its values need them, or else options")
-        return self
 
 
 class PlayFact(Written):

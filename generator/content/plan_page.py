@@ -37,12 +37,14 @@ class Words(Written):
     checkpointed: Line
 
 
-class PublishedPage(Written):
-    """What the page of published measurements says.
+class ComparedPage(Written):
+    """What a page says that compares what is computed with published measurements.
 
     Attributes:
         lede: what is compared.
-        selection: which measurements qualify, and what a simulation of them lacks.
+        findings: what the scores show.
+        choices: how published searches for a layout are compared with the law.
+        selection: which measurements qualify, and what is assumed or lacks of them.
         compiled: runs under a compiler, which no plan simulates.
         variants: what tells rows of the same model and strategy apart, by the id of a row.
         notes: why rows miss, in words for readers, by the id of a row.
@@ -51,28 +53,12 @@ class PublishedPage(Written):
     title: Line
     about: Line
     lede: Prose
+    findings: Prose | None = None
+    choices: Prose | None = None
     selection: Prose
     compiled: Prose | None = None
     variants: dict[str, Line] = {}
     notes: dict[str, Line] = {}
-
-
-class StepsPage(Written):
-    """What the page of published rates says.
-
-    Attributes:
-        lede: what is compared.
-        findings: what the scores show.
-        choices: how published searches for a layout are compared with the law.
-        selection: which rates qualify, and what the prediction assumes.
-    """
-
-    title: Line
-    about: Line
-    lede: Prose
-    findings: Prose
-    choices: Prose
-    selection: Prose
 
 
 class PlanFile(Written):
@@ -113,5 +99,5 @@ class PlanFile(Written):
     simulated: Prose
     own: Prose
     program: Listing
-    published: PublishedPage | None = None
-    steps: StepsPage | None = None
+    published: ComparedPage | None = None
+    steps: ComparedPage | None = None

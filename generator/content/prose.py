@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -17,8 +18,8 @@ from markdown_it.token import Token
 
 from generator.content.typesetting import parted
 
-_OPEN, _CLOSE, _FIRST = "\ue000", "\ue001", 0xE100
-_SLOT = re.compile(f"{_OPEN}([\ue100-\uf0ff]+){_CLOSE}")
+_FIRST = 0xE000
+_SLOT = re.compile("[\ue000-\uf8ff]")
 # Private-use characters, and those that come with a text copied from elsewhere.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\ue000-\uf8ff\ufeff]"
@@ -136,14 +137,9 @@ def _is_numeral(piece: str) -> bool:
 
 
 def _slotted(text: str) -> str:
-    """The text with a run of private-use characters for each expression."""
-    positions = iter(range(len(text)))
-
-    def slot(_: re.Match[str]) -> str:
-        position = str(next(positions))
-        return _OPEN + "".join(chr(_FIRST + int(digit)) for digit in position) + _CLOSE
-
-    return _EXPRESSION.sub(slot, text)
+    """The text with a private-use character for each expression."""
+    positions = count(_FIRST)
+    return _EXPRESSION.sub(lambda _: chr(next(positions)), text)
 
 
 def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
@@ -186,9 +182,5 @@ def render(text: str, fill: Fill, *, inline: bool) -> str:
         inline: without paragraphs.
     """
     found = expressions(text)
-
-    def put(match: re.Match[str]) -> str:
-        position = int("".join(str(ord(char) - _FIRST) for char in match[1]))
-        return fill(found[position].text)
-
-    return _SLOT.sub(put, _rendered(text, inline=inline))
+    rendered = _rendered(text, inline=inline)
+    return _SLOT.sub(lambda slot: fill(found[ord(slot[0]) - _FIRST].text), rendered)

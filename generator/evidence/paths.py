@@ -90,12 +90,7 @@ class Node:
             return self._element(key)
         name, is_model = str(key), isinstance(self.thing, BaseModel)
         known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
-        if name in DECLARED:
-            raise ExpressionError(
-                f"{name} is what the experiment declares, and proves nothing of its own run; "
-                "predict the outcome in words, and observe ended(run)"
-            )
-        if name not in known:
+        if name not in known or name in DECLARED:  # which prove nothing of their own run
             what = "field" if is_model else "entry"
             message = f"{self.formula} has no {what} {name!r}{nearest(name, known)}"
             raise ExpressionError(message) if is_model else self._missing((name,), message)

@@ -82,10 +82,7 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
 
 def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     """The option of a control that a run stands for, as readers see it; empty for none."""
-    if control.reads is None:
-        named = next((one.label for one in control.options if path in one.runs), None)
-        return evidence.plain(named) if named else ""
-    value = evidence.one(control.reads, {"run": path})
+    value = evidence.one(control.reads, {"run": path}) if control.reads else path
     said = str(value) if value else ""
     return evidence.plain(control.words[said]) if said in control.words else said
 
@@ -134,8 +131,7 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     found = {option_of(control, path, evidence): path for path in reversed(paths)}
     words = sorted(found, key=lambda word: paths.index(found[word]))
     if control.reads is None:
-        listed = [evidence.plain(one.label) for one in control.options]
-        return [word for word in listed if word in found]
+        return words
     read = {word: evidence.one(control.reads, {"run": found[word]}) for word in words}
     sizes = {word: value.number for word, value in read.items() if value}
     if len(sizes) < len(words) or any(isinstance(one, str) for one in sizes.values()):

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.errors import ContentError
-from generator.content.shelf import TraceOnPage
 from generator.evidence import list_sides, units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
@@ -27,14 +26,12 @@ WORDS: dict[Verdict, str] = {
     "holds": "holds",
     "does_not_hold": "does not hold",
     "not_distinguishable": "not distinguishable",
-    "too_few_samples": "too few samples",
     "does_not_apply": "does not apply here",
     "no_evidence": "no evidence here",
 }
 LACKS = "a run that ended as declared lacks a value here"
-CHANGED = "the code that simulates has changed"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
-UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence", "too_few_samples"})
+UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence"})
 TIMED = ("faster", "slower")
 
 
@@ -74,7 +71,7 @@ class Outcome:
         """Whether a law ought to hold here and does not."""
         return self.claim.kind == "law" and (
             self.verdict in ("does_not_hold", "not_distinguishable")
-            or (self.on_reference and self.verdict in ("no_evidence", "too_few_samples"))
+            or (self.on_reference and self.verdict == "no_evidence")
             or self.explanation == LACKS
         )
 
@@ -260,16 +257,16 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
 
 
 def _samples(side: Side) -> SampledSeconds:
-    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
-        return side.thing
-    raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
+    if not isinstance(side, Node) or not isinstance(side.thing, SampledSeconds):
+        raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
+    if side.thing.num_samples < MIN_SAMPLES:
+        raise ExpressionError("too few repeats to tell the two times apart")
+    return side.thing
 
 
 def _compare_times(
     claim: Claim, predicted: SampledSeconds, observed: SampledSeconds
 ) -> tuple[Verdict, str]:
-    if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
-        return "too_few_samples", "too few repeats to tell the two times apart"
     low, high = (observed, predicted) if claim.relation == "faster" else (predicted, observed)
     if low.third_quartile_seconds < high.first_quartile_seconds:
         return "holds", f"observed is {claim.relation}; the quartile ranges do not overlap"
@@ -298,7 +295,9 @@ def problems(book: Book, outcomes: Mapping[str, Outcome]) -> list[str]:
     found = [line for measured in book.machines.values() for line in measured.altered]
     for experiment, shown in book.traces.items():
         if shown.is_stale and shown.is_plan:
-            found.append(f"content/{shown.file}: {_again(shown)}")
+            grid = shown.grid.preset if shown.grid else COMPARISONS[experiment].option
+            said = f"content/{shown.file}: the code that simulates has changed"
+            found.append(f"{said}; run `python -m runners plan {grid} --grid`")
         elif shown.is_stale and shown.machine.name == book.reference.name:
             found.append(f"{experiment}: the reference machine's trace is stale; run it again")
         found += [
@@ -326,12 +325,3 @@ def _values(outcome: Outcome) -> str:
     is_alike = str(predicted) == str(observed)  # rounded, as pages print them
     left, right = (str(one.number if is_alike else one) for one in (predicted, observed))
     return f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"
-
-
-def _again(shown: TraceOnPage) -> str:
-    """What to do about plans of older code."""
-    if shown.grid is None:
-        option = COMPARISONS[shown.trace.experiment].option
-        return f"{CHANGED}; run `python -m runners plan {option} --grid`"
-    command = f"`python -m runners plan {shown.grid.preset} --grid`"
-    return f"{CHANGED}; run {command}, with --confirm where the change alters no result"

@@ -32,8 +32,8 @@ def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):
     copy.edit("topics/sharding/topic.yml", "  experiment:", "  trace: What?\n  experiment:")
     copy.edit("topics/averaging/topic.yml", "  trace: What happens to one batch?", "  deep: Why?")
     errors = copy.errors()
-    assert any("mode 'trace' has no content/topics/sharding/trace.yml" in e for e in errors)
-    assert any("trace.yml stands in the folder, but not under modes" in e for e in errors)
+    assert any("'trace' stands under modes:, but not in the folder" in e for e in errors)
+    assert any("'trace' stands not under modes:, but in the folder" in e for e in errors)
 
 
 def test_without_any_trace_the_command_to_run_is_named(copy):

@@ -34,6 +34,6 @@ def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
     sentence = next(iter(book.retractions.values()))
     outcome = evidence.outcome(sentence.claim)
     for verdict in get_args(SentenceVerdict):
-        for undecided in ("no_evidence", "too_few_samples", "does_not_apply"):
+        for undecided in ("no_evidence", "does_not_apply"):
             one = sentence.model_copy(update={"verdict": verdict})
             assert not bears_out(one, replace(outcome, verdict=undecided))

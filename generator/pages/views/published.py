@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from generator.content.plan_page import PublishedPage
+from generator.content.plan_page import ComparedPage
 from generator.evidence.folio import Folio, breakable
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.table import Row, counted, label
@@ -93,7 +93,7 @@ def _simulated(name: str, measure: str) -> str:
     return f"{PEAKS.experiment}.{name}.ranks[0].measures.{measure}_bytes"
 
 
-def peak_rows(page: PublishedPage, folio: Folio) -> Iterator[Row]:
+def peak_rows(page: ComparedPage, folio: Folio) -> Iterator[Row]:
     """Every published peak beside its simulation; a term that explains a miss stands below."""
     before = ""
     for name, run, kind in peaks(folio):
