@@ -25,7 +25,8 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
     """Claims that cannot be judged, or that rest on what they may not rest on."""
     for position, written in enumerate(document.model.claims):
         judged, reported = _judged(evidence.book, written), set()
-        found = [one for claim in judged for one in _unjudged(evidence, claim)]
+        outcomes = [evidence.outcome(claim.id) for claim in judged]
+        found = [(one.at, one.error) for one in outcomes if one.error]
         if not found:
             found = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
         found += [one for claim in judged for one in _texts(evidence, claim)]
@@ -39,14 +40,6 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
 def _judged(book: Book, written: Claim) -> list[Claim]:
     """The claims, one for each run, that come of one as it is written."""
     return [book.claims[name] for name in book.laws.of_law[written.id]]
-
-
-def _unjudged(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
-    """Why a claim cannot be judged at all."""
-    outcome = evidence.outcome(claim.id)
-    if outcome.error:
-        where = f"on {claim.run}: " if claim.run else ""
-        yield outcome.at, f"{where}{outcome.error}"
 
 
 def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from generator.content.calculator import CalculatorOutput
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
-from generator.content.lesson import CostFile, CostRow, LessonFile, TraceFile, Trial, TryFile
+from generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile
 from generator.content.yaml_source import Path
 from generator.evidence import law_shown, play_states
 from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
@@ -76,39 +76,26 @@ def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
 
 
 def _try(evidence: Evidence, model: TryFile) -> Iterator[Found]:
+    """Settings to try that the run does not have."""
     for position, trial in enumerate(model.trials):
-        at: Path = ("trials", position)
-        if not trial.value.strip().lstrip("(").startswith((f"{trial.run}.", f"{trial.run}[")):
-            yield (*at, "value"), f"the value is read off the trial's run: it starts {trial.run}."
-        yield from _suggestions(evidence, trial, at)
-
-
-def _suggestions(evidence: Evidence, trial: Trial, at: Path) -> Iterator[Found]:
-    """Settings that the run does not have."""
-    run = evidence.book.run(trial.run)
-    known = {**run.settings, "world_size": run.world_size} if run else {}
-    for number, suggestion in enumerate(trial.suggestions if run else ()):
-        for name in suggestion.set.keys() - known.keys():
-            path = (*at, "suggestions", number, "set", name)
-            yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
+        run = evidence.book.run(trial.run)
+        known = {**run.settings, "world_size": run.world_size} if run else {}
+        for number, suggestion in enumerate(trial.suggestions if run else ()):
+            for name in suggestion.set.keys() - known.keys():
+                path = ("trials", position, "suggestions", number, "set", name)
+                yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
 
 
 def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
+    """Laws that cannot stand in a row: they compare no numbers, or have no formula to show."""
     for number, table in enumerate(model.tables):
-        for position, row in enumerate(table.rows):
-            yield from _by_law(evidence, row, ("tables", number, "rows", position))
-
-
-def _by_law(evidence: Evidence, row: CostRow, at: Path) -> Iterator[Found]:
-    """A law that cannot stand in a row: it compares no numbers, or has no formula to show."""
-    claim = evidence.book.claims.get(row.law)
-    if claim is None:
-        return  # said where it is named
-    problem = law_shown.not_a_number(claim, evidence)
-    if problem:
-        yield (*at, "law"), problem
-    elif not (law_shown.shown(claim) or evidence.outcome(claim.id).error):
-        yield (*at, "law"), f"{row.law} prints no formula; give the claim formula:"
+        for position, law in enumerate(row.law for row in table.rows):
+            claim = evidence.book.claims.get(law)
+            problem = claim and law_shown.not_a_number(claim, evidence)
+            if claim and not (problem or law_shown.shown(claim) or evidence.outcome(law).error):
+                problem = f"{law} prints no formula; give the claim formula:"
+            if problem:
+                yield ("tables", number, "rows", position, "law"), problem
 
 
 def _calculator(evidence: Evidence, document: Document[CostFile]) -> Iterator[ContentError]:

@@ -87,7 +87,6 @@ class Regions(Written):
 View = Literal[
     "memory", "payload", "loss", "regions", "schedule", "chunks", "overlap", "units", "block"
 ]  # fmt: skip
-_PLAYED = {"chunks", "overlap", "units", "schedule", "block"}  # over time
 
 
 class Play(Written):
@@ -116,13 +115,11 @@ class Play(Written):
     regions: Regions | None = None
 
     @model_validator(mode="after")
-    def _has_something_to_change(self) -> Self:
+    def _shows_what_it_describes(self) -> Self:
         if (self.budget is not None) != ("memory" in self.shows):
             raise ValueError("budget: is where the line over shows: [memory] starts")
         if (self.regions is not None) != ("regions" in self.shows):
             raise ValueError("regions: is the plane of shows: [regions]")
-        if not (self.controls or self.budget or _PLAYED & {*self.shows}):
-            raise ValueError("a figure that readers operate has a control")
         return self
 
 

@@ -34,7 +34,6 @@ _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
-_IMAGE = re.compile(r"!\[")
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
 _HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234])\b")
@@ -88,7 +87,7 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 
     Args:
         text: Markdown with expressions.
-        mark: a `line` has no lists whose numbers could be exempt; a `page` may show images.
+        mark: a `line` has no lists whose numbers could be exempt.
     """
     return tuple(sorted(_faults(text, mark)))
 
@@ -106,9 +105,6 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     ):
         for match in pattern.finditer(within):
             yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
-    if mark != "page":
-        for match in _IMAGE.finditer(plain):
-            yield Fault(match.start(), "an image; lessons show figures")
     for offset, word in numerals(plain):
         instead = "print a value with {{ … }}, or put a name in `code`"
         yield Fault(offset, f"bare numeral {word!r}; {instead}")

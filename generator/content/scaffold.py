@@ -2,8 +2,7 @@
 
 An experiment is written from the template that is one (`runners/experiments/_template.py`), with a
 law on its runs. A lesson is a topic with the pages Trace and Recall, bound to what a run has
-recorded: its stages, epochs and prediction, where there are any. Its texts say what to write
-instead.
+recorded: its stages and epochs, where there are any. Its texts say what to write instead.
 """
 
 from __future__ import annotations
@@ -65,15 +64,6 @@ data_flow:
 {% endif %}
 {% if run.epochs %}
 training: {introduction: "Epoch by epoch, as measured.", figure: shown}
-{% endif %}
-{% if run.prediction %}
-prediction:
-  run: {{ path }}
-  introduction: One real batch through the model.
-  rows:
-{% for one in run.prediction %}
-    - {name: {{ one.name | tojson }}, title: A name, note: What happens here.}
-{% endfor %}
 {% endif %}
 quiz: [{{ name }}-second, {{ name }}-third]
 key_insight: The one sentence to remember.
@@ -173,7 +163,7 @@ def _written(files: Mapping[Path, str]) -> list[Path]:
 def _run_to_lean_on(book: Book, experiment: str | None) -> str:
     """The run that has recorded most, of an experiment or of all; empty where there is none."""
     runs = {
-        f"{name}.{run}": sum(map(bool, (one.stages, one.epochs, one.prediction)))
+        f"{name}.{run}": bool(one.stages) + bool(one.epochs)
         for name, shown in book.traces.items()
         if experiment in (None, name) and not shown.is_plan
         for run, one in shown.trace.runs.items()

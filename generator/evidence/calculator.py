@@ -63,14 +63,10 @@ class Checked:
     measured: Value
     off: Value
 
-    @property
-    def distance(self) -> float:
-        """How far off the formula was, in the measurement's own unit."""
-        return abs(numeric(self.by_formula) - numeric(self.measured))
-
     def is_beyond(self, within: Tolerance) -> bool:
         """Whether the formula was further off than it may be."""
-        return self.distance > within.slack(numeric(self.measured))
+        measured = numeric(self.measured)
+        return abs(numeric(self.by_formula) - measured) > within.slack(measured)
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,10 @@ class _Walk:
             return -_single(self.result(node.operand))
         assert isinstance(node, ast.BinOp), node
         sides = _single(self.result(node.left)), _single(self.result(node.right))
-        return _finite(_SIGNS[type(node.op)](*sides))
+        number = _SIGNS[type(node.op)](*sides)
+        if isinstance(number, float) and not math.isfinite(number):
+            raise ExpressionError(BEYOND)
+        return number
 
     def _named(self, name: str) -> object:
         if name not in self._names:
@@ -163,12 +166,6 @@ def _single(thing: object) -> Any:  # noqa: ANN401
     if isinstance(thing, tuple):
         raise ExpressionError(SINGLE)
     return thing
-
-
-def _finite(number: object) -> object:
-    if isinstance(number, float) and not math.isfinite(number):
-        raise ExpressionError(BEYOND)
-    return number
 
 
 def _parsed(text: str) -> tuple[ast.expr, list[ast.expr]]:

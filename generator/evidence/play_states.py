@@ -12,6 +12,7 @@ from generator.content.exhibit import Figure, Play, PlayControl
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
+from generator.evidence.value import Value
 from runners.traces.records import Run
 
 
@@ -128,15 +129,14 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
     """The options of a control: numbers by size, all else in the order of the runs."""
-    found = {option_of(control, path, evidence): path for path in reversed(paths)}
-    words = sorted(found, key=lambda word: paths.index(found[word]))
-    if control.reads is None:
-        return words
-    read = {word: evidence.one(control.reads, {"run": found[word]}) for word in words}
-    sizes = {word: value.number for word, value in read.items() if value}
-    if len(sizes) < len(words) or any(isinstance(one, str) for one in sizes.values()):
-        return words
-    return sorted(words, key=sizes.__getitem__)
+    read = {
+        option_of(control, path, evidence): control.reads
+        and evidence.one(control.reads, {"run": path})
+        for path in paths
+    }
+    found = {word: value.number for word, value in read.items() if isinstance(value, Value)}
+    sizes = {word: size for word, size in found.items() if not isinstance(size, str)}
+    return sorted(sizes, key=sizes.__getitem__) if len(sizes) == len(read) else list(read)
 
 
 def _with_reference(

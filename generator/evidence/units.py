@@ -157,7 +157,8 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
 
 def _unsigned(number: float, unit: Unit, form: Form) -> str:
     if form.way == "exact":
-        return _exact(number, unit)
+        is_plain = not any((unit.num_bytes, unit.num_seconds))
+        return exactly(number, None if is_plain else str(unit))
     digits = form.digits or (4 if unit.style == "loss" else 3)
     powers = (unit.num_bytes, unit.num_seconds)
     if powers == (0, -1):
@@ -209,8 +210,3 @@ def significant(number: float, digits: int) -> str:
     if power < -4 or power > 14:
         return f"{mantissa}{NBSP}×{NBSP}10{str(power).translate(_SUPERSCRIPTS)}"
     return f"{number:,.{max(digits - 1 - power, 0)}f}"
-
-
-def _exact(number: float, unit: Unit) -> str:
-    is_plain = not any((unit.num_bytes, unit.num_seconds))
-    return exactly(number, None if is_plain else str(unit))

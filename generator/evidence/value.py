@@ -7,7 +7,6 @@ formula is a tree (`formula.py`), printed only where a page shows it.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,29 +33,21 @@ class MixedError(ExpressionError):
     """Arithmetic over numbers of two machines."""
 
 
+@dataclass(eq=False)
 class AbsentError(ValueError):
     """What an expression asks for is not in this machine's trace.
 
-    Args:
+    Attributes:
         reason: why.
         run: the run that lacks it, as `experiment.run`.
         is_mistake: nothing excuses the lack, so the expression itself is wrong.
         is_unexplained: the run ended as declared and yet lacks what the reference machine has.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        run: str | None = None,
-        *,
-        is_mistake: bool = False,
-        is_unexplained: bool = False,
-    ) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.run = run
-        self.is_mistake = is_mistake
-        self.is_unexplained = is_unexplained
+    reason: str
+    run: str | None = None
+    is_mistake: bool = False
+    is_unexplained: bool = False
 
 
 class Origin(NamedTuple):
@@ -222,7 +213,7 @@ def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Va
         ExpressionError: it is not finite.
         MixedError: its inputs come from two machines.
     """
-    if not isinstance(number, str) and not is_finite(number):
+    if not isinstance(number, str) and not abs(number) < 1e300:  # nor is it then nan
         raise ExpressionError(f"{formula.printed(tree)} is not finite")
     value = Value(number, unit, "computed", tree, inputs)
     if len(value.machines) > 1:
@@ -231,11 +222,6 @@ def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Va
             "numbers of different machines are only ever compared side by side"
         )
     return value
-
-
-def is_finite(number: int | float) -> bool:
-    """Whether a number can be printed."""
-    return abs(number) < 10**300 if isinstance(number, int) else math.isfinite(number)
 
 
 def numeric(value: Value) -> int | float:

@@ -103,8 +103,6 @@ LESSONS = [
     (LEARN, "code: total = sum(gradients)", "code: ¦total = sum(gradient)",
      "does not stand in the listing; did you mean 'total = sum(gradients)'?"),
     (LEARN, MEAN, MEAN.replace("content", "¦content").replace("mean", "means"), "no file 'content"),
-    (TRY, "value: tiny_training.averaged.epochs", "value: ¦tiny_training.single.epochs",
-     "it starts tiny_training.averaged."),
     (TRY, "set: {learning_rate: 0.2}", "set: {learning_rates: ¦0.2}",
      "has no setting 'learning_rates'; did you mean 'learning_rate'?"),
     (WHY, "claim: halves-complete", "claim: ¦broken-law", "no claim 'broken-law'"),
