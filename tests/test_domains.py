@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from generator.content import names
 from generator.content.book import load
+from generator.content.cases import of_expression, short_names
 from generator.content.claim import Claim
-from generator.content.laws import short_names
 from runners.plans.experiment import find
 
 RUN = re.compile(r"\b([a-z_]+)\.([a-z0-9_]+)\.(?=ranks|prediction|epochs|step_losses|validation)")
@@ -31,7 +30,7 @@ def laws() -> list[Claim]:
 
 
 def observed(law: Claim) -> str:
-    return names.of_expression(law.observed, short_names(law))
+    return of_expression(law.observed, short_names(law))
 
 
 def can_run_on_an_accelerator(law: Claim) -> bool:

@@ -44,12 +44,8 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
 
 def check(evidence: Evidence) -> list[ContentError]:
     """Every mistake in any text of a book, in its claims' verdicts and in its references."""
-    return sort_errors(_mistakes(evidence))
-
-
-def _mistakes(evidence: Evidence) -> Iterator[ContentError]:
-    for document in evidence.book.documents:
-        yield from of_document(evidence, document)
+    files = evidence.book.documents
+    return sort_errors(error for one in files for error in of_document(evidence, one))
 
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -143,7 +139,7 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     """Code that is to be shown, by lessons and items alike, and is not there."""
     for one in document.fields:
-        listing = _at(document.model, one.path[:-1]) if one.name == "path" else None
+        listing = _at(document.model, one.path[:-1]) if one.path[-1] == "path" else None
         if isinstance(listing, Listing):
             problem = listed_code.problem(book.root, listing.path, listing.object)
             problem = problem or _other_code(book, listing)

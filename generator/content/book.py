@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from generator.content import handwritten, laws
+from generator.content import handwritten
+from generator.content.cases import Laws, laws_of
 from generator.content.claim import (
     Claim,
     ClaimFile,
@@ -23,13 +24,11 @@ from generator.content.claim import (
     Retraction,
     RetractionFile,
 )
-from generator.content.content_files import Files, found_in
 from generator.content.documents import Document, read
-from generator.content.errors import ContentErrors, nearest
+from generator.content.errors import ContentErrors, Files, found_in, nearest
 from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
-from generator.content.laws import Laws
 from generator.content.lesson import MODES, LessonFile, Mode, RecallFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
@@ -247,7 +246,8 @@ def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     """The items that a lesson asks, each once; Recall asks all of its topic's."""
     if isinstance(lesson.model, RecallFile):
         return tuple(name for name in items if name not in lesson.model.leave_out)
-    return tuple(dict.fromkeys(name for name in lesson.items_named if name in items))
+    named = (one.text for one in lesson.fields if one.mark == "item")
+    return tuple(dict.fromkeys(name for name in named if name in items))
 
 
 def load(
@@ -289,7 +289,7 @@ def load(
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
     references |= {one.id: one for one in published_references(on_pages)}
-    judged = laws.of_documents(loader.of(ClaimFile))
+    judged = laws_of(loader.of(ClaimFile))
     if loader.errors or not (shown and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])

@@ -39,11 +39,6 @@ class Field(NamedTuple):
     mark: str | None  # line, prose, page, expression, the kind of an id; None for plain text
     text: str
 
-    @property
-    def name(self) -> str:
-        """The key it stands under; the list's key for an element of a list."""
-        return next(part for part in reversed(self.path) if isinstance(part, str))
-
 
 @dataclass(frozen=True, eq=False)
 class Document(Generic[WrittenT]):
@@ -56,11 +51,6 @@ class Document(Generic[WrittenT]):
     def fields(self) -> tuple[Field, ...]:
         """Every text of the file, in the order in which the models declare it."""
         return tuple(fields_of(self.model))
-
-    @cached_property
-    def items_named(self) -> tuple[str, ...]:
-        """The items that a lesson asks, in the order in which it asks them."""
-        return tuple(one.text for one in self.fields if one.mark == "item")
 
     def text_faults(self) -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say."""

@@ -13,9 +13,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
+from generator.content.cases import written_out
 from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Executed
-from generator.content.names import written_out
 from generator.content.words import (
     ClaimId,
     Expression,

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.content.claim import Reference
-from generator.content.content_files import Files, found_in
-from generator.content.errors import nearest
+from generator.content.errors import Files, found_in, nearest
 from runners.plans.experiment import command_for
 from runners.traces import files as traces
 from runners.traces import published, values
@@ -172,8 +171,7 @@ class Shelf:
             runs = {run: found for run, found in trace.runs.items() if run not in old}
             if runs and name not in measured.stale:
                 new[name] = trace.model_copy(update={"runs": runs})
-        altered = (line for line in measured.altered if Path(line.partition(":")[0]).stem in new)
-        return {own: replace(measured, traces=new, altered=tuple(altered))} if new else {}
+        return {own: replace(measured, traces=new, altered=())} if new else {}
 
     def first_two(
         self, machines: Mapping[str, Measured]
@@ -195,7 +193,9 @@ class Shelf:
         """The committed plans of each preset, and what is computed of published numbers."""
         found = {}
         for path in sorted((self.files.content / "planner").rglob("*.json")):
-            held = self.files.trying(_grid_or_trace, path)
+            is_grid = path.parent.name == "plans"
+            read: Callable[[Path], Grid | Trace] = traces.read_grid if is_grid else traces.read
+            held = self.files.trying(read, path)
             if held is None:
                 continue
             grid = held if isinstance(held, Grid) else None
@@ -250,11 +250,6 @@ class Shelf:
         folder = path.parent.relative_to(self.folder).as_posix()
         if name != folder:
             self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
-
-
-def _grid_or_trace(path: Path) -> Grid | Trace:
-    """Simulated layouts of one model, or what was computed of published numbers."""
-    return traces.read_grid(path) if path.parent.name == "plans" else traces.read(path)
 
 
 def published_references(found: Mapping[str, TraceOnPage]) -> Iterator[Reference]:

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from generator.content import names
 from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
+from generator.content.cases import of_expression, short_names
 from generator.content.claim import Tolerance
-from generator.content.laws import short_names
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.expression import Function, compiled
@@ -151,10 +150,10 @@ def on_run(
     else:
         claim = evidence.book.claims[check.law]
         run = observed_run(claim, evidence)
-        measured = names.of_expression(claim.observed, short_names(claim))
+        measured = of_expression(claim.observed, short_names(claim))
     needed = parsed(output.formula).names
     read = {
-        one.name: names.of_expression(one.on_run, {"run": run})
+        one.name: of_expression(one.on_run, {"run": run})
         for one in calculator.inputs
         if one.on_run and one.name in needed
     }

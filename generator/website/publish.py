@@ -129,7 +129,7 @@ def _programs(book: Book) -> dict[str, bytes]:
     retold = {one.program for one in book.retractions.values() if one.program}
     fields = (field for document in book.documents for field in document.fields)
     paths = {statement_checks.path_of(book, run) for run in retold}
-    paths |= {one.text for one in fields if one.name == "path"}
+    paths |= {one.text for one in fields if one.path[-1] == "path"}
     files = {name: path for path in sorted(paths) if (name := listed_code.file_of(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}
 
