@@ -104,6 +104,7 @@ class Sheet:
         listings: the programs that this page shows.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
+        symptom: for the page of one symptom of the guide, its id.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
         on_reference: whether it shows the reference machine, whichever is at hand.
@@ -120,6 +121,7 @@ class Sheet:
     listings: tuple[Listing, ...] = ()
     machine: str | None = None
     experiment: str | None = None
+    symptom: str | None = None
     has_toc: bool = False
     under: str | None = None
     on_reference: bool = False
@@ -240,9 +242,9 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         machines=None if sheet.template in OF_MACHINES[:2] else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,
         of_reference=sheet.on_reference,
-        notices=frame.notices(folio, found),
+        surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
-        boost=frame.BOOSTS.get(sheet.template, 1.0),
+        boost=frame.BOOSTS.get(sheet.template.removesuffix(".md.j2"), 1.0),
         title=says(sheet.heading),
         description=about,
     )
@@ -259,7 +261,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     items = topic.items if topic else {}
     return {
         "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
-        "mode": sheet.mode, "lesson": lesson, "path": sheet.path, "source": sheet.source,
+        "mode": sheet.mode, "lesson": lesson, "symptom": sheet.symptom, "source": sheet.source,
         "gathered": gathered,
         "experiment": sheet.experiment,
         "measured": folio.book.machines.get(sheet.machine or ""),
@@ -282,7 +284,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "proofs_of": lambda: claims.proofs_of(
             gathered.claim_groups.get(sheet.experiment or "", ()), gathered.claim_lessons, folio
         ),
-        "topic_titles": lambda: {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
+        "topic_titles": {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
     }  # fmt: skip
 
 

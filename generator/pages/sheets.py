@@ -9,7 +9,6 @@ from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
 from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
-from generator.pages.views import guide
 from runners.traces.published import PEAKS, STEPS
 
 HOME = "content/site.yml"
@@ -75,8 +74,8 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
         )  # fmt: skip
         for _, one in book.guide.symptoms:
             yield Sheet(
-                guide.page_of(one), "symptom.md.j2", one.title, one.tell, "content/guide.yml",
-                under="guide.md",
+                f"guide/{one.id}.md", "symptom.md.j2", one.title, one.tell, "content/guide.yml",
+                symptom=one.id, under="guide.md",
             )  # fmt: skip
     yield _listed("evidence", EVIDENCE, "evidence.md.j2", "content/claims", has_toc=True)
     yield _listed("retracted", "retracted.md", "retracted.md.j2", "content/statements.yml")

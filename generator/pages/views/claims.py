@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from markupsafe import Markup, escape
 
-from generator.content.claim import Claim, Domain, Reference
+from generator.content.claim import Claim, Domain
 from generator.content.typesetting import plain
 from generator.evidence import law_shown, regime, units
 from generator.evidence.evaluation import Evidence
@@ -64,6 +64,11 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
     """Whether a claim reads times or memory, which batch, device and ranks decide."""
     read = [field for side in folio.evidence.sides(claim) for field in side.measured]
     return any(".timing." in field or ".memory." in field for field in read)
+
+
+def runs_behind(claims: Sequence[str], folio: Folio) -> list[str]:
+    """The runs that claims were judged on, each once."""
+    return list(dict.fromkeys(run for one in claims for run in folio.outcome(one).runs))
 
 
 def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
@@ -276,11 +281,3 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
         pairs = [(folio.outcomes[name], there) for name, there in other.outcomes.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
         yield machine, sum(decided), sum(parts(*pair) for pair in pairs)
-
-
-def by_address(references: Mapping[str, Reference]) -> list[list[list[Reference]]]:
-    """Each address that is cited: its sentences in their order, each with all that cite it."""
-    found: dict[str, dict[tuple[str, str], list[Reference]]] = {}
-    for one in references.values():
-        found.setdefault(one.url, {}).setdefault((one.title, one.says), []).append(one)
-    return [list(sentences.values()) for sentences in found.values()]

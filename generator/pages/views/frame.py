@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from markupsafe import Markup
-
 from generator.content.book import Book, TraceOnPage
 from generator.evidence.folio import Folio
 from generator.evidence.sources import command
 from generator.pages.shown import Shown
+from runners.traces.records import Run
 
 WORDS_PER_MINUTE = 200
 MINUTES_PER_ITEM = 0.5
@@ -43,27 +42,21 @@ STYLES = {
 # What the scores of a page are multiplied by in the search, where that of a lesson is 1. Among the
 # entries of pages of one rank, `fields` in `mkdocs.yml` decides.
 BOOSTS = {
-    "deep.md.j2": 1.05,
-    "cost.md.j2": 0.8,
-    "try.md.j2": 0.6,
-    "challenge.md.j2": 0.6,
-    "glossary.md.j2": 0.4,
-    "guide.md.j2": 0.4,
-    "symptom.md.j2": 0.15,
-    "home.md.j2": 0.3,
-    "topics.md.j2": 0.3,
-    "topic.md.j2": 0.2,
-    "recall.md.j2": 0.1,
-    "summary.md.j2": 0.1,
-    "plan.md.j2": 0.3,
-    "planned.md.j2": 0.05,
-    "published.md.j2": 0.05,
-    "steps.md.j2": 0.05,
-    "retracted.md.j2": 0.002,  # from here on, below whatever a lesson says of a word
-    "evidence.md.j2": 0.0005,
-    "runs.md.j2": 0.0005,
-    "machines.md.j2": 0.0005,
-    "machine.md.j2": 0.0005,
+    template: boost
+    for boost, templates in {
+        1.05: ("deep",),
+        0.8: ("cost",),
+        0.6: ("try", "challenge"),
+        0.4: ("glossary", "guide"),
+        0.3: ("home", "topics", "plan"),
+        0.2: ("topic",),
+        0.15: ("symptom",),
+        0.1: ("recall", "summary"),
+        0.05: ("planned", "published", "steps"),
+        0.002: ("retracted",),  # from here on, below whatever a lesson says of a word
+        0.0005: ("evidence", "runs", "machines", "machine"),
+    }.items()
+    for template in templates
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _KEPT = "data-items="
@@ -142,21 +135,10 @@ def again(shown: TraceOnPage, book: Book) -> str:
     return command([shown.trace.experiment], shown.measured_on, book.reference.name)
 
 
-def notices(folio: Folio, found: Sequence[Shown]) -> Iterator[tuple[str, Markup]]:
-    """What must be known of the runs of a page, each with its class."""
-    words = folio.ui["notice"]
-    for one in found:
-        named = {"experiment": one.experiment, "machine": one.machine, "runs": ", ".join(one.runs)}
-        if one.is_stale:
-            yield "", Markup(words["stale"]).format(**named)
-        if one.is_new:
-            yield "", Markup(words["not_on_reference"]).format(**named)
-    for path in sorted(folio.runs):  # also where the reference machine is shown
-        run = folio.at_hand.book.run(path)
-        if run is not None and run.is_surprise:
-            expected, ended = (one.replace("_", " ") for one in (run.expected_status, run.status))
-            said = Markup(words["surprise"]).format(run=path, expected=expected, ended=ended)
-            yield "pb-surprise", said
+def surprises(folio: Folio) -> list[tuple[str, Run]]:
+    """The runs of a page that did not end as declared, also where the reference is shown."""
+    used = ((path, folio.at_hand.book.run(path)) for path in sorted(folio.runs))
+    return [(path, run) for path, run in used if run is not None and run.is_surprise]
 
 
 def natures(folio: Folio, body: str) -> list[tuple[str, str]]:

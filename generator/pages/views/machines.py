@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from markupsafe import Markup
@@ -24,6 +24,10 @@ FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
     ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
 )  # fmt: skip
+HEAVIER = (
+    "These runs take more time or memory than the others. "
+    "`make traces FULL=1 NAMES={}` measures them too."
+)
 PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
     (r"matrix_flops_per_second", Unit(0, -1), "Operations of a matrix product"),
     (r"memory_bytes_per_second", Unit(1, -1), "Rate of memory"),
@@ -89,7 +93,7 @@ def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Sho
         if run.status != "skipped":
             rows.append(row)
             continue
-        heavier = folio.ui["runs"]["heavier"].format(experiment=experiment)
+        heavier = HEAVIER.format(experiment)
         skipped.setdefault(heavier if run.is_left_out else run.reason or "", []).append(row)
     return Shown(
         machine=name,
@@ -115,51 +119,42 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
     # What the numbers of a row share stands once.
     nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
     page = folio.said_once(nature)
-    num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
-    wall = _value(f"{path}.timing.wall_seconds", run, evidence)
+
+    def value(expression: str) -> Value | None:
+        """None where the run did not measure it, or was skipped."""
+        found = evidence.evaluate(f"{path}.{expression}").result
+        return found if isinstance(found, Value) and run.status != "skipped" else None
+
+    peaks = [value(f"ranks[{at}].memory.peak_bytes") for at in range(len(run.ranks))]
+    wall = value("timing.wall_seconds")
     measured = {
-        "Peak": max(_peaks(path, run, evidence), key=numeric, default=None),
-        "Payload per step": _payload(path, run, evidence),
-        "Step": _value(f"{path}.timing.step.median_seconds", run, evidence),
+        "Peak": max(filter(None, peaks), key=numeric, default=None),
+        "Payload per step": _payload(run, value),
+        "Step": value("timing.step.median_seconds"),
         # with no digit below the millisecond that its clock tells
         "Whole run": wall and wall.shown(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
+    num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     return Shown(
         name=name,
         id=f"{name}{end}",
         strategy=folio.strategy(run),
         nature=nature,
-        ranks=page.shown(_value(f"{path}.{num}", run, evidence)),
+        ranks=page.shown(value(num)),
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
         is_surprise=run.is_surprise,
-        measured={word: page.shown(value) for word, value in measured.items()},
+        measured={word: page.shown(one) for word, one in measured.items()},
     )
 
 
-def _value(expression: str, run: Run, evidence: Evidence) -> Value | None:
-    """None where the run did not measure it, or was skipped."""
-    found = evidence.evaluate(expression).result
-    return found if isinstance(found, Value) and run.status != "skipped" else None
-
-
-def _peaks(path: str, run: Run, evidence: Evidence) -> Iterator[Value]:
-    for at in range(len(run.ranks)):
-        if value := _value(f"{path}.ranks[{at}].memory.peak_bytes", run, evidence):
-            yield value
-
-
-def _payload(path: str, run: Run, evidence: Evidence) -> Value | None:
+def _payload(run: Run, value: Callable[[str], Value | None]) -> Value | None:
     """What the rank with the largest payload sends in a step; what it receives, others sent."""
     most: list[Value] = []
     for place, rank in enumerate(run.ranks):
-        sent = [
-            f"{path}.ranks[{place}].collectives[{at}].bytes"
-            for at, one in enumerate(rank.collectives)
-            if one.operation != "recv"
-        ]
-        values = [value for one in sent if (value := _value(one, run, evidence))]
-        most = max(most, values, key=_total)
+        sent = [at for at, one in enumerate(rank.collectives) if one.operation != "recv"]
+        values = [value(f"ranks[{place}].collectives[{at}].bytes") for at in sent]
+        most = max(most, [one for one in values if one], key=_total)
     formula = " + ".join(one.formula for one in most)
     return computed(_total(most), units.BYTES, formula, tuple(most)) if most else None
 
