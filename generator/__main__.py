@@ -97,8 +97,7 @@ def _check(options: argparse.Namespace) -> int:
     from generator.pages import press
 
     book = load(options.content, options.machine)
-    found = press.checked(book)
-    told = found.outcomes
+    told = press.checked(book).outcomes
     unheld = {name: one for name, one in told.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]

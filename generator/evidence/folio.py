@@ -53,7 +53,7 @@ class Folio:
     Attributes:
         evidence: what the page's expressions are evaluated by.
         at_hand: what the machine at hand says, also where the page shows the reference machine.
-        outcomes: its verdicts; `other_outcomes` those of the others.
+        other_outcomes: the verdicts of the other machines.
         path: the page's, under the site's root.
         marks_reference: whether numbers of the reference machine carry its mark.
         unmarked: the nature that the page says once, of all its numbers.
@@ -66,7 +66,6 @@ class Folio:
 
     evidence: Evidence
     at_hand: Evidence
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
     other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
     path: str = ""
     marks_reference: bool = False

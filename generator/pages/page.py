@@ -30,9 +30,8 @@ from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import asked_of_claims
-from generator.evidence.folio import Folio, breakable, escaped_heading, interface_words
+from generator.evidence.folio import Folio, breakable, escaped_heading
 from generator.evidence.machines import OtherOutcomes
-from generator.evidence.verdicts import Outcome
 from generator.figures import figures
 from generator.pages import headings, views
 from generator.pages.table import counted, label, marked_once
@@ -69,7 +68,6 @@ def environment() -> Environment:
         "heading": escaped_heading, "plain": plain, "breakable": breakable, "moment": moment,
         "coded": coded, "kept": kept, "unopened": question.unopened, "counted": counted,
     }  # fmt: skip
-    made.globals["ui"] = interface_words()
     made.globals["views"] = {
         one.name: import_module(f"{views.__name__}.{one.name}")
         for one in iter_modules(views.__path__)
@@ -141,37 +139,30 @@ class Printed:
     assets: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The evidence, and what it says of each claim; on the other machines too."""
+@dataclass
+class Gathered:
+    """What pages tell of claims, and of the lessons, which are printed before any that does.
+
+    Attributes:
+        evidence: of the machine at hand.
+        others: what the other machines say.
+        pages: those that are printed, by path; lessons come first.
+    """
 
     evidence: Evidence
-    outcomes: dict[str, Outcome]
-    other_outcomes: dict[str, OtherOutcomes]
-
-
-class Gathered:
-    """What pages tell of claims, and of the lessons, which are printed before any that does."""
-
-    def __init__(self, judged: Judged, pages: Mapping[str, Printed]) -> None:
-        """Begin.
-
-        Args:
-            judged: the verdicts.
-            pages: those that are printed, by path; lessons come first.
-        """
-        self._judged, self._pages = judged, pages
+    others: Mapping[str, OtherOutcomes]
+    pages: Mapping[str, Printed]
 
     @cached_property
     def minutes(self) -> dict[str, int]:
         """That each lesson takes, by its path."""
-        return {path: page.minutes for path, page in self._pages.items()}
+        return {path: page.minutes for path, page in self.pages.items()}
 
     @cached_property
     def used_in(self) -> dict[str, list[str]]:
         """The lessons that use each term of the glossary, by its id."""
         found = defaultdict(list)
-        for path, page in self._pages.items():
+        for path, page in self.pages.items():
             for term in page.terms:
                 found[term].append(path)
         return found
@@ -180,7 +171,7 @@ class Gathered:
     def claim_groups(self) -> dict[str, list[str]]:
         """Claims by the experiment that they rest on, in the order of authors."""
         groups = defaultdict(list)
-        for name, outcome in self._judged.outcomes.items():
+        for name, outcome in self.evidence.outcomes.items():
             groups[outcome.experiment].append(name)
         return dict(sorted(groups.items()))
 
@@ -188,9 +179,9 @@ class Gathered:
     def claim_lessons(self) -> dict[str, list[tuple[str, str]]]:
         """The lessons that name or link each claim, as topic and mode; Recall repeats others."""
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        for topic in self._judged.evidence.book.topics:
+        for topic in self.evidence.book.topics:
             for mode in (one for one in topic.lessons if one != "recall"):
-                page = self._pages.get(f"topics/{topic.id}/{mode}.md")
+                page = self.pages.get(f"topics/{topic.id}/{mode}.md")
                 linked = _TO_CLAIM.findall(page.content.decode()) if page else ()
                 texts = (one.text for one in topic.lessons[mode].fields)
                 named = (claim for text in texts for _, claim in asked_of_claims(text))
@@ -200,17 +191,17 @@ class Gathered:
 
     def anchors(self, lesson: str) -> dict[str, str]:
         """The anchor of each heading of a lesson, `topic/mode`; none where it is not printed."""
-        page = self._pages.get(f"topics/{lesson}.md")
+        page = self.pages.get(f"topics/{lesson}.md")
         return headings.anchors(page.content.decode()) if page else {}
 
 
-def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
+def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     """Print one page: the template's body inside the frame."""
-    depth, at_hand = sheet.path.count("/"), judged.evidence
+    depth, at_hand = sheet.path.count("/"), gathered.evidence
     evidence = (sheet.on_reference and at_hand.reference) or at_hand
     book = evidence.book
     folio = Folio(
-        evidence, at_hand, judged.outcomes, judged.other_outcomes, sheet.path,
+        evidence, at_hand, gathered.others, sheet.path,
         marks_reference=not book.is_reference and sheet.template not in OF_MACHINES,
     )  # fmt: skip
     topic = sheet.topic
@@ -231,9 +222,7 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         context,
         body=Markup(body),
         ways=row,
-        has_toc=sheet.has_toc,
         contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
-        under=sheet.under,
         styles=frame.styles(body),
         minutes=minutes,
         # A summary gives away results, and ticks off nothing.
@@ -241,7 +230,6 @@ def printed(sheet: Sheet, judged: Judged, gathered: Gathered) -> Printed:
         origins=found,
         machines=None if sheet.template in OF_MACHINES[:2] else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,
-        of_reference=sheet.on_reference,
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
         boost=frame.BOOSTS.get(sheet.template.removesuffix(".md.j2"), 1.0),
@@ -259,12 +247,10 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
     items = topic.items if topic else {}
+    titles = {one.id: one.file.title for one in folio.book.topics}
     return {
         "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
-        "mode": sheet.mode, "lesson": lesson, "symptom": sheet.symptom, "source": sheet.source,
-        "gathered": gathered,
-        "experiment": sheet.experiment,
-        "measured": folio.book.machines.get(sheet.machine or ""),
+        "ui": folio.ui, "sheet": sheet, "lesson": lesson, "gathered": gathered,
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": folio.line,
         "linked": links.linked,
@@ -284,7 +270,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "proofs_of": lambda: claims.proofs_of(
             gathered.claim_groups.get(sheet.experiment or "", ()), gathered.claim_lessons, folio
         ),
-        "topic_titles": {t.id: plain(folio.line(t.file.title)) for t in folio.book.topics},
+        "topic_title": lambda name: plain(folio.line(titles[name])),
     }  # fmt: skip
 
 

@@ -20,9 +20,8 @@ from generator.content.guide import GuideFile
 from generator.content.lesson import MODES
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import interface_words
-from generator.evidence.machines import other_outcomes, shows_reference
-from generator.pages.page import Gathered, Judged, Printed, Sheet, environment, printed
+from generator.evidence.machines import OtherOutcomes, other_outcomes, shows_reference
+from generator.pages.page import Gathered, Printed, Sheet, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 
 TAKEN = "the book has a page of this name already; choose another"
@@ -52,12 +51,13 @@ class Press:
     """Prints one book after another.
 
     Attributes:
-        judged: the evidence of the last book, and its verdicts.
+        evidence: of the last book, with its verdicts; `others` that of the other machines.
         sheets: what each page is, by path.
         pages: the pages.
     """
 
-    judged: Judged
+    evidence: Evidence
+    others: dict[str, OtherOutcomes]
 
     def __init__(self) -> None:
         """Begin."""
@@ -76,20 +76,22 @@ class Press:
         """
         kept = self.pages
         if kept and under != EVERYTHING:
-            self.judged = replace(self.judged, evidence=self.judged.evidence.over(book))
+            self.evidence = self.evidence.over(book)
         else:
-            self.judged, under, kept = judged(book), EVERYTHING, {}
-        _raise_any(_mistakes(self.judged.evidence, under), self.judged.evidence)
+            self.evidence, under, kept = Evidence(book), EVERYTHING, {}
+            self.others = other_outcomes(book, self.evidence.outcomes)
+        _raise_any(_mistakes(self.evidence, under), self.evidence)
         pages: dict[str, Printed] = {}
-        gathered, errors = Gathered(self.judged, pages), list[ContentError]()
-        planned = list(_on_machines(sheets(book), self.judged.evidence))
+        gathered = Gathered(self.evidence, self.others, pages)
+        errors: list[ContentError] = []
+        planned = list(_on_machines(sheets(book), self.evidence))
         for sheet in planned:
             path = sheet.path
             if path in pages:
                 errors.append(ContentError(sheet.source or path, 0, 0, TAKEN))
             try:
                 is_kept = path in kept and not path.startswith(under)
-                pages[path] = kept[path] if is_kept else printed(sheet, self.judged, gathered)
+                pages[path] = kept[path] if is_kept else printed(sheet, gathered)
             except ContentErrors as found:
                 errors += found.errors
         _raise_any([*errors, *_missing_sections(book, gathered)])
@@ -124,23 +126,15 @@ def _files(of: str, book: Book) -> Iterator[Document[Any]]:
     return (one for one in book.documents if one.source.file.startswith(starts))
 
 
-def judged(book: Book) -> Judged:
-    """The evidence of a book, with every verdict."""
-    environment().globals["ui"] = interface_words()
-    evidence = Evidence(book)
-    outcomes = evidence.outcomes
-    return Judged(evidence, outcomes, other_outcomes(book, outcomes))
-
-
-def checked(book: Book) -> Judged:
+def checked(book: Book) -> Evidence:
     """The evidence of a book without mistakes.
 
     Raises:
         ContentErrors: whatever authors wrote that cannot be printed, all at once.
     """
-    found = judged(book)
-    _raise_any(content_checks.check(found.evidence), found.evidence)
-    return found
+    evidence = Evidence(book)
+    _raise_any(content_checks.check(evidence), evidence)
+    return evidence
 
 
 def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentError]:

@@ -154,7 +154,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             pages[publish.SOURCES] = sources
         publish.bring_to(Path(config.docs_dir), pages)
         self.files = files
-        self.problems = list(verdicts.problems(self.book, self.press.judged.outcomes))
+        self.problems = list(verdicts.problems(self.book, self.press.evidence.outcomes))
         for problem in self.problems:
             log.warning(problem)
 

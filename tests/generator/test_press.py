@@ -16,9 +16,9 @@ def counted(monkeypatch):
     """The paths of the pages that were really printed."""
     paths = []
 
-    def count(sheet, judged, gathered):
+    def count(sheet, gathered):
         paths.append(sheet.path)
-        return printing.printed(sheet, judged, gathered)
+        return printing.printed(sheet, gathered)
 
     monkeypatch.setattr("generator.pages.press.printed", count)
     return paths

@@ -141,7 +141,7 @@ def proofs_of(
 
 
 def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown:
-    claim, here = folio.book.claims[name], folio.outcomes[name]
+    claim, here = folio.book.claims[name], folio.at_hand.outcome(name)
     folio.runs.update(here.runs)
     judged = [_judgement(*one, folio) for one in _outcomes_of(name, folio)]
     return Shown(
@@ -164,7 +164,7 @@ def _outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, Eviden
     Yields:
         The outcome, the machine, what it was judged by, and whether it differs from the first.
     """
-    here = folio.outcomes[name]
+    here = folio.at_hand.outcome(name)
     holder = measured_by(here, folio)
     yield here, holder, folio.evidence, False
     for machine, there in folio.other_outcomes.items():
@@ -243,7 +243,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 def tally(claims: Sequence[str], folio: Folio) -> Shown:
     """What these claims come to."""
-    outcomes = [folio.outcomes[name] for name in claims]
+    outcomes = [folio.at_hand.outcome(name) for name in claims]
     laws = [one.verdict for one in outcomes if one.claim.kind == "law"]
     observed = [one.verdict for one in outcomes if one.claim.kind == "observation"]
     return Shown(
@@ -258,7 +258,7 @@ def tally(claims: Sequence[str], folio: Folio) -> Shown:
 def furthest(folio: Folio) -> list[Shown]:
     """The laws that predict a number and are furthest off it."""
     found = []
-    for name, outcome in folio.outcomes.items():
+    for name, outcome in folio.at_hand.outcomes.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
             off = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
             if off is not None and off.form.way == "error" and numeric(off):
@@ -278,6 +278,6 @@ def furthest(folio: Folio) -> list[Shown]:
 def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
     """Each other machine: how many claims it decides as well, and how many otherwise."""
     for machine, other in folio.other_outcomes.items():
-        pairs = [(folio.outcomes[name], there) for name, there in other.outcomes.items()]
+        pairs = [(folio.at_hand.outcome(name), there) for name, there in other.outcomes.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
         yield machine, sum(decided), sum(parts(*pair) for pair in pairs)
