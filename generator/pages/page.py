@@ -41,7 +41,7 @@ from generator.pages.views import claims, frame, listing, question, ways
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
-MACROS = ("tables", "programs", "items", "parts", "modes", "folds", "of_book", "at_home")
+MACROS = ("tables", "programs", "items", "parts", "of_book")
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
