@@ -87,9 +87,8 @@ def _program(path: str, folio: Folio) -> Shown:
     """The program of a run, which several sentences may share, and what it printed."""
     file = statement_checks.path_of(folio.book, path)
     sharing = (one.uses for one in folio.book.retractions.values() if one.program == path)
-    run, shown = folio.run(path), folio.book.holder(path)
+    run = folio.run(path)
     assert run is not None, path  # the checks have looked
-    assert shown is not None
     name, start = file.rpartition("/")[2], f"torchrun --nproc-per-node {run.world_size}"
     return Shown(
         file=listed_code.file_of(file),
@@ -97,7 +96,6 @@ def _program(path: str, folio: Folio) -> Shown:
         here=f"{start} {name}",
         command=f"{start} {file}",
         code=highlighted(listed_code.listed(folio.book.root, file, None)),
-        machine=shown.machine.name,
         uses=folio.line(next(filter(None, sharing))),
         **vars(printed(path, folio)),
     )
