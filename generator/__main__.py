@@ -23,16 +23,15 @@ import argparse
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from generator.content import keys, scaffold
-from generator.content.book import FILES, Book, load
+from generator.content.book import FILES, load
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
-from generator.evidence.verdicts import Outcome
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
@@ -102,26 +101,20 @@ def _check(options: argparse.Namespace) -> int:
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-    code = _report(book, told)
-    print(
-        f"{'problems, see above' if code else 'sound'}: "
-        f"{sum(len(one.items) for one in book.topics)} "
-        f"questions checked, {len(told) - len(unheld)} of {len(told)} claims hold; "
-        f"numbers of {book.machine.name}"
-    )
-    return code
-
-
-def _report(book: Book, outcomes: Mapping[str, Outcome]) -> int:
-    """Print what a strict build would refuse, and which traces are missing or stale."""
-    problems = verdicts.problems(book, outcomes)
+    problems = verdicts.problems(book, told)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
     for name, shown in book.traces.items():
         if shown.is_fallback:
             print(f"{name}: no trace of this machine; taken from {shown.machine.name}")
-        if shown.is_stale and not shown.is_fallback and not book.is_reference:
+        elif shown.is_stale and not book.is_reference:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
+    print(
+        f"{'problems, see above' if problems else 'sound'}: "
+        f"{sum(len(one.items) for one in book.topics)} "
+        f"questions checked, {len(told) - len(unheld)} of {len(told)} claims hold; "
+        f"numbers of {book.machine.name}"
+    )
     return 1 if problems else 0
 
 
@@ -155,21 +148,17 @@ def _schema(_: argparse.Namespace) -> int:
 
 
 def _keys(options: argparse.Namespace) -> int:
-    book = load(options.content, options.machine)
-    for line in (*keys.page(book), *_functions()):
+    """Print keys, and as a table functions: what each takes, and what its docstring says."""
+    for line in keys.page(load(options.content, options.machine)):
         print(line)
-    return 0
-
-
-def _functions() -> Iterator[str]:
-    """The functions of expressions as a table: what each takes, and what its docstring says."""
-    yield ABOUT_FUNCTIONS
+    print(ABOUT_FUNCTIONS)
     for name, function in FUNCTIONS.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
-        yield f"| `{name}({takes})` | {keys.line(about)} |"
+        print(f"| `{name}({takes})` | {keys.line(about)} |")
     for name, about in OF_CLAIMS.items():
-        yield f"| `{name}('claim')` | {about} |"
+        print(f"| `{name}('claim')` | {about} |")
+    return 0
 
 
 if __name__ == "__main__":

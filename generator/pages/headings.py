@@ -34,28 +34,26 @@ class Heading(NamedTuple):
 
 def headings(page: str) -> Iterator[Heading]:
     """The headings of a page in Markdown, below its title."""
-    for found, words, anchor in _found(page):
-        if len(found[1]) > 1:
-            yield Heading(len(found[1]), words, anchor)
+    return (heading for _, heading in _found(page) if heading.level > 1)
 
 
 def as_html(page: str) -> str:
     """A page in Markdown as HTML."""
     parts, done = [], 0
-    for found, _, anchor in _found(page):
-        tag = f"h{len(found[1])}"
-        parts += [page[done : found.start()], f'<{tag} id="{anchor}">{found[2]}</{tag}>']
+    for found, heading in _found(page):
+        tag = f"h{heading.level}"
+        parts += [page[done : found.start()], f'<{tag} id="{heading.anchor}">{found[2]}</{tag}>']
         done = found.end()
     return "".join([*parts, page[done:]])
 
 
-def _found(page: str) -> Iterator[tuple[re.Match[str], Markup, str]]:
-    """Each heading, its words and its anchor; no line of code is one."""
+def _found(page: str) -> Iterator[tuple[re.Match[str], Heading]]:
+    """Each heading where it stands; no line of code is one."""
     taken: set[str] = set()
     for found in _HEADING.finditer(page):
         if found[1]:
             words = Markup(_TAG.sub("", found[2]))
-            yield found, words, unique(slug(_plain(words)), taken)
+            yield found, Heading(len(found[1]), words, unique(slug(_plain(words)), taken))
 
 
 def anchors(page: str) -> dict[str, str]:

@@ -41,7 +41,7 @@ from generator.pages.views import claims, frame, listing, question, ways
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
-MACROS = ("tables", "programs", "items", "parts", "of_book")
+MACROS = ("tables", "programs", "items", "parts")
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
@@ -255,8 +255,6 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "line": folio.line,
         "linked": links.linked,
         "pieces": lambda: _pieces(sheet, folio),
-        "cell": folio.cell,
-        "shown_value": folio.shown,
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 from generator.content.claim import Claim, Domain
 from generator.content.typesetting import plain
 from generator.evidence import law_shown, regime, units
-from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.law_shown import in_one_form, off_by
 from generator.evidence.machines import parts
@@ -143,7 +142,7 @@ def proofs_of(
 def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown:
     claim, here = folio.book.claims[name], folio.at_hand.outcome(name)
     folio.runs.update(here.runs)
-    judged = [_judgement(*one, folio) for one in _outcomes_of(name, folio)]
+    judged = list(_judged(name, folio))
     return Shown(
         claim=claim,
         says=folio.line(claim.says),
@@ -158,19 +157,15 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
     )
 
 
-def _outcomes_of(name: str, folio: Folio) -> Iterator[tuple[Outcome, str, Evidence, bool]]:
-    """A claim on the machine shown, then on the others that have measured what it needs.
-
-    Yields:
-        The outcome, the machine, what it was judged by, and whether it differs from the first.
-    """
+def _judged(name: str, folio: Folio) -> Iterator[Shown]:
+    """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.outcome(name)
     holder = measured_by(here, folio)
-    yield here, holder, folio.evidence, False
+    yield _judgement(here, holder, folio, folio)
     for machine, there in folio.other_outcomes.items():
         if name in there.outcomes and machine != holder:
-            outcome = there.outcomes[name]
-            yield outcome, machine, there.evidence, parts(here, outcome)
+            outcome, said = there.outcomes[name], folio.over(there.evidence)
+            yield _judgement(outcome, machine, said, folio, differs=parts(here, outcome))
 
 
 def measured_by(outcome: Outcome, folio: Folio) -> str:
@@ -180,12 +175,12 @@ def measured_by(outcome: Outcome, folio: Folio) -> str:
 
 
 def _judgement(
-    outcome: Outcome, machine: str, evidence: Evidence, differs: bool, folio: Folio
+    outcome: Outcome, machine: str, said: Folio, folio: Folio, *, differs: bool = False
 ) -> Shown:
+    """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     predicted, observed = sides_of(outcome, folio)
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
-    is_open, said = outcome.verdict in UNDECIDED, folio.over(evidence)
     return Shown(
         machine=machine,
         predicted=predicted,
@@ -196,7 +191,7 @@ def _judgement(
         says=said.line(text) if text else "",
         is_showed=bool(showed),
         differs=differs,
-        why=said.line(outcome.explanation) if is_open else "",
+        why=said.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
     )
 
 

@@ -1,19 +1,35 @@
-"""Formula beside measurement: what was predicted, what a run measured, and how far off it was."""
+"""Cost: formulas beside measurements, and a calculator as its template wants it.
+
+A row of a table is what was predicted, what a run measured, and how far off it was. A calculator
+has fields in units that people think in, formulas, and the runs that these were compared with.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 
 from markupsafe import Markup
 
+from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput, Quantity
+from generator.content.claim import Tolerance
 from generator.content.lesson import CostTable
+from generator.evidence import calculator as calculators
+from generator.evidence import units
+from generator.evidence.calculator import Checked
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_shown import observed_run, off_by, shown
+from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
+from generator.pages.shown import Shown
 from generator.pages.table import Row, label
 from generator.pages.views.claims import css_of, sides_of, tolerance_of
 
+PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
+MAX_DIGITS, STARTED, EXACTLY = 6, 3, 17  # of a number that is no whole one
+MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
 
@@ -60,3 +76,103 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
         return Markup("{}<br>{}").format(label(bound), verdict)
     off = folio.shown(off_by(found.predicted, found.observed))
     return off if found.verdict == "holds" else off + Markup("<br>") + verdict
+
+
+# --- the calculator
+
+
+def calculator(written: Calculator, folio: Folio) -> Shown:
+    """The calculator of a lesson, compared with this book's runs.
+
+    Without fields, this machine has no numbers to start from.
+    """
+    inputs = {one.name: folio.value(one.start) for one in written.inputs}
+    checked = [calculators.checks(one, written, folio.evidence) for one in written.outputs]
+    of_all = [check for found in checked for check in found]
+    fields = [_field(one, inputs.get(one.name), of_all, folio) for one in written.inputs]
+    for check in of_all:
+        folio.run(check.run)
+    return Shown(
+        fields=[field for field in fields if field] if all(fields) else [],
+        outputs=[
+            _output(one, found, inputs, folio)
+            for one, found in zip(written.outputs, checked, strict=True)
+        ],
+        heading=folio.found(check.measured for check in of_all),
+    )
+
+
+def _field(
+    one: CalculatorInput, start: Value | None, checked: list[Checked], folio: Folio
+) -> Shown | None:
+    low, high = (calculators.bound(end, folio.evidence) for end in (one.low, one.high))
+    if start is None or low is None or high is None:
+        return None
+    of, stands = units.BY_NAME[one.quantity], float(numeric(start))
+    unit, size = units.of_axis(of, abs(stands))
+    ends = float(numeric(low)), float(numeric(high))
+    covered = calculators.covered(checked, one.name) or ()
+    counted = one.unit if one.unit and one.unit not in one.label.replace(",", "").split() else ""
+    is_whole = one.quantity == "count" and one.unit not in PER_PARAMETER
+    return Shown(
+        name=one.name,
+        label=folio.line(one.label),
+        is_named=one.label == one.name,  # and so is not called by its name once more
+        unit=f"{unit} {counted}".strip(),
+        says=f"{units.printed(stands, of, units.AS_RULED)} {counted}".strip(),
+        size=_typed(float(size)),  # of one of the field, in what formulas calculate with
+        start=_typed(stands / size, STARTED),
+        exact=_typed(stands, EXACTLY),  # what formulas calculate with until a reader types
+        low=_typed(ends[0] / size),
+        high=_typed(ends[1] / size),
+        step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
+        is_whole=is_whole,
+        # What the other fields allow, as the script reads formulas.
+        most=calculators.parsed(one.at_most).postfix if one.at_most else "",
+        covered=[folio.show(_labelled(end, counted)) for end in covered],
+        # The same two, as the script reads them.
+        range=" ".join(str(float(numeric(end))) for end in covered),
+    )
+
+
+def _labelled(end: Value, counted: str) -> Value:
+    """A value with the unit that its field counts in, if it has none of its own."""
+    return replace(end, form=replace(end.form, label=counted)) if counted else end
+
+
+def _step(low: float, high: float, *, is_whole: bool) -> str:
+    words = ["whole"] if is_whole else []
+    return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
+
+
+def _typed(number: float, digits: int = MAX_DIGITS) -> str:
+    """A number as a field holds it: no more digits than tell it apart, and no exponent."""
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    return format(Decimal(f"{number:.{digits}g}"), "f")
+
+
+def _output(
+    one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value | None], folio: Folio
+) -> Shown:
+    parsed, worst = calculators.parsed(one.formula), calculators.worst(found)
+    formula = parsed.readable(one.formula).replace("*", "×").replace("-", "−")
+    return Shown(
+        name=one.name,
+        label=folio.line(one.label),
+        quantity=one.quantity,
+        formula=folio.line(f"`{formula}`"),
+        postfix=parsed.postfix,  # as the script reads formulas
+        at_start=folio.shown(calculators.result(one, inputs)),
+        checks=found,
+        worst=worst,
+        is_beyond=worst is not None and worst.is_beyond(one.within),
+        # How far off the build lets it be, where the book was written.
+        within=_within(one.within, one.quantity),
+    )
+
+
+def _within(within: Tolerance, quantity: Quantity) -> str:
+    if within.share is not None:
+        return f"{within.share * 100:g}%"
+    return units.printed(within.absolute or 0, units.BY_NAME[quantity], units.AS_RULED)

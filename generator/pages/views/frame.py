@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from generator.content.book import Book, TraceOnPage
 from generator.evidence.folio import Folio
@@ -99,19 +99,16 @@ def machines(found: Sequence[Shown], book: Book) -> list[tuple[str, bool]]:
 def origins(folio: Folio, depth: int) -> list[Shown]:
     """The experiments behind a page, with the runs it used on each machine."""
     found: dict[tuple[str, str], Shown] = {}
-    for book, paths in _used(folio):
-        for experiment, name in (path.split(".") for path in sorted(paths)):
-            if shown := book.holder(f"{experiment}.{name}"):
+    used = [(folio.book, folio.runs)]
+    if folio.evidence.reference:
+        used.append((folio.evidence.reference.book, folio.lent))
+    for book, paths in used:
+        for path in sorted(paths):
+            if shown := book.holder(path):
+                experiment, name = path.split(".")
                 key = experiment, shown.machine.name
                 found.setdefault(key, _origin(shown, book, depth)).runs.append(name)
     return list(found.values())
-
-
-def _used(folio: Folio) -> Iterator[tuple[Book, set[str]]]:
-    """The runs that a page used, with the book that shows them: this machine's, the reference's."""
-    yield folio.book, folio.runs
-    if folio.evidence.reference:
-        yield folio.evidence.reference.book, folio.lent
 
 
 def _origin(shown: TraceOnPage, book: Book, depth: int) -> Shown:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
-from markupsafe import Markup
 
 from generator.content.book import Topic
 from generator.content.topic import Survivor
@@ -18,14 +15,6 @@ from generator.pages.views.ways import asked_anywhere, marks, ways
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 NUMBER = 0.22  # of the axis, that a number takes on a phone
 GAP = 8  # between the columns of the map, in per cent of its width
-
-
-class Bar(NamedTuple):
-    """A rank: its peak as a share of the axis, and as a number, past the bar's end or within it."""
-
-    share: float
-    shown: Markup
-    is_within: bool
 
 
 def picture(folio: Folio) -> list[Shown]:
@@ -58,7 +47,10 @@ def _peaks(path: str, folio: Folio) -> list[Value]:
 
 
 def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> Shown:
-    """A way to train: a bar for each rank, and how its run ended under the budget."""
+    """A way to train: a bar for each rank, and how its run ended under the budget.
+
+    A bar is the peak as a share of the axis, and as a number, past the bar's end or within it.
+    """
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
     failures = [one.failure for one in tried.ranks if one.failure] if tried else []
@@ -71,7 +63,7 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
         ended += f" in {phase}"
     shares = [round(numeric(peak) / top, 4) for peak in peaks]
     bars = [
-        Bar(share, folio.show(peak), share > NUMBER and share < line < share + NUMBER)
+        Shown(share=share, shown=folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)
         for share, peak in zip(shares, peaks, strict=True)
     ]
     need = max(shares)  # no line may lie below it for the run to fit

@@ -76,40 +76,34 @@ def by_machine(experiment: str, folio: Folio) -> list[Shown]:
 
     A machine that skipped all of them comes last.
     """
-    shown = folio.book.traces[experiment].machine.name
-    having = [name for name, one in folio.book.machines.items() if experiment in one.traces]
-    found = [_on_machine(experiment, name, name == shown, folio) for name in having]
+    having = [one for one in folio.book.machines.values() if experiment in one.traces]
+    found = [_on_machine(experiment, one, folio) for one in having]
     return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
 
 
-def _on_machine(experiment: str, name: str, is_shown: bool, folio: Folio) -> Shown:
-    measured = folio.book.machines[name]
-    trace = measured.traces[experiment]
-    shown = TraceOnPage(trace, measured.machine)
+def _on_machine(experiment: str, measured: Measured, folio: Folio) -> Shown:
+    trace, machine = measured.traces[experiment], measured.machine
+    is_shown = folio.book.traces[experiment].machine.name == machine.name
+    shown = TraceOnPage(trace, machine)
     evidence = Evidence(replace(folio.book, traces={experiment: shown}))
-    end, rows, skipped = "" if is_shown else f"-on-{name}", [], dict[str, list[Shown]]()
-    for run_name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0])):
-        row = _row(f"{experiment}.{run_name}", run, end, evidence, folio)
-        if run.status != "skipped":
-            rows.append(row)
-            continue
-        heavier = HEAVIER.format(experiment)
-        skipped.setdefault(heavier if run.is_left_out else run.reason or "", []).append(row)
+    end = "" if is_shown else f"-on-{machine.name}"
+    rows = [
+        _row(f"{experiment}.{name}", run, end, evidence, folio)
+        for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0]))
+    ]
+    ran = [row for row in rows if row.ended != "skipped"]
     return Shown(
-        machine=name,
+        machine=machine.name,
         is_shown=is_shown,
         is_stale=experiment in measured.stale,
-        recorded_at=trace.recorded_at,
-        torch=trace.circumstances.torch,
-        digest=trace.code.digest,
+        trace=trace,
         # The words of what any of its runs has measured.
         measures=[
-            word for word in (rows[0].measured if rows else ())
-            if any(row.measured[word] != ABSENT for row in rows)
+            word for word in (ran[0].measured if ran else ())
+            if any(row.measured[word] != ABSENT for row in ran)
         ],
-        rows=rows,
-        skipped=sorted(skipped.items(), key=lambda one: -len(one[1])),
-        num_skipped=sum(map(len, skipped.values())),
+        rows=ran,
+        skipped=[row for row in rows if row.ended == "skipped"],
     )  # fmt: skip
 
 
@@ -143,6 +137,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
         ranks=page.shown(value(num)),
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
+        reason=HEAVIER.format(path.partition(".")[0]) if run.is_left_out else run.reason or "",
         is_surprise=run.is_surprise,
         measured={word: page.shown(one) for word, one in measured.items()},
     )

@@ -70,7 +70,6 @@ def _standings(one: Retraction, folio: Folio) -> list[Shown]:
             machines=machines,
             word=STANDINGS[word][0],
             css=STANDINGS[word][1],
-            differs=word != first and "untested" not in (word, first),
         )
         for word, machines in by_standing.items()
     ]
