@@ -30,11 +30,11 @@ from generator.content.typesetting import moment, plain
 from generator.evidence import play_states
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import asked_of_claims
-from generator.evidence.folio import Folio, breakable, escaped_heading
+from generator.evidence.folio import REFERENCE, Folio, breakable, escaped_heading
 from generator.evidence.machines import OtherOutcomes
 from generator.figures import figures
 from generator.pages import headings, views
-from generator.pages.table import counted, label, marked_once
+from generator.pages.shown import counted, label
 from generator.pages.term_links import TermLinks
 from generator.pages.views import claims, frame, listing, question, ways
 
@@ -45,6 +45,10 @@ MACROS = ("tables", "programs", "items", "parts")
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
+_TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
+_NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
+_UNMARKED = re.compile(r'class="pb-value pb-(?:measured|simulated)[^>]*>[^<]*</a>')
+LEAST = 2  # marks in a table that repeat themselves
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
 _LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
@@ -209,7 +213,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     context = _context(sheet, folio, links, gathered)
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    body = marked_once(_unnested(_rendered(sheet.template, context)))
+    body = _marked_once(_unnested(_rendered(sheet.template, context)))
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
     says = label if sheet.experiment or sheet.machine else folio.line
@@ -310,3 +314,19 @@ def _unnested(html: str) -> str:
         return '<span class="pb-label">' if stack[-1] else found[0]
 
     return _LINK_TAG.sub(tag, html)
+
+
+def _marked_once(html: str) -> str:
+    """A table whose runs are all of one nature, such as *simulated*, says so once, not in cells."""
+
+    def said_once(found: re.Match[str]) -> str:
+        table, marks = found[0], _NATURE.findall(found[0])
+        if len(marks) < LEAST or len({*marks}) > 1 or _UNMARKED.search(table):
+            return table
+        if REFERENCE in marks[0]:  # another machine's: each number says so itself
+            return table
+        start = table.index(">") + 1
+        said = f'<small class="pb-nature">The runs of this table are {marks[0]}.</small>'
+        return f"{table[:start]}<caption>{said}</caption>{_NATURE.sub('', table[start:])}"
+
+    return _TABLE.sub(said_once, html)

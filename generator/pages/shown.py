@@ -1,9 +1,16 @@
-"""What views give to templates: names and what a page shows under each."""
+"""What views give to templates: names with what a page shows under each, and rows of tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Self
+
+from markupsafe import Markup
+
+from generator.evidence.folio import interface_words
+
+Row = Sequence[Markup | str]  # the first cell heads it
 
 
 class Shown(SimpleNamespace):
@@ -12,3 +19,15 @@ class Shown(SimpleNamespace):
     def but(self, **changes: object) -> Self:
         """The same, with some of it otherwise."""
         return type(self)(**{**vars(self), **changes})
+
+
+def label(text: str) -> Markup:
+    """Words or a number that carry no provenance."""
+    return Markup('<span class="pb-label">{}</span>').format(text)
+
+
+def counted(number: int) -> Markup:
+    """A number that the generator counted."""
+    return Markup('<span class="pb-label" title="{}">{}</span>').format(
+        interface_words()["evidence"]["counted"], number
+    )

@@ -23,8 +23,7 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_shown import observed_run, off_by, shown
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
-from generator.pages.shown import Shown
-from generator.pages.table import Row, label
+from generator.pages.shown import Row, Shown, label
 from generator.pages.views.claims import css_of, sides_of, tolerance_of
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
@@ -129,15 +128,13 @@ def _field(
         is_whole=is_whole,
         # What the other fields allow, as the script reads formulas.
         most=calculators.parsed(one.at_most).postfix if one.at_most else "",
-        covered=[folio.show(_labelled(end, counted)) for end in covered],
+        covered=[
+            folio.show(replace(end, form=replace(end.form, label=counted)) if counted else end)
+            for end in covered
+        ],
         # The same two, as the script reads them.
         range=" ".join(str(float(numeric(end))) for end in covered),
     )
-
-
-def _labelled(end: Value, counted: str) -> Value:
-    """A value with the unit that its field counts in, if it has none of its own."""
-    return replace(end, form=replace(end.form, label=counted)) if counted else end
 
 
 def _step(low: float, high: float, *, is_whole: bool) -> str:

@@ -27,8 +27,7 @@ from generator.evidence.value import Value, computed, numeric
 from generator.figures.play.bar_views import MOST as AXIS
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
-from generator.pages.shown import Shown
-from generator.pages.table import Row, counted, label
+from generator.pages.shown import Row, Shown, counted, label
 from runners.planning.answer import Answer
 from runners.planning.committed import answers_of
 from runners.planning.law_of_time import Bounds, Cluster
@@ -299,7 +298,10 @@ def _named(plans: Plans) -> Iterator[Shown]:
 def _answer(plans: Plans, asked: Asked) -> Shown:
     """The recommendation, its reason, the runner-up, what would turn the choice, and bars."""
     made, memory = asked.choice, numeric(asked.memory)
-    best = _of_each_strategy(made.fitting)[:MOST] if made else []
+    of_each: dict[str, Layout] = {}  # the best layout of each strategy, in their order
+    for one in made.fitting if made else ():
+        of_each.setdefault(one.strategy, one)
+    best = list(of_each.values())[:MOST]
     drawn = _drawn(asked, best)
     named = [
         (plans.label(one), plans.runs[plans.path(one).partition(".")[2]], verdict(one, memory))
@@ -324,14 +326,6 @@ def _answer(plans: Plans, asked: Asked) -> Shown:
         num_simulated=len(asked.answers),
         num_fitting=len(made.fitting) if made else 0,
     )
-
-
-def _of_each_strategy(found: Sequence[Layout]) -> list[Layout]:
-    """The best layout of each strategy, in their order."""
-    best: dict[str, Layout] = {}
-    for one in found:
-        best.setdefault(one.strategy, one)
-    return list(best.values())
 
 
 def decided_by(bounds: Bounds) -> str:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from generator.content.plan_page import ComparedPage
 from generator.evidence.folio import Folio, breakable
 from generator.evidence.value import Value, computed, numeric
-from generator.pages.table import Row, counted, label
+from generator.pages.shown import Row, counted, label
 from runners.traces.published import (
     KINDS,
     MOST_ERROR,

@@ -21,8 +21,7 @@ from generator.items.answers import claim_behind, told_once
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Kind
-from generator.pages.shown import Shown
-from generator.pages.table import Row
+from generator.pages.shown import Row, Shown
 from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
