@@ -107,6 +107,7 @@ class _Item(OverCases):
     Attributes:
         revision: raised by the author when the item has become another question: answers that were
             kept before then no longer count.
+        kept_as: the kind under which answers were kept before the item had this one.
         stem: the question.
         explains: the mechanism, shown with the answer.
         claims: evidence shown with the answer, beside what options name.
@@ -115,6 +116,7 @@ class _Item(OverCases):
     """
 
     revision: Annotated[int, Field(ge=1)] = 1
+    kept_as: str | None = None
     stem: Prose
     hints: list[Line] = []
     explains: Prose | None = None
@@ -142,11 +144,11 @@ class Several(_WithOptions):
 
 
 class Number(_Item):
-    """A number to type, in the unit that the answer prints in."""
+    """A number to type, in the unit that the answer prints in, or a shape such as 50 × 20."""
 
     kind: Literal["number"]
     answer: Expression
-    tolerance: Tolerance
+    tolerance: Tolerance | None = None
     why: Line
     slips: list[Slip] = []
 
@@ -244,33 +246,6 @@ class FaultyLine(_Item):
     lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
 
 
-class Complete(_Item, Table):
-    """A table of real values with one cell missing: a number, or a shape such as 50 × 20.
-
-    Attributes:
-        blank: the row and the column of the missing cell, counted from 1.
-    """
-
-    kind: Literal["complete"]
-    blank: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-    tolerance: Tolerance | None = None
-    why: Line
-    slips: list[Slip] = []
-
-    @model_validator(mode="after")
-    def _has_the_blank(self) -> Self:
-        row, column = self.blank
-        if row > len(self.rows) or column > len(self.columns):
-            raise ValueError("the blank is outside the table")
-        return self
-
-    @property
-    def answer(self) -> Expression:
-        """The missing cell."""
-        row, column = self.blank
-        return self.rows[row - 1].cells[column - 1]
-
-
 def _with_kind(written: object) -> object:
     """Items with their kinds; one right answer where none is named."""
     if not isinstance(written, list):
@@ -278,7 +253,7 @@ def _with_kind(written: object) -> object:
     return [{"kind": "choice", **one} if isinstance(one, dict) else one for one in written]
 
 
-Item = Choice | Several | Number | Order | Match | Predict | FaultyLine | Complete
+Item = Choice | Several | Number | Order | Match | Predict | FaultyLine
 
 
 class QuizFile(Written):

@@ -54,14 +54,14 @@ ITEMS = (
     Known("where-is-the-fault", "faulty_line", 2, 0, 1, "must be divided", "begins with the sum"),
     Known(
         "what-comes-out",
-        "complete",
+        "number",
         "20 × 4",
         "20 × 8",
         "20 × 9",
         "one number a class",
         "that went in",
     ),
-    Known("what-accuracy", "complete", "28", "30", "31", "both shares are low", "of the training"),
+    Known("what-accuracy", "number", "28", "30", "31", "both shares are low", "of the training"),
 )
 BY_ID = {one.id: one for one in ITEMS}
 

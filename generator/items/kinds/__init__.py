@@ -10,7 +10,7 @@ from generator.evidence.evaluation import Evidence
 from generator.items.kinds.arranged import Pairs, Pieces
 from generator.items.kinds.kind import Kind
 from generator.items.kinds.picked import Lines, OneOption, SeveralOptions
-from generator.items.kinds.typed import MissingCell, Prediction, TypedNumber
+from generator.items.kinds.typed import Prediction, TypedNumber
 
 _KINDS: dict[str, type[Kind[Any]]] = {
     "choice": OneOption,
@@ -20,7 +20,6 @@ _KINDS: dict[str, type[Kind[Any]]] = {
     "match": Pairs,
     "predict": Prediction,
     "faulty_line": Lines,
-    "complete": MissingCell,
 }
 
 
@@ -36,5 +35,6 @@ def digest_of(item: Item, evidence: Evidence) -> str:
     right, among how many, and the author's `revision`. It covers no wording, feedback or hint, and
     no measured number, so that neither rewriting a text nor a rerun voids an answer.
     """
-    covered = [item.id, item.kind, str(item.revision), kind_of(item, evidence).covered]
+    kind = item.kept_as or item.kind
+    covered = [item.id, kind, str(item.revision), kind_of(item, evidence).covered]
     return hashlib.sha256("\n".join(covered).encode()).hexdigest()[:12]

@@ -43,8 +43,8 @@ class Key:
         is_open: this machine's runs leave it open, so pages show no key.
         right: choice, several: the right options. order: the pieces' positions in the right order.
             match: for each pair its own position. faulty_line: the line at fault.
-        value: number, predict, complete: the value asked for.
-        slips: number, predict, complete: what each slip gives, in the order written; None where
+        value: number, predict: the value asked for.
+        slips: number, predict: what each slip gives, in the order written; None where
             this machine lacks it, or where here it comes to the answer or to a slip above it.
     """
 

@@ -1,4 +1,4 @@
-"""Numbers to type: asked for, predicted before they are revealed, or missing in a table."""
+"""Numbers and shapes to type: asked for, or predicted before they are revealed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from generator.content.quiz import Complete, Number, Predict
-from generator.content.yaml_source import Path
+from generator.content.quiz import Number, Predict
 from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
@@ -17,18 +16,11 @@ from generator.items.answers import Answer, against, slipped
 from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind
 from generator.items.typed_number import in_unit, reach, slack, unit_of
 
-TypedT = TypeVar("TypedT", bound=Number | Predict | Complete)
+TypedT = TypeVar("TypedT", bound=Number | Predict)
 
 
 class TypedNumber(Kind[TypedT]):
     """A value, how far off an answer may be, and what each named mistake would give."""
-
-    is_words = False  # whether the answer may be a word or a shape
-
-    @property
-    def place(self) -> Path:
-        """Where the expression stands that is asked for."""
-        return ("answer",)
 
     @property
     def covered(self) -> str:
@@ -69,12 +61,9 @@ class TypedNumber(Kind[TypedT]):
         return abs(one.number - other.number) <= slack(self.item.tolerance, other)
 
     def unclear(self) -> Iterator[Found]:
-        """An answer that is no number, and slips that are none."""
+        """An answer that nobody could type, and slips that are none."""
         answer = self.key.value
         if answer is None:
-            return
-        if isinstance(answer.number, str) and not self.is_words:
-            yield self.place, f"the answer is {str(answer)!r}, not a number"
             return
         yield from self._unsound(answer)
         for number, (_, problem) in enumerate(self._judged(answer)):
@@ -82,8 +71,9 @@ class TypedNumber(Kind[TypedT]):
                 yield ("slips", number, "gives"), problem
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
-        """What is wrong with a question of this kind."""
-        return iter(())
+        """A measured value of which nobody says how near is right."""
+        if self.item.tolerance is None and isinstance(answer.number, float):
+            yield ("answer",), "the answer is measured; say in tolerance: how near is right"
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The answer, and then the slips."""
@@ -124,6 +114,9 @@ class Prediction(TypedNumber[Predict]):
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """A slider without the answer on it."""
+        if isinstance(answer.number, str):
+            yield ("answer",), f"the answer is {str(answer)!r}, not a number"
+            return
         low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
         ends = {"low": low, "high": high}
         odd = next((n for n, one in ends.items() if not one or not is_alike(one, answer)), None)
@@ -141,23 +134,6 @@ class Prediction(TypedNumber[Predict]):
             return field
         low, high = (End(numeric(one), in_unit(one, field.unit), folio.show(one)) for one in ends)
         return field._replace(ends=(low, high), is_logarithmic=self.item.logarithmic)
-
-
-class MissingCell(TypedNumber[Complete]):
-    """The cell of a table that is missing: a number, or a shape such as 50 × 20."""
-
-    is_words = True
-
-    @property
-    def place(self) -> Path:
-        """The cell of the blank."""
-        row, column = self.item.blank
-        return "rows", row - 1, "cells", column - 1
-
-    def _unsound(self, answer: Value) -> Iterator[Found]:
-        """A measured value of which nobody says how near is right."""
-        if self.item.tolerance is None and isinstance(answer.number, float):
-            yield ("blank",), "the missing value is measured; say in tolerance: how near is right"
 
 
 def is_alike(one: Value, other: Value) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.listed_code import listed
-from generator.content.quiz import Complete, FaultyLine, Item, Predict, Table
+from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.evidence.units import NBSP
@@ -40,7 +40,6 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     explained, backing = told_once(kind.answers(folio), behind)
     by_place = {one.position: one for one in explained}
     faulty = item if isinstance(item, FaultyLine) else None
-    table = item if isinstance(item, Complete) else None
     told = item.reveal if isinstance(item, Predict) else item.explains
     return Shown(
         id=item.id,
@@ -61,8 +60,6 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
         shown=[by_place[place] for place in kind.shown_order()],  # what there is to choose from
         ends=tuple(map(folio.line, getattr(item, "ends", None) or ())),  # of an order
         field=kind.field(folio),  # what a reader types into
-        table=in_table(table, folio),  # whose blank is a field
-        blank=table and (table.blank[0] - 1, table.blank[1] - 1),
         about=in_table(item.this_table, folio),
         answers=explained,
         explains=folio.prose(told) if told else Markup(),

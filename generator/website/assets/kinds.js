@@ -222,7 +222,6 @@
     order: ordered,
     match: matched,
     number: typed,
-    complete: typed,
     predict: predicted,
   };
 
