@@ -30,13 +30,11 @@ class Picture:
     """The drawings of a figure, and their numbers.
 
     A figure that readers operate has all that it shows in `play`, which `play/frame.py` makes.
-    `details` are a second table.
     """
 
     table: Table
     drawings: Markup | None = None
     play: SimpleNamespace | None = None
-    details: Table | None = None
 
 
 @dataclass(frozen=True)

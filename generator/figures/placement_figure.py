@@ -21,8 +21,7 @@ def placement(figure: Figure, folio: Folio) -> Picture:
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     says = " ".join(map(_in_words, drawn))
     seen = Seen(both(panels, drawn), says)
-    drawings = seen.svg(figure.id, plainly(figure.title, folio))
-    return Picture(table, drawings, details=_by_rank(placed, folio))
+    return Picture(table, seen.svg(figure.id, plainly(figure.title, folio)))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
@@ -76,30 +75,21 @@ def _in_words(panel: Panel) -> str:
 
 
 def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
-    """Each layer and the ranks that hold it."""
-    table = Table(["Layer", "Parameters", "Bytes", "Held by"])
+    """Each layer and the ranks that hold it, and what each rank holds in all and sends."""
+    table = Table(["What", "Bytes", "Held or sent by"])
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
         for position, layer in enumerate(run.model.layers):
-            base = f"{path}.model.layers[{position}]"
             how = "in shards" if layer.is_sharded else "whole"
             ranks = ", ".join(f"rank {rank}" for rank in layer.ranks)
-            sizes = [folio.cell(f"{base}.{field}") for field in ("num_parameters", "bytes")]
-            table.rows.append([f"{name}{layer.name}", *sizes, f"{ranks}, {how}"])
-    return table
-
-
-def _by_rank(placed: Mapping[str, Run], folio: Folio) -> Table:
-    """What the drawing prints beside each rank: the parameters that it holds, and its payload."""
-    table = Table(["What a rank holds or sends", "Bytes"])
-    for path, run in placed.items():
-        name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
+            size = folio.cell(f"{path}.model.layers[{position}].bytes")
+            table.rows.append([f"{name}{layer.name}", size, f"{ranks}, {how}"])
         for position, record in enumerate(run.ranks):
-            base, rank = f"{path}.ranks[{position}]", f"{name}rank {position}"
             read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
             if record.memory and record.memory.largest:
                 read = {"memory.largest.parameters_bytes": "parameters"} | read
             for field, what in read.items():
-                table.rows.append([f"{rank} · {what}", folio.cell(f"{base}.{field}")])
+                size = folio.cell(f"{path}.ranks[{position}].{field}")
+                table.rows.append([f"{name}{what}", size, f"rank {position}"])
     return table

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.figures import schedule_rule
+from generator.figures import step_rules
 from generator.figures.axes import Scale, percent, plain
 from generator.figures.drawing import NARROW, WIDE, text_width
 from generator.figures.drawings.lanes import Lane as Rank
@@ -17,7 +17,7 @@ from generator.figures.drawings.lanes import Travel, lanes
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, plot
 from generator.figures.drawings.schedule import Curve, Mark, schedule
 from generator.figures.drawings.stacks import Budget, Panel, Part, Stack, panels, stacks
-from generator.figures.schedule_rule import Action
+from generator.figures.step_rules import Action
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
 
@@ -223,7 +223,7 @@ def test_numbers_of_layers_do_not_touch_their_boxes(layout):
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_the_number_of_a_microbatch_stands_in_the_middle_of_its_box(layout):
     words = {kind: kind for kind in ("forward", "backward", "idle")}
-    rows = dict(zip("abcd", schedule_rule.rows("one_f_one_b", 4, 4, 2.0), strict=True))
+    rows = dict(zip("abcd", step_rules.pipeline("one_f_one_b", 4, 4, 2.0), strict=True))
     drawn = Drawn(schedule(rows, "time", words, layout))
     centred = drawn.tree.iterfind(".//text[@text-anchor='middle']")
     numbers = [(n.text, at(n, "x"), at(n, "y")) for n in centred]

@@ -17,7 +17,7 @@ from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.play_states import faults, states
-from generator.figures import overlap_rule, schedule_rule, unit_rule
+from generator.figures import step_rules
 from generator.figures.play import frame, grid_views
 
 ROOT = Path(__file__).parents[2]
@@ -130,12 +130,12 @@ def test_the_parts_of_a_bar_are_the_classes_that_the_run_recorded(played, folio)
 # --- schedules
 
 
-@pytest.mark.parametrize("rule", schedule_rule.RULES)
+@pytest.mark.parametrize("rule", step_rules.RULES)
 @pytest.mark.parametrize(("num_ranks", "num"), [(1, 1), (2, 8), (3, 3), (4, 2), (4, 16), (5, 7)])
 def test_a_schedule_runs_everything_once_in_order_and_idles_as_the_closed_form_says(
     rule, num_ranks, num
 ):
-    rows = schedule_rule.rows(rule, num_ranks, num, 2.0)
+    rows = step_rules.pipeline(rule, num_ranks, num, 2.0)
     ends = {(r, one.kind, one.name): one.end for r, row in enumerate(rows) for one in row}
     for rank, row in enumerate(rows):
         assert sorted((one.kind, one.name) for one in row) == sorted(
@@ -148,7 +148,7 @@ def test_a_schedule_runs_everything_once_in_order_and_idles_as_the_closed_form_s
             if one.kind == "backward":
                 assert one.start >= ends[rank, "forward", one.name]
     closed_form = (num_ranks - 1) / (num + num_ranks - 1)
-    assert schedule_rule.idle_share(rows) == pytest.approx(closed_form)
+    assert step_rules.idle_share(rows) == pytest.approx(closed_form)
 
 
 def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
@@ -156,9 +156,9 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
         run = recorded(path)
         num, ranks = run["settings"]["num_microbatches"], run["world_size"]
         rule = "gpipe" if num == 1 else run["strategy"]
-        rows = schedule_rule.rows(rule, ranks, num, run["settings"]["backward_ratio"])
+        rows = step_rules.pipeline(rule, ranks, num, run["settings"]["backward_ratio"])
         counted = [rank["measures"]["num_in_flight"] for rank in run["ranks"]]
-        most = [max(n for _, n in schedule_rule.in_flight(row)) for row in rows]
+        most = [max(n for _, n in step_rules.in_flight(row)) for row in rows]
         assert most == counted, path
 
 
@@ -176,7 +176,7 @@ def drawn_of(played, folio, name, layout="wide"):
 def test_a_step_over_a_link_takes_what_its_events_take_and_no_less_than_the_law_says(run):
     one = recorded(f"overlap.{run}")
     settings, num = one["settings"], one["settings"]["num_layers"]
-    step = overlap_rule.step(settings, overlaps=one["strategy"] == "ddp")
+    step = step_rules.overlapped(settings, overlaps=one["strategy"] == "ddp")
     backward = settings["backward_seconds"]
     forward, reducing = settings["computing_seconds"] - backward, settings["reducing_seconds"]
     # the law in closed form: either backward or the link has no gap
@@ -197,7 +197,7 @@ def test_the_boxes_of_a_step_lie_where_its_events_do(played, folio):
     svg, moments = drawn_of(played, folio, ("ddp", "one-step"))
     settings = recorded("overlap.ddp_42")["settings"]
     start, end = map(float, re.search(r'data-now="([\d.]+) ([\d.]+)"', svg).groups())
-    step = overlap_rule.step(settings, overlaps=True)
+    step = step_rules.overlapped(settings, overlaps=True)
     boxes = re.findall(r'x="([\d.]+)" y="[\d.]+" width="([\d.]+)" [^>]*data-say="link, ', svg)
     for (x, width), one in zip(boxes, step.sent, strict=True):
         assert float(x) == pytest.approx(start + one.start / step.end * (end - start), abs=0.2)
@@ -213,7 +213,7 @@ def test_the_boxes_of_a_step_lie_where_its_events_do(played, folio):
 def test_a_play_of_fsdp_peaks_where_the_closed_form_and_the_meter_do(run):
     one = recorded(f"sharding.{run}")
     sizes = [layer["bytes"] for layer in one["model"]["layers"]]
-    step = unit_rule.step(sizes, one["world_size"], frees=one["strategy"] == "fsdp")
+    step = step_rules.unit_step(sizes, one["world_size"], frees=one["strategy"] == "fsdp")
     settings = one["settings"]
     closed_form = settings["shared_bytes"] / one["world_size"] + settings["whole_bytes"]
     assert step.peak_bytes == closed_form

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from generator.figures.axes import BELOW, GAP, Key, Scale, across, legend, room_for, up
 from generator.figures.drawing import LINE, Drawing, Layout, text_width
-from generator.figures.overlap_rule import Step
-from generator.figures.schedule_rule import Action, Kind
+from generator.figures.step_rules import Action, Kind, Overlapped
 
 ROW, HALF = 32, 10.0
 LOADED, LOAD = 52, 16  # of a row that has a load: its height, and that of the largest load
@@ -179,8 +178,8 @@ LAYERS = {
 
 
 def overlap(
-    step: Step, names: tuple[str, str], unit: str, words: Mapping[str, str], layout: Layout, *,
-    longest: float, mark: Mark,
+    step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
+    layout: Layout, *, longest: float, mark: Mark,
 ) -> Drawing:  # fmt: skip
     """A step of DDP as it goes: the state of each layer's gradient over what rank and link do.
 
@@ -210,7 +209,7 @@ def overlap(
     return drawing
 
 
-def _states(step: Step, layer: int) -> Iterator[tuple[str, float, float]]:
+def _states(step: Overlapped, layer: int) -> Iterator[tuple[str, float, float]]:
     """What is seen of a layer's gradient from when to when, in parts of the step."""
     forward, backward = (one for one in step.computed if one.name == str(layer))
     sent = next((one for one in step.sent if one.name == str(layer)), step.sent[-1])

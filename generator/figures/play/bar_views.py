@@ -14,7 +14,7 @@ from generator.evidence.play_states import ShownRun, State
 from generator.evidence.value import numeric
 from generator.figures.drawings.stacks import Budget, Part, Stack, stacks
 from generator.figures.picture import Seen, both, byte_unit, said_bytes
-from generator.figures.schedule_rule import number
+from generator.figures.step_rules import number
 from runners.traces.device_memory import Verdict
 from runners.traces.measured import Memory
 from runners.traces.records import RankRecord, Run

@@ -12,13 +12,13 @@ from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.play_states import ShownRun, State
 from generator.evidence.units import AS_RULED
-from generator.figures import overlap_rule, schedule_rule, unit_rule
+from generator.figures import step_rules
 from generator.figures.axes import around
 from generator.figures.drawings.schedule import Curve, Mark
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
 from generator.figures.picture import Moment, Seen, both, byte_unit, said_bytes
-from generator.figures.schedule_rule import Action, number
+from generator.figures.step_rules import Action, Overlapped, UnitStep, number
 
 # Of the parts of what is held: shards as in other figures, and what is whole as it travels.
 LOOKS = {
@@ -38,10 +38,10 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         run = state.runs[0].run
         ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
         rule = "gpipe" if num == 1 else run.strategy
-        rows = schedule_rule.rows(rule, run.world_size, int(num), ratio)
-        idle = units.printed(schedule_rule.idle_share(rows), units.SHARE, AS_RULED)
+        rows = step_rules.pipeline(rule, run.world_size, int(num), ratio)
+        idle = units.printed(step_rules.idle_share(rows), units.SHARE, AS_RULED)
         named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
-        loads = [schedule_rule.in_flight(actions) for actions in rows]
+        loads = [step_rules.in_flight(actions) for actions in rows]
         drawings = both(drawn, named, "time, in forward passes", words["actions"], loads=loads)
         says = f"Idle, computed: {idle}"
         found.append(Seen(drawings, says, moments=_moments(named, words["actions"])))
@@ -67,9 +67,9 @@ def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     return found
 
 
-def _over_link(one: ShownRun) -> tuple[overlap_rule.Step, float]:
+def _over_link(one: ShownRun) -> tuple[Overlapped, float]:
     """The step of a run by the law of time, and how long it was, in the time of its backward."""
-    step = overlap_rule.step(one.run.settings, overlaps=one.run.strategy == "ddp")
+    step = step_rules.overlapped(one.run.settings, overlaps=one.run.strategy == "ddp")
     assert one.run.timing.step is not None
     backward = number(one.run.settings["backward_seconds"])
     return step, one.run.timing.step.median_seconds / backward
@@ -86,7 +86,7 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None
         sizes = [layer.bytes for layer in run.model.layers]
-        step = unit_rule.step(sizes, run.world_size, frees=run.strategy == "fsdp")
+        step = step_rules.unit_step(sizes, run.world_size, frees=run.strategy == "fsdp")
         labels = [*(f"unit {n}" for n in range(1, len(sizes))), "root"]
         rows = dict(zip(labels, step.rows, strict=True))
         parts = [
@@ -96,7 +96,7 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         says = f"measured peak {said_bytes(peak)}"
         curve = Curve(title, ticks, parts, Mark(peak / size, says))
 
-        def more(time: float, step: unit_rule.Step = step) -> str:
+        def more(time: float, step: UnitStep = step) -> str:
             held = sum(step.held[min(int(time), len(step.held) - 1)].values())
             most = ", the peak" if held == step.peak_bytes else ""
             return f"the rank holds {said_bytes(held)}{most}"

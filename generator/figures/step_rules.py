@@ -1,0 +1,231 @@
+"""Steps by their rules, no clock: who computes, sends and holds what from when to when.
+
+The schedule of a pipeline: a forward takes one unit of time and a backward `backward_ratio` of
+them; sending takes none. The orders are those of GPipe (Huang et al. 2019) and of 1F1B
+(PipeDream-Flush, Narayanan et al. 2021).
+
+A step of DDP, by the law of time: the gradient of a layer is a bucket of its own. It is ready when
+the layer's backward ends, from the last layer to the first; the link sends one after another.
+
+A step of FSDP, unit by unit, each event in one unit of time. The order is that of `fully_shard`: a
+unit is gathered before it computes, in backward while the unit behind it still computes, and its
+gradient is reduced while the next one is computed. The last unit belongs to the root, which stays
+whole from forward on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from runners.traces.schema import Setting
+
+Kind = Literal["whole", "gather", "forward", "backward", "reduce", "wait"]
+RULES = ("gpipe", "one_f_one_b")
+NUM_MOMENTS = 2  # of Adam, for each parameter
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a rank, a link or a unit does from one time to another; `name` says with what.
+
+    In a pipeline the name is that of a microbatch, and times are those of one forward.
+    """
+
+    kind: Kind
+    name: str
+    start: float
+    end: float
+
+
+def number(setting: Setting) -> float:
+    """A setting that counts or measures something, as a number."""
+    assert isinstance(setting, int | float)
+    return setting
+
+
+# --- the schedule of a pipeline
+
+
+def pipeline(
+    rule: str, num_ranks: int, num_microbatches: int, backward_ratio: float
+) -> list[list[Action]]:
+    """The actions of each rank.
+
+    Raises:
+        ValueError: the rule is none of `RULES`.
+    """
+    if rule not in RULES:
+        raise ValueError(f"no rule for the schedule {rule!r}; there are {', '.join(RULES)}")
+    left = [list(_order(rule, num_ranks - rank, num_microbatches)) for rank in range(num_ranks)]
+    done: dict[tuple[Kind, int, int], float] = {}
+    found: list[list[Action]] = [[] for _ in range(num_ranks)]
+    while any(left):
+        for rank, order in enumerate(left):
+            while order and (needed := _needs(*order[0], rank, num_ranks)) in (None, *done):
+                kind, microbatch = order.pop(0)
+                free = found[rank][-1].end if found[rank] else 0.0
+                start = max(free, done[needed] if needed else 0.0)
+                end = start + (1.0 if kind == "forward" else backward_ratio)
+                done[kind, microbatch, rank] = end
+                found[rank].append(Action(kind, str(microbatch), start, end))
+    return found
+
+
+def idle_share(actions: Sequence[Sequence[Action]]) -> float:
+    """The part of all ranks' time, up to the last action, in which a rank does nothing."""
+    end = max(one.end for row in actions for one in row)
+    busy = sum(one.end - one.start for row in actions for one in row)
+    return 1 - busy / (end * len(actions))
+
+
+def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
+    """How many microbatches a rank holds activations of from each time on."""
+    changes = [(one.start, 1) if one.kind == "forward" else (one.end, -1) for one in actions]
+    times = [time for time, _ in sorted(changes)]
+    return list(zip(times, accumulate(change for _, change in sorted(changes)), strict=True))
+
+
+def _order(rule: str, num_behind: int, num: int) -> Iterator[tuple[Kind, int]]:
+    """What a rank does, in its order; so many ranks, with itself, go from it to the last."""
+    ahead = num if rule == "gpipe" else min(num, num_behind)  # forwards before the first backward
+    for turn in range(num + ahead - 1):
+        if turn < num:
+            yield "forward", turn
+        if turn >= ahead - 1:
+            yield "backward", turn - ahead + 1
+
+
+def _needs(kind: Kind, microbatch: int, rank: int, num_ranks: int) -> tuple[Kind, int, int] | None:
+    """What must be done on a neighbour, or here, before this can start."""
+    if kind == "forward":
+        return ("forward", microbatch, rank - 1) if rank else None
+    if rank == num_ranks - 1:
+        return "forward", microbatch, rank
+    return "backward", microbatch, rank + 1
+
+
+# --- a step of DDP
+
+
+class Overlapped(NamedTuple):
+    """What a rank computes, until it waits, and what its link sends; layers count from 1."""
+
+    computed: list[Action]
+    sent: list[Action]
+
+    @property
+    def end(self) -> float:
+        """When the last gradient has arrived."""
+        return self.sent[-1].end
+
+
+def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped:
+    """The step that the settings of a run of `overlap` describe, in the time of its backward.
+
+    Args:
+        settings: how many layers, and for how long all of them compute and send.
+        overlaps: whether buckets are sent while backward goes on, or all gradients in one after it.
+    """
+    names = ("num_layers", "computing_seconds", "backward_seconds", "reducing_seconds")
+    num, whole, backward, reducing = (number(settings[name]) for name in names)
+    layers = range(1, int(num) + 1)
+    forward, sending = (whole / backward - 1) / num, reducing / backward / num
+    computed = [Action("forward", str(n), (n - 1) * forward, n * forward) for n in layers]
+    sent: list[Action] = []
+    for layer in reversed(layers):
+        start = computed[-1].end
+        computed.append(Action("backward", str(layer), start, start + 1 / num))
+        ready = max(start + 1 / num, sent[-1].end if sent else 0)
+        sent.append(Action("reduce", str(layer), ready, ready + sending))
+    if not overlaps:
+        end = computed[-1].end
+        sent = [Action("reduce", f"1–{layers[-1]}", end, end + num * sending)]
+    computed.append(Action("wait", "", computed[-1].end, sent[-1].end))
+    return Overlapped(computed, sent)
+
+
+# --- a step of FSDP
+
+
+class UnitStep(NamedTuple):
+    """A step with Adam, and its events.
+
+    Attributes:
+        rows: the actions of each unit, the root's last.
+        held: bytes of each part of what is held, from shards to what is whole, in each event.
+    """
+
+    rows: list[list[Action]]
+    held: list[dict[str, float]]
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most bytes held in an event."""
+        return max(sum(one.values()) for one in self.held)
+
+
+def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:
+    """The step.
+
+    Args:
+        sizes: bytes of the parameters of each unit, the root's last.
+        num_ranks: over which every unit is sharded.
+        frees: whether units but the root are freed after forward, and gathered again.
+    """
+    model, rows = sum(sizes) / num_ranks, [list[Action]() for _ in sizes]
+    held: list[dict[str, float]] = []
+    whole: dict[int, int] = {}  # since when a unit is whole
+    gradients: set[int] = set()  # of which units they are whole
+    reduced_bytes = 0  # of gradients that are shards again
+    for kind, unit, sent in _events(len(sizes) - 1, frees=frees):
+        now = len(held)
+        if kind == "gather":
+            whole[unit] = now
+        elif kind == "backward":
+            gradients.add(unit)
+        elif kind in ("reduce", "whole"):
+            rows[unit].insert(0, Action("whole", "", whole.pop(unit), now))
+        if kind == "whole":
+            continue
+        if kind == "reduce":
+            gradients.remove(unit)
+            reduced_bytes += sizes[unit]
+        rows[unit].append(Action(kind, "", now, now + 1))
+        held.append(
+            {
+                "optimizer": NUM_MOMENTS * model,
+                "parameters": model,
+                "gradients": reduced_bytes / num_ranks,
+                "whole_parameters": sum(sizes[one] for one in whole),
+                "whole_gradients": sum(sizes[one] for one in gradients),
+                "copies": 0 if sent is None else sizes[sent],
+            }
+        )
+    return UnitStep(rows, held)
+
+
+def _events(root: int, *, frees: bool) -> Iterator[tuple[Kind, int, int | None]]:
+    """Each event, its unit, and the unit in the buffer to send; `whole` ends, and takes no time.
+
+    What forward gathers stays in its buffer as well, until the next unit is gathered; in backward
+    it is gathered into its place at once. A gradient is copied to be reduced, and the copy stays
+    until the next one is.
+    """
+    yield "gather", root, root
+    for unit in range(root):
+        yield "gather", unit, unit
+        yield "forward", unit, unit
+        if frees:
+            yield "whole", unit, unit
+    yield "forward", root, root - 1
+    for unit in range(root, -1, -1):
+        sent = unit + 1 if unit + 1 < root else None
+        if frees and unit:
+            yield "gather", unit - 1, sent
+        yield "backward", unit, sent
+        if unit != root:
+            yield "reduce", unit, unit
+    yield "reduce", root, root
