@@ -220,7 +220,6 @@ class Predict(_Item):
     low: Expression
     high: Expression
     tolerance: Tolerance
-    logarithmic: bool = False
     reveal: Prose
     slips: list[Slip] = []
 

@@ -6,6 +6,7 @@ The script in the page reads the key from here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -62,29 +63,22 @@ def told_once(
 ) -> tuple[tuple[Answer, ...], tuple[Backing, ...]]:
     """The answers, and the evidence below them, so that no sentence of evidence is repeated.
 
-    What several answers rest on moves below them, with the belief unless theirs differ; `more`, the
-    evidence of the whole question, leaves out what stands with an answer.
+    What several answers rest on moves below them; each keeps the belief that it refutes there. Of
+    `more`, the evidence of the whole question, what stands with an answer is left out.
     """
     behind = [one for answer in explained for one in answer.backing]
-    beliefs: dict[str, list[Markup | None]] = {}
-    for one in behind:
-        beliefs.setdefault(one.href, []).append(one.belief)
-    alike = {href for href, found in beliefs.items() if len(set(found)) == 1}
-    below = {
-        one.href: one if one.href in alike else replace(one, belief=None)
-        for one in behind
-        if len(beliefs[one.href]) > 1
-    }
+    times = Counter(one.href for one in behind)
+    below = {one.href: replace(one, belief=None) for one in behind if times[one.href] > 1}
 
     def kept(answer: Answer) -> tuple[Backing, ...]:
         return tuple(
             replace(one, says=Markup()) if one.href in below else one
             for one in answer.backing
-            if one.href not in below or (one.belief and one.href not in alike)
+            if one.href not in below or one.belief
         )
 
     left = tuple(replace(answer, backing=kept(answer)) for answer in explained)
-    return left, (*below.values(), *(one for one in more if one.href not in beliefs))
+    return left, (*below.values(), *(one for one in more if one.href not in times))
 
 
 def claim_behind(name: str, folio: Folio) -> Backing:

@@ -8,7 +8,6 @@ published book shows the machines of the current commit, and offers its sources.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -55,10 +54,6 @@ PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
-OCCUPIED = (
-    "a page of the book belongs here, and this file was written by hand; move it to "
-    "content/pages under another name, or delete it"
-)
 
 
 def site_files(
@@ -155,30 +150,22 @@ def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
 def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
 
-    The list `.written` in the folder names what the generator wrote: nothing else is ever
-    overwritten or deleted.
+    The list `.written` in the folder names what the generator wrote: nothing else is ever deleted.
 
     Raises:
-        ContentErrors: files that somebody else wrote stand where these should go; nothing was
-            written.
         OSError: the disk refused; the next build writes the rest.
     """
     note = folder / NOTE
     before = set(note.read_text(encoding="utf-8").splitlines() if note.is_file() else ())
-    old = {name: (folder / name).read_bytes() for name in files if (folder / name).is_file()}
-    to_write = [name for name, content in files.items() if old.get(name) != content]
-    others = [name for name in to_write if name in old and name not in before]
-    if others:
-        at = os.path.relpath(folder / others[0])
-        raise ContentErrors([ContentError(at, 0, 0, OCCUPIED)])
-    folder.mkdir(parents=True, exist_ok=True)
-    note.write_text("".join(f"{name}\n" for name in sorted(before | files.keys())), "utf-8")
-    for name in to_write:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(files[name])
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     note.write_text("".join(f"{name}\n" for name in sorted(files)), "utf-8")
+    for name, content in files.items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
 
 # --- what the current commit holds

@@ -145,7 +145,6 @@ QUESTIONS = [
      "not a number"),
     (ITEMS, f"answer: {WHOLE}", "answer: ¦rank(0)", "these are words; a value is wanted here"),
     (ITEMS, f"low: {STEP} / 10", f"low: ¦10 * {STEP}", "the answer does not lie between"),
-    (ITEMS, f"low: {STEP} / 10", f"low: ¦0 * {STEP}", "a logarithmic slider starts above nothing"),
     (ITEMS, f"high: {STEP} * 10", "high: ¦tiny_memory.whole.world_size",
      "high is a number in the unit of the answer (seconds)"),
     (ITEMS, THIRD, "right_if: {claim: whole-fails}", "every option is right", "which-hold"),

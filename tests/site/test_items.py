@@ -107,13 +107,13 @@ def test_an_order_that_nobody_touched_is_no_answer(page):
 
 
 TYPED = [
-    ("how-many-parameters", True, "20,000|20 000|20.000|2e4|20k|0.02M|20,000 parameters"),
-    ("how-many-parameters", False, "20 million|2,000|-20000|20,00|0,020"),
-    ("what-peak", True, "160|160,2|160kib|163840 bytes|0.15625 MiB|163.84 kB"),
-    ("what-peak", False, "1.6|160 MiB|160 kB"),
+    ("how-many-parameters", True, "20,000|20 000|20.000|2e4"),
+    ("how-many-parameters", False, "2,000|-20000|20,00|0,020"),
+    ("what-peak", True, "160|160,2|160kib"),
+    ("what-peak", False, "1.6"),
     ("what-comes-out", True, "20 × 4|20x4|[20, 4]|20 by 4"),
     ("what-comes-out", False, "4 × 20|20 × 4 × 1"),
-    ("what-accuracy", True, "28|28%|28,0|28 per cent"),
+    ("what-accuracy", True, "28|28%|28,0"),
     ("what-accuracy", False, "2.8|0.28%|1"),
 ]
 
@@ -130,15 +130,14 @@ def test_an_answer_may_be_typed_as_people_type(page):
 
 
 PREDICTED = {
-    "2.2": ["Exact.", "You said 2.2 ms; the answer is 2.20 ms."],
-    "2200 μs": ["Exact."],
-    "2": ["Close.", "too low, by 9.1%"],
-    "0.6": ["Not close.", "too low, by a factor of 3.7", "shared between the ranks"],
-    "220": ["An order of magnitude off.", "too high, by a factor of 100"],
+    "2.2": ["Close.", "You said 2.2 ms; the answer is 2.20 ms."],
+    "2": ["Close."],
+    "0.6": ["Not close.", "shared between the ranks"],
+    "220": ["Not close."],
 }
 
 
-def test_a_prediction_hears_how_far_off_it_was_and_is_not_graded(page):
+def test_a_prediction_stands_beside_the_answer_and_is_not_graded(page):
     item = Asking(page, "how-slow")
     for typed, says in PREDICTED.items():
         said = item.give(typed)
@@ -178,7 +177,7 @@ def test_whoever_gives_up_sees_everything_and_may_answer_again(page):
         assert one.why_right not in item.text(), one.id
         assert not item.worked.is_visible()
         assert item.box.evaluate("box => box.contains(document.activeElement)")
-        assert item.give(one.right).startswith((RIGHT, "Exact.")), one.id
+        assert item.give(one.right).startswith((RIGHT, "Close.")), one.id
         gave_up, answered = kept(page)[one.id]["attempts"]
         assert gave_up["gave_up"]
         assert gave_up["answer"] is None
@@ -249,7 +248,7 @@ def test_every_kind_answered_rightly_with_the_keyboard_alone_says_so_and_why(pag
         item = _work_with_keys(page, one)
         assert item.said() == "" or one.kind == "order"
         page.keyboard.press("Enter")
-        assert item.said().startswith("Exact." if one.kind == "predict" else RIGHT), one.id
+        assert item.said().startswith("Close." if one.kind == "predict" else RIGHT), one.id
         assert "pb-check" in page.evaluate("document.activeElement.className"), one.id
         assert one.why_right in item.text(), one.id
         assert one.why_wrong in item.text() or one.kind == "number", one.id

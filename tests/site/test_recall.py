@@ -171,47 +171,19 @@ def test_the_schedule_is_that_of_the_published_package_on_random_histories(page)
             assert interval == (card.due - card.last_review).days
 
 
-def test_a_question_can_wait_until_tomorrow_or_for_good(page, frozen_site):
-    _sit(page, "Answer new questions")
-    _answer(page, {})
-    _to_day(page, frozen_site, "2026-03-20T08:00:00+01:00")
-    link = page.locator(".pb-modes a", has_text="Recall")
-    _press(page, f"Start with what is due ({len(ASKED)})")
-    one = _shown(page)
-    _press(page, "Not today")
-    other = _shown(page)
-    assert other != one
-    assert _said(page) == f"It comes back tomorrow. 1 of {len(ASKED) - 1}"
-    _press(page, "Never ask this again")
-    assert _said(page) == f"It is not asked again. 1 of {len(ASKED) - 2}"
-    came = _answer(page, {})
-    assert sorted((one, other, *came)) == sorted(ASKED)
-    assert _said(page).startswith("That was the last of this sitting. Nothing is due.")
-    assert "due" not in link.inner_text()
-
-    _to_day(page, frozen_site, "2026-03-21T08:00:00+01:00")
-    assert "1 due" in link.inner_text()
-    _press(page, "Start with what is due (1)")
-    assert _answer(page, {}) == [one]
-    _press(page, "Ask again what you put off (1)")
-    assert _said(page).startswith("Asked again from now on: 1. 1 due now.")
-    assert "1 due" in link.inner_text()
-    _press(page, "Start with what is due (1)")
-    assert _answer(page, {}) == [other]
-
-
 def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
     recall = frozen_site / "topics" / "averaging" / "recall.html"
     page.goto(recall.as_uri())
     _sit(page, "Answer new questions")
-    while _shown(page) != "say-the-peak":
-        _press(page, "Never ask this again")
     day = datetime.fromisoformat(EVENING)
     for suffix, ranks, peak, label in (
         ("", 2, "82", "question"),
         ("-variant-1", 1, "160", "the same question about another case"),
         ("", 2, "82", "once more"),
     ):
+        while not _shown(page).startswith("say-the-peak"):
+            _press(page, "Show the answer")
+            _press(page, "Next question")
         assert _shown(page) == f"say-the-peak{suffix}"
         box = page.locator(f"#item-say-the-peak{suffix}")
         assert f"trains on {ranks} ranks." in box.inner_text()
@@ -225,7 +197,7 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
         day += timedelta(days=400)
         page.clock.set_fixed_time(day)
         page.goto(recall.as_uri())
-        _sit(page, "Start with what is due (1)")
+        _sit(page, "Start with what is due")
     assert [one["is_right"] for one in record["attempts"]] == [True] * 3
 
 

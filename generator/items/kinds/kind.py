@@ -71,13 +71,12 @@ class Field(NamedTuple):
     Attributes:
         unit: what a number is asked in.
         is_number: whether a number is asked for, and no shape or word.
-        ends, is_logarithmic: predict: the slider, if this machine's answer lies on it.
+        ends: predict: the slider, if this machine's answer lies on it.
     """
 
     unit: Unit
     is_number: bool
     ends: tuple[End, End] | None = None
-    is_logarithmic: bool = False
 
 
 ItemT = TypeVar("ItemT", bound=Item)

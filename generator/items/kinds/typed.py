@@ -124,8 +124,6 @@ class Prediction(TypedNumber[Predict]):
             yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
         elif self.ends is None and self.on_reference(low, answer, high):
             yield ("low",), f"the answer does not lie between {low} and {high}"
-        elif self.item.logarithmic and low and numeric(low) <= 0:
-            yield ("low",), f"low is {low}; a logarithmic slider starts above nothing"
 
     def field(self, folio: Folio) -> Field | None:
         """With the slider."""
@@ -133,7 +131,7 @@ class Prediction(TypedNumber[Predict]):
         if field is None or ends is None:
             return field
         low, high = (End(numeric(one), in_unit(one, field.unit), folio.show(one)) for one in ends)
-        return field._replace(ends=(low, high), is_logarithmic=self.item.logarithmic)
+        return field._replace(ends=(low, high))
 
 
 def is_alike(one: Value, other: Value) -> bool:

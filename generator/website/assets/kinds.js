@@ -105,52 +105,32 @@
 
   // ——— Numbers that are typed ———
 
-  // What one of each unit is, of those that may stand for one another; after them, words for counts.
-  const UNITS = [
-    { b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 },
-    { s: 1, ms: 1e-3, us: 1e-6, ns: 1e-9 },
-    { "": 1, k: 1e3, thousand: 1e3, m: 1e6, million: 1e6, b: 1e9, billion: 1e9 },
-  ];
-  const SPELLINGS = [[/bytes?/, "b"], [/sec(onds?)?/, "s"], [/[µμ]/, "u"], [/per ?cent/, "%"], [/times|x/, "×"]];
-  const unified = (unit) =>
-    SPELLINGS.reduce((text, [from, to]) => text.replace(from, to), unit.trim().toLowerCase());
-
-  // How many base units one of a typed unit is; NaN where the question asks for another quantity.
-  function scaleOf(typed, { unit, scale }) {
-    const [given, asked] = [typed, unit].map(unified);
-    const isNoun = !asked && !(given in UNITS[2]); // 20 ranks
-    if (!given || given === asked || isNoun) return scale;
-    const sizes = UNITS.find((one) => asked in one) || {};
-    return (scale * sizes[given]) / sizes[asked];
-  }
-
   // The numbers that a text may mean, in base units: a point or a comma may part decimals, and the
-  // other one thousands, which come by three, as spaces do.
-  function numbers(text, q) {
+  // other one thousands, which come by three, as spaces do. The unit asked for may follow, and no other.
+  function numbers(text, { unit, scale }) {
     const found = /^([+-]?\d[\d.,\s]*(?:e[+-]?\d+)?)(.*)$/i.exec(text.trim().replace(/[−–]/g, "-"));
-    if (!found) return [];
+    if (!found || !["", unit.toLowerCase()].includes(found[2].toLowerCase())) return [];
     const digits = found[1].trim().replace(/\s(?=\d{3}(\D|$))/g, "");
     const read = (thousands, decimals) => {
       const parts = digits.split(thousands);
       const isGrouped = /^[+-]?[1-9]\d{0,2}$/.test(parts[0]) && parts.slice(1).every((part) => /^\d{3}(\D|$)/.test(part));
       return parts.length > 1 && !isGrouped ? NaN : Number(parts.join("").replace(decimals, "."));
     };
-    return [read(",", "."), read(".", ",")].map((number) => number * scaleOf(found[2], q)).filter(Number.isFinite);
+    return [read(",", "."), read(".", ",")].map((number) => number * scale).filter(Number.isFinite);
   }
 
   // The slider of a prediction sets the number in the field, and a number that is typed sets the slider.
   function slides(q, { dataset, firstElementChild: range }) {
     const [low, high] = [Number(dataset.low), Number(dataset.high)];
-    const isByRatio = dataset.logarithmic !== undefined;
     // Where only one whole number is right, each can be set.
     const isWhole = !Number(q.key[0].dataset.within) && [low, high].every((one) => Number.isInteger(one / q.scale));
-    range.max = isWhole && !isByRatio ? (high - low) / q.scale : 100;
+    range.max = isWhole ? (high - low) / q.scale : 100;
     range.value = range.max / 2;
     range.hidden = false;
     const tell = () => range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
     q.field.addEventListener("input", () => {
       const [typed] = numbers(q.field.value, q);
-      const share = isByRatio ? Math.log(typed / low) / Math.log(high / low) : (typed - low) / (high - low);
+      const share = (typed - low) / (high - low);
       range.toggleAttribute("data-set", Number.isFinite(share));
       if (!Number.isFinite(share)) return;
       range.value = share * range.max;
@@ -158,8 +138,7 @@
     });
     const slide = () => {
       range.dataset.set = ""; // until then it shows no answer
-      const share = range.value / range.max;
-      const at = (isByRatio ? low * (high / low) ** share : low * (1 - share) + high * share) / q.scale;
+      const at = (low + ((high - low) * range.value) / range.max) / q.scale;
       q.field.value = isWhole ? Math.round(at) : printed(at, 2);
       tell();
     };
@@ -195,23 +174,14 @@
     },
   };
 
-  // A prediction is not graded: it says how far off it was.
+  // A prediction is not graded: it stands beside the answer.
   const predicted = {
     ...typed,
     judge: (q, answer) => {
       const { isRight, about } = typed.judge(q, answer);
-      const key = Number(q.key[0].dataset.number);
-      const ratio = Math.max(answer / key, key / answer);
-      const isFar = ratio >= 2;
-      const by = isFar ? printed(ratio, 2) : printed(Math.abs(answer / key - 1) * 100, 2);
-      const way = words[answer < key ? "too_low" : "too_high"];
-      const isExact = isRight && printed(answer, 3) === printed(key, 3);
-      const off = Number.isFinite(ratio) && !isExact ? say(isFar ? "by_factor" : "by_share", { way, by }) : "";
       const yours = `${printed(answer / q.scale, 6)} ${q.unit}`.trim();
-      const said = say("you_said", { yours, shown: q.key[0].querySelector(".pb-said").textContent });
-      const isClose = isRight || Math.abs(ratio - 1) < 0.05;
-      const lead = isExact ? "exact" : isClose ? "close" : ratio < 10 ? "not_close" : "far";
-      return { isRight, about, lead: words[lead], hint: `${said} ${off}` };
+      const hint = say("you_said", { yours, shown: q.key[0].querySelector(".pb-said").textContent });
+      return { isRight, about, lead: words[isRight ? "close" : "not_close"], hint };
     },
   };
 

@@ -52,14 +52,10 @@
         unkept.delete(ITEM + id);
         tried(() => localStorage.removeItem(ITEM + id));
       });
-      store.set("later", {});
     },
     // What a reader chose, by name.
     chosen: (name) => read(`proofbook:${name}`),
     set: (name, value) => write(`proofbook:${name}`, value),
-    // The questions that a reader put off, each with the time until which.
-    later: () => store.chosen("later") || {},
-    NEVER: 864e13, // the last moment of a calendar
   };
 
   function made(name, css, text) {
@@ -81,7 +77,7 @@
         const [id, ...digests] = item.split(":");
         return store.of(id.replace("!", ""), digests);
       });
-      const isDue = (item, at) => records[at] && item[0] !== "!" && isDueNow(item.split(":")[0], records[at]);
+      const isDue = (item, at) => records[at] && item[0] !== "!" && isDueNow(records[at]);
       const done = records.filter((record) => record?.done);
       // A prediction is not graded; one that was given up is none.
       const graded = done.filter((record) => record.kind !== "predict");
@@ -103,16 +99,14 @@
     });
   }
 
-  // When a question comes back.
-  const comesBack = (id, { due }) => Math.max(due, store.later()[id] || 0);
-  // A wrong try that a reader left, too, once its sitting is over.
-  const isDueNow = (id, record) =>
-    (record.done || Date.now() - record.attempts.at(-1).at > A_SITTING) && comesBack(id, record) <= Date.now();
+  // A wrong try that a reader left is due, too, once its sitting is over.
+  const isDueNow = (record) =>
+    (record.done || Date.now() - record.attempts.at(-1).at > A_SITTING) && record.due <= Date.now();
 
   // The last answer; a try that another one has to follow is none yet.
   const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-  Object.assign(book, { A_SITTING, store, say, mark, made, all, comesBack, isDueNow });
+  Object.assign(book, { A_SITTING, store, say, mark, made, all, isDueNow });
   window.addEventListener("storage", mark);
   window.addEventListener("pageshow", mark);
   mark();

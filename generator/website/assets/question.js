@@ -240,7 +240,7 @@
       const before = store.of(this.id, this.digests);
       // Where a link from Recall leads to it, a question that is due is asked again.
       const isAsked = location.hash === `#item-${this.id}`;
-      const isAgain = before?.done && isAsked && book.isDueNow(this.id, before);
+      const isAgain = before?.done && isAsked && book.isDueNow(before);
       if (isAgain || (!before && store.get(this.id))) this.status.textContent = words[isAgain ? "due_again" : "changed"];
       const own = before?.done && !isAgain ? before.attempts.filter((one) => !one.variant && !one.unfinished) : [];
       const first = this.numAttempts > 1 && this.tried().before;

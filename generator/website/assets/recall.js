@@ -4,7 +4,7 @@
   "use strict";
 
   const book = window.proofbook;
-  const { store, say, made, all, inDays, daysBetween, isDueNow } = book;
+  const { store, say, made, all, daysBetween, isDueNow } = book;
   const part = (name) => document.querySelector(`[data-recall${name}]`);
   const section = part("");
   const words = Object.assign(book.words, JSON.parse(section.dataset.words));
@@ -27,11 +27,9 @@
   const forms = new Map(asked.map((one) => [one.id, [one]]));
   const record = ({ id, digests }) => {
     const found = store.of(id, digests);
-    return found && (found.done || isDueNow(id, found)) ? found : null;
+    return found && (found.done || isDueNow(found)) ? found : null;
   };
-  const comesBack = (question) => book.comesBack(question.id, record(question));
-  const isDue = (question) => isDueNow(question.id, record(question));
-  const isPutOff = ({ id }) => store.later()[id] > Date.now();
+  const isDue = (question) => isDueNow(record(question));
 
   const show = (question) =>
     forms.forEach((those) => those.forEach((one) => (one.box.hidden = one !== question)));
@@ -52,7 +50,7 @@
     const due = all(there, "li").filter((line) => {
       const [id, ...digests] = line.dataset.items.split(":");
       const found = store.of(id, digests);
-      return !(line.hidden = !(found && isDueNow(id, found)));
+      return !(line.hidden = !(found && isDueNow(found)));
     });
     there.hidden = !due.length;
     return due.length;
@@ -60,16 +58,14 @@
 
   // Between sittings: what is due here, what is new, when the next comes; and what is due elsewhere.
   function offer(lead) {
-    const putOff = asked.filter(isPutOff);
-    const fresh = asked.filter((one) => !record(one) && !isPutOff(one));
-    const known = asked.filter((one) => record(one) && !isPutOff(one));
-    known.sort((one, other) => comesBack(one) - comesBack(other));
+    const fresh = asked.filter((one) => !record(one));
+    const known = asked.filter(record).sort((one, other) => record(one).due - record(other).due);
     const due = known.filter(isDue);
     const later = known.filter((one) => !isDue(one));
     show(null);
     const [n, there] = [due.length, dueElsewhere()];
     const told = [n && say("now_due", { n }), there && say("due_there", { n: there })].filter(Boolean);
-    const next = later.length ? say("next_due", { when: day(comesBack(later[0])) }) : "";
+    const next = later.length ? say("next_due", { when: day(record(later[0]).due) }) : "";
     said.textContent = `${lead} ${told.join(" ") || words.nothing_due} ${next}`;
     said.after(actions);
     actions.textContent = "";
@@ -80,7 +76,6 @@
     sitting("start_due", due);
     sitting("start_new", fresh.slice(0, MOST_NEW));
     if (!due.length) sitting("practise", later);
-    if (putOff.length) actions.append(button(say("bring_back", { n: putOff.length }), () => bringBack(putOff)));
     book.mark();
   }
 
@@ -89,36 +84,17 @@
     return n < 1 ? words.today : n === 1 ? words.tomorrow : say("in_days", { n });
   }
 
-  // Questions that wait until a time.
-  function putOff(those, until) {
-    store.set("later", Object.assign({}, store.later(), ...those.map(({ id }) => ({ [id]: until }))));
-    book.mark();
-  }
-
-  function bringBack(those) {
-    putOff(those, 0);
-    offer(say("brought_back", { n: those.length }));
-  }
-
-  // One question of a sitting; what is due again at once comes back at its end. `told` tells what
-  // became of the question before it, where it was put off.
-  function ask(queue, at, told = "") {
-    if (at >= queue.length) return offer(`${told} ${words.sitting_done}`.trim());
+  // One question of a sitting; what is due again at once comes back at its end.
+  function ask(queue, at) {
+    if (at >= queue.length) return offer(words.sitting_done);
     const question = inTurn(queue[at]);
     show(question);
     if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words[question.variant ? "seen_varied" : "seen_before"];
-    said.textContent = `${told} ${say("n_of_m", { n: at + 1, m: queue.length })}`.trim();
+    said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
     question.box.tabIndex = -1;
     question.box.focus();
-    const wait = (name, until) => {
-      const others = queue.filter((one, position) => position < at || one.id !== question.id);
-      return button(words[name], () => {
-        putOff([question], until);
-        ask(others, at, words[`${name}_told`]);
-      });
-    };
     question.box.after(actions);
-    actions.replaceChildren(wait("not_today", inDays(1, Date.now())), " ", wait("never", store.NEVER));
+    actions.replaceChildren();
     question.form.addEventListener("answered", () => {
       const rest = isDue(question) ? queue.concat(queue[at]) : queue;
       const name = at + 1 < rest.length ? words.next : words.end_sitting;
@@ -155,7 +131,7 @@
 
   part("-export").onclick = () => {
     const items = Object.fromEntries(store.ids().map((id) => [id, store.get(id)]));
-    const text = JSON.stringify({ proofbook: 1, exported_at: new Date().toISOString(), items, later: store.later() }, null, 1);
+    const text = JSON.stringify({ proofbook: 1, exported_at: new Date().toISOString(), items }, null, 1);
     const link = made("a");
     link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
     link.download = "proofbook-answers.json";
@@ -165,13 +141,12 @@
 
   // A file is taken whole or not at all; of each item the newer stays.
   function taken(text) {
-    const { proofbook, items, later } = JSON.parse(text);
+    const { proofbook, items } = JSON.parse(text);
     const ids = Object.keys(items);
     if (proofbook !== 1 || !ids.every((id) => store.isSound(items[id]))) return words.import_foreign;
     const last = (one) => one.attempts.at(-1).at;
     const newer = ids.filter((id) => !store.get(id) || last(store.get(id)) < last(items[id]));
     const kept = newer.filter((id) => store.put(id, items[id]));
-    store.set("later", { ...later, ...store.later() });
     offer("");
     return say("imported", { n: newer.length }) + (kept.length < newer.length ? ` ${words.unkept}` : "");
   }
