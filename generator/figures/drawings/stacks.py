@@ -32,7 +32,7 @@ LOOKS = {
 }
 THICK, APART = 18, 9  # of a bar; between groups, more than between bars
 BESIDE = 14  # from the end of the axis to the words
-LEAST = 1.5  # of a part, in pixels: what is narrower stands in the table alone
+LEAST = 1.5  # of a part, in pixels: what is narrower stands in legend and table alone
 OVER = 3  # how far the line stands out of the bars
 EDGE = 5  # from the middle of the line to words beside it
 
@@ -92,8 +92,7 @@ class Panel(NamedTuple):
 
 
 def stacks(
-    rows: Sequence[Stack], unit: str, top: float, layout: Layout, *,
-    unseen: str = "", budget: Budget | None = None,
+    rows: Sequence[Stack], unit: str, top: float, layout: Layout, *, budget: Budget | None = None
 ) -> Drawing:  # fmt: skip
     """Draw the bars.
 
@@ -103,12 +102,11 @@ def stacks(
         top: the end of the axis, the same for all states of a figure; a longer bar is cut there,
             and two gaps mark it.
         layout: the room there is.
-        unseen: what the legend says before the names of parts that are too small to be seen.
         budget: the line, if there is one.
     """
     drawing, over = Drawing(layout.width), Drawing(layout.width)
     x = _scale(rows, top, layout)
-    y = _legend(drawing, rows, unseen, x) + GAP
+    y = _legend(drawing, rows) + GAP
     if budget and budget.words:
         half = text_width(budget.words) / 2
         middle = min(max(x(budget.size), half), layout.width - half)
@@ -214,22 +212,12 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     drawing.word(layout.width - 1, y - LINE / 2, words, look, "end", limits)
 
 
-def _legend(drawing: Drawing, rows: Sequence[Stack], unseen: str, x: Scale) -> float:
-    """The kinds of parts that any row shows, and the names of those that are too small to be seen.
-
-    Each sample holds the letter that stands on a part which is too narrow for its name.
-    """
+def _legend(drawing: Drawing, rows: Sequence[Stack]) -> float:
+    """The kinds of parts that any row shows, each with the letter that stands on a narrow part."""
     parts = {part.kind: part for row in rows for part in row.parts if part.name}
-    seen = {p.kind for row in rows for p in row.parts if x(p.size) - x.start >= LEAST}
-    keys, small = [], []
-    for kind, (look, letters) in LOOKS.items():
-        if kind in parts and kind in seen:
-            letter = (_names(parts[kind])[-1], letters)
-            keys.append(Key(parts[kind].name, box=f"span {look}", letter=letter))
-        elif kind in parts:
-            small.append(parts[kind].name)
-    y = legend(drawing, keys) if keys else 0
-    for line in wrapped(f"{unseen}: {', '.join(small)}", drawing.width) if small else ():
-        drawing.word(0, y + LINE / 2, line, "soft")
-        y += LINE
-    return y
+    keys = [
+        Key(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))
+        for kind, (look, letters) in LOOKS.items()
+        if kind in parts
+    ]
+    return legend(drawing, keys) if keys else 0

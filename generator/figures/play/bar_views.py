@@ -77,8 +77,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     found = []
     for state in states:
         rows = [row for one in state.runs for row in _rows(one, size, start, folio)]
-        unseen, line = folio.ui["play"]["unseen"], Budget(start)
-        drawings = both(stacks, rows, title, top, unseen=unseen, budget=line)
+        drawings = both(stacks, rows, title, top, budget=Budget(start))
         cells = tuple(_held(one, folio) for one in state.runs)
         word = "one_device" if is_one else ""
         found.append(Seen(drawings, _described(rows), cells, word, budget=moved))
@@ -197,9 +196,8 @@ def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio
     unit, size = byte_unit(longest)
     rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in found]
     drawings = both(
-        stacks, rows, f"{unit} per rank",
-        min(longest * 1.05, memory * MOST) / size,
-        unseen=folio.ui["play"]["unseen"], budget=Budget(memory / size, said_bytes(memory)),
+        stacks, rows, f"{unit} per rank", min(longest * 1.05, memory * MOST) / size,
+        budget=Budget(memory / size, said_bytes(memory)),
     )  # fmt: skip
     return Seen(drawings, _described(rows))
 

@@ -54,11 +54,6 @@
     return isOver(number, most) ? "most" : "";
   }
 
-  // What stays is not read out again.
-  function say(status, text) {
-    if (status.textContent !== text) status.textContent = text;
-  }
-
   function operate(form) {
     const fields = form.querySelectorAll("[type=number]");
     const said = JSON.parse(form.dataset.said);
@@ -79,9 +74,10 @@
         if (fault) inputs[field.name] = NaN; // and allows the next ones anything
         field.setAttribute("aria-invalid", Boolean(fault));
         const told = (said[fault] || "").replace("{most}", Number((limit / size).toPrecision(6)));
-        say(field.closest(".pb-field").querySelector("[role=status]"), told);
+        field.closest(".pb-field").querySelector("[role=status]").textContent = told;
       });
-      say(form.querySelector("[data-beyond]"), beyond.length ? said.beyond.replace("{names}", beyond.join(", ")) : "");
+      const outside = beyond.length ? said.beyond.replace("{names}", beyond.join(", ")) : "";
+      form.querySelector("[data-beyond]").textContent = outside;
       form.querySelectorAll("output").forEach((output) => {
         output.dataset.number = worked(output.dataset.formula, inputs);
         output.value = shown(Number(output.dataset.number), output.dataset.quantity);

@@ -65,6 +65,13 @@
     return element;
   }
 
+  function button(text, act) {
+    const element = made("button", "pb-button", text);
+    element.type = "button";
+    element.addEventListener("click", act);
+    return element;
+  }
+
   // Interface words with their {slots} filled.
   const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
 
@@ -106,7 +113,7 @@
   // The last answer; a try that another one has to follow is none yet.
   const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-  Object.assign(book, { A_SITTING, store, say, mark, made, all, isDueNow });
+  Object.assign(book, { A_SITTING, store, say, mark, made, button, all, isDueNow });
   window.addEventListener("storage", mark);
   window.addEventListener("pageshow", mark);
   mark();

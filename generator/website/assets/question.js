@@ -5,9 +5,8 @@
   "use strict";
 
   const book = window.proofbook;
-  const { words, store, say, made, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
+  const { words, store, say, made, button, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
   const { A_SITTING } = book;
-  const NUM_KEPT = 20; // attempts of one item
 
   const copies = (element) => Array.from(element.cloneNode(true).childNodes);
   const why = (answer) => answer.querySelector(".pb-why");
@@ -50,19 +49,12 @@
     // What only a script can work stands in no page without it.
     prepare() {
       const actions = made("div", "pb-actions");
-      const button = (name, act) => {
-        const one = made("button", `pb-button pb-${name.replace("_", "-")}`, words[name]);
-        one.type = "button";
-        one.addEventListener("click", act);
-        actions.append(one);
-        return one;
-      };
       this.check = this.form.querySelector(".pb-check");
       this.check.hidden = this.check.disabled = false;
-      actions.append(this.check);
-      this.showHint = this.hints.length ? button("show_hint", () => this.hint()) : made("button");
-      this.giveUp = button("give_up", () => this.end(null));
-      this.retry = button("retry", () => this.renew().form.querySelector("input, select, button").focus());
+      this.showHint = button(words.show_hint, () => this.hint());
+      this.giveUp = button(words.give_up, () => this.end(null));
+      this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
+      actions.append(this.check, ...(this.hints.length ? [this.showHint] : []), this.giveUp, this.retry);
       [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
       if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
       this.status.before(actions);
@@ -224,7 +216,6 @@
       if (this.variant) attempt.variant = this.variant;
       if (!done) attempt.unfinished = true; // what was answered before it counts until it is
       record.attempts.push(attempt);
-      if (record.attempts.length > NUM_KEPT) record.attempts.splice(1, 1);
       if (done) {
         const first = { isRight: isRight && nth === 1, confidence, isGraded: this.isGraded, now };
         Object.assign(record, schedule(memory, record, first), { done });

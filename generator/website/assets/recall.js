@@ -4,7 +4,7 @@
   "use strict";
 
   const book = window.proofbook;
-  const { store, say, made, all, daysBetween, isDueNow } = book;
+  const { store, say, made, button, all, daysBetween, isDueNow } = book;
   const part = (name) => document.querySelector(`[data-recall${name}]`);
   const section = part("");
   const words = Object.assign(book.words, JSON.parse(section.dataset.words));
@@ -12,13 +12,6 @@
   const done = part("-done");
   const actions = made("p", "pb-actions");
   const MOST_NEW = 10; // of a sitting
-
-  function button(text, act) {
-    const element = made("button", "pb-button", text);
-    element.type = "button";
-    element.addEventListener("click", act);
-    return element;
-  }
 
   // ——— What is due ———
 

@@ -74,15 +74,13 @@
   const byScore = (one, other) => other.score - one.score;
   const best = (items) => items.flat().reduce((one, other) => (other.score > one.score ? other : one), { score: 0 });
 
-  // The theme lists the typed words that a result lacks; those that lead to it are not among them.
-  const lead = (items, location, isAnswer) => {
+  const lead = (items, location) => {
     const [page] = location.split("#");
     const highest = best(items).score || 1;
     let group = items.find((one) => one.some((found) => found.location.split("#")[0] === page));
-    if (!group) items.push((group = [{ ...entries.get(page), score: 0, terms: {} }]));
+    if (!group) items.push((group = [{ ...entries.get(page), score: 0 }]));
     let led = group.find((found) => found.location === location);
-    if (!led) group.push((led = { ...entries.get(location), terms: {} }));
-    led.terms = Object.fromEntries(Object.entries(led.terms).filter(([word]) => !isAnswer(word)));
+    if (!led) group.push((led = { ...entries.get(location) }));
     led.score = 2 * highest;
   };
 
@@ -96,7 +94,7 @@
     const first = best(items);
     const heading = `${stems(entries.get(first.location)?.title || "").join(" ").replace(/^(the|an?) /, "")} `;
     const isLesson = isLed || [...names, ...others].some((name) => heading.startsWith(`${name} `));
-    lead(items, location, () => true);
+    lead(items, location);
     if (isLesson && !DEFINES.test(typed)) first.score *= 4;
   };
 
@@ -104,15 +102,12 @@
     for (const found of items.flat()) found.score = score(found);
     const all = new Set(stems(typed));
     const led = leads.filter(([needed]) => needed.every((word) => all.has(word)));
-    for (const [needed, location] of led) lead(items, location, (word) => needed.includes(word));
+    for (const [, location] of led) lead(items, location);
     const whole = alone.get(plain(typed));
-    if (whole) lead(items, whole, () => true);
+    if (whole) lead(items, whole);
     define(items, whole || led.length);
-    const spellings = new Map(words(typed).map((word) => [plain(word), word]));
     for (const found of items.flat()) {
-      found.terms = Object.fromEntries(
-        Object.entries(found.terms).map(([word, isThere]) => [spellings.get(word) || word, isThere]),
-      );
+      found.terms = {}; // of which the theme would list those that a result lacks, without their endings
       if (found.place) found.title = `<span class="pb-eyebrow">${found.place}</span><br>${found.title}`;
     }
     for (const group of items) group.sort(byScore);
