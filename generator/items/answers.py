@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from generator.content.quiz import Slip
 from generator.evidence.folio import Folio
-from generator.items.typed_number import Reach
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,20 @@ class Backing:
     href: str
     verdict: str = ""
     belief: Markup | None = None
+
+
+class Reach(NamedTuple):
+    """What a typed answer is compared with.
+
+    Attributes:
+        number: in base units; None for words and shapes.
+        within: how far off an answer may be, in base units.
+        words: a shape or a word to type as it is; None for a number.
+    """
+
+    number: float | None
+    within: float = 0.0
+    words: str | None = None
 
 
 @dataclass(frozen=True)

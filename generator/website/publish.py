@@ -130,9 +130,11 @@ def _programs(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it: scripts and style sheets without comments and idle space."""
-    lean = {".css": cssmin, ".js": jsmin}.get(path.suffix, str)
-    return str(lean(path.read_text(encoding="utf-8"))).encode()
+    """A file as pages load it, without comments and idle space; names of a script are its own."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".js":
+        text = f'(function(){{"use strict";{jsmin(text)}\n}})();\n'
+    return str(cssmin(text) if path.suffix == ".css" else text).encode()
 
 
 def style() -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
 from generator.evidence.value import Value
 from generator.items.kinds import digest_of
-from generator.items.typed_number import unit_of
+from generator.items.kinds.typed import unit_of
 from tests.generator import rendering
 
 CHALLENGE = "topics/asking/challenge.md"

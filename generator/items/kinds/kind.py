@@ -22,7 +22,6 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
 from generator.items.answers import Answer
-from generator.items.typed_number import Unit
 
 Found = tuple[Path, str]  # a mistake, at a path that starts at the item
 
@@ -55,6 +54,13 @@ class Key:
 
 
 OPEN = Key(is_open=True)
+
+
+class Unit(NamedTuple):
+    """What a number is asked in: a label such as `MiB`, and its size in base units."""
+
+    label: str
+    scale: float
 
 
 class End(NamedTuple):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TypeVar
 
 from markupsafe import Markup
 
+from generator.content.claim import Tolerance
 from generator.content.quiz import Number, Predict
 from generator.evidence import units
 from generator.evidence.folio import Folio
+from generator.evidence.units import AS_RULED, NBSP, PLAIN, SIZES, printed
 from generator.evidence.value import Value, numeric
-from generator.items.answers import Answer, against, slipped
-from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind
-from generator.items.typed_number import in_unit, reach, slack, unit_of
+from generator.items.answers import Answer, Reach, against, slipped
+from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit
 
+_PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
 TypedT = TypeVar("TypedT", bound=Number | Predict)
 
 
@@ -143,3 +147,45 @@ def is_alike(one: Value, other: Value) -> bool:
     except units.UnitError:
         return False
     return True
+
+
+# --- the unit that a number is asked in, and how near it has to be
+
+
+def unit_of(value: Value) -> Unit:
+    """The unit that a value prints in: one of bytes, or else a power of ten of its base unit."""
+    if isinstance(value.number, str):
+        return Unit("", 1)
+    mantissa, label = _parts(value)
+    ratio = abs(value.number) / mantissa if mantissa else 1
+    size = dict(SIZES).get(label.removesuffix("/s"))
+    return Unit(label, size or 10.0 ** round(math.log10(ratio)))
+
+
+def in_unit(value: Value, unit: Unit) -> str:
+    """A value as a reader would type it: in the unit asked for, without zeros that say nothing."""
+    number = printed(numeric(value) / unit.scale, PLAIN, AS_RULED)
+    short = number.rstrip("0").rstrip(".") if "." in number else number
+    return f"{short}{'' if unit.label in ('', '%') else NBSP}{unit.label}"
+
+
+def reach(value: Value, tolerance: Tolerance | None) -> Reach:
+    """How an answer is compared with a value."""
+    if isinstance(value.number, str):
+        return Reach(None, words=value.number)
+    rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
+    return Reach(value.number, max(slack(tolerance, value), rounded))
+
+
+def slack(tolerance: Tolerance | None, around: Value) -> float:
+    """How far from a value an answer may lie and still be that value."""
+    if tolerance is None or isinstance(around.number, str):
+        return 0.0
+    return tolerance.slack(around.number)
+
+
+def _parts(value: Value) -> tuple[float, str]:
+    """What a value prints: a number, and its unit."""
+    found = _PRINTED.fullmatch(str(value))
+    assert found, value
+    return float(found[1].replace(",", "")), found[2].replace(NBSP, " ").strip()

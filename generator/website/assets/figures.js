@@ -1,65 +1,62 @@
 // Charts: each mark tells its value under the pointer and under the keyboard; without this file the
 // same values stand in a table.
-(function () {
-  "use strict";
 
-  const book = window.proofbook;
-  const NEAR = 32; // pixels from the pointer to a mark that it means
-  // One tooltip for all charts. It stays while the pointer is on it, and Escape puts it away.
-  const tip = document.createElement("div");
-  let told; // the mark that it tells
-  tip.className = "pb-tip";
-  tip.setAttribute("role", "tooltip");
-  tip.addEventListener("pointerleave", hide);
+const book = window.proofbook;
+const NEAR = 32; // pixels from the pointer to a mark that it means
+// One tooltip for all charts. It stays while the pointer is on it, and Escape puts it away.
+const tip = document.createElement("div");
+let told; // the mark that it tells
+tip.className = "pb-tip";
+tip.setAttribute("role", "tooltip");
+tip.addEventListener("pointerleave", hide);
 
-  function hide() {
-    told?.removeAttribute("data-told");
-    told = undefined;
-    tip.remove();
-  }
+function hide() {
+  told?.removeAttribute("data-told");
+  told = undefined;
+  tip.remove();
+}
 
-  function tell(mark) {
-    if (mark === told) return;
-    hide();
-    if (!mark) return;
-    told = mark;
-    mark.setAttribute("data-told", "");
-    tip.textContent = mark.dataset.say;
-    const figure = mark.closest(".pb-figure");
-    figure.append(tip);
-    const around = figure.getBoundingClientRect();
-    const place = mark.getBoundingClientRect();
-    const left = place.left + place.width / 2 - tip.offsetWidth / 2 - around.left;
-    tip.style.left = `${Math.max(0, Math.min(left, around.width - tip.offsetWidth))}px`;
-    tip.style.top = `${place.top - around.top - tip.offsetHeight - 6}px`;
-  }
+function tell(mark) {
+  if (mark === told) return;
+  hide();
+  if (!mark) return;
+  told = mark;
+  mark.setAttribute("data-told", "");
+  tip.textContent = mark.dataset.say;
+  const figure = mark.closest(".pb-figure");
+  figure.append(tip);
+  const around = figure.getBoundingClientRect();
+  const place = mark.getBoundingClientRect();
+  const left = place.left + place.width / 2 - tip.offsetWidth / 2 - around.left;
+  tip.style.left = `${Math.max(0, Math.min(left, around.width - tip.offsetWidth))}px`;
+  tip.style.top = `${place.top - around.top - tip.offsetHeight - 6}px`;
+}
 
-  function distance(mark, { clientX, clientY }) {
-    const { left, right, top, bottom } = mark.getBoundingClientRect();
-    return Math.hypot(Math.max(left - clientX, 0, clientX - right), Math.max(top - clientY, 0, clientY - bottom));
-  }
+function distance(mark, { clientX, clientY }) {
+  const { left, right, top, bottom } = mark.getBoundingClientRect();
+  return Math.hypot(Math.max(left - clientX, 0, clientX - right), Math.max(top - clientY, 0, clientY - bottom));
+}
 
-  // A chart is one stop of the Tab key; arrow keys go from mark to mark.
-  book.chart = (svg) => {
-    const marks = [...svg.querySelectorAll("[data-say]")];
-    if (!marks.length) return;
-    svg.setAttribute("role", "group");
-    marks.forEach((mark, position) => {
-      mark.setAttribute("role", "img");
-      mark.setAttribute("aria-label", mark.dataset.say);
-      mark.tabIndex = position ? -1 : 0;
-    });
-    svg.addEventListener("pointermove", (event) => {
-      const by = marks.map((mark) => distance(mark, event));
-      const least = Math.min(...by);
-      tell(least < NEAR ? marks[by.indexOf(least)] : undefined);
-    });
-    svg.addEventListener("pointerleave", ({ relatedTarget }) => relatedTarget !== tip && hide());
-    svg.addEventListener("focusin", ({ target }) => tell(marks.find((mark) => mark === target)));
-    svg.addEventListener("focusout", hide);
-    svg.addEventListener("keydown", (event) => book.rove(event, marks));
-  };
+// A chart is one stop of the Tab key; arrow keys go from mark to mark.
+book.chart = (svg) => {
+  const marks = [...svg.querySelectorAll("[data-say]")];
+  if (!marks.length) return;
+  svg.setAttribute("role", "group");
+  marks.forEach((mark, position) => {
+    mark.setAttribute("role", "img");
+    mark.setAttribute("aria-label", mark.dataset.say);
+    mark.tabIndex = position ? -1 : 0;
+  });
+  svg.addEventListener("pointermove", (event) => {
+    const by = marks.map((mark) => distance(mark, event));
+    const least = Math.min(...by);
+    tell(least < NEAR ? marks[by.indexOf(least)] : undefined);
+  });
+  svg.addEventListener("pointerleave", ({ relatedTarget }) => relatedTarget !== tip && hide());
+  svg.addEventListener("focusin", ({ target }) => tell(marks.find((mark) => mark === target)));
+  svg.addEventListener("focusout", hide);
+  svg.addEventListener("keydown", (event) => book.rove(event, marks));
+};
 
-  document.querySelectorAll(".pb-figure svg").forEach(book.chart);
-  document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
-})();
+document.querySelectorAll(".pb-figure svg").forEach(book.chart);
+document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());

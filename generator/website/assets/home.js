@@ -1,73 +1,70 @@
 // The home page's picture: a reader ticks the ways that he expects to train, sees what the runs did,
 // and moves the line, by its slider or on the bars. Away from the measured budget a row says on which
 // side of the line it lies.
-(function () {
-  "use strict";
 
-  const models = [...document.querySelectorAll("[data-survive]")];
+const models = [...document.querySelectorAll("[data-survive]")];
 
-  function operate(root) {
-    const all = (selector) => [...root.querySelectorAll(selector)];
-    const [task, line, show, moved, measured] = [
-      "[data-task]", "input[type=range]", "[data-show]", "[data-moved]", "[data-measured]",
-    ].map((selector) => all(selector)[0]);
-    const rows = all("[data-need]").map((row) => {
-      const end = row.querySelector(".pb-end");
-      const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
-      return { row, end, bars, tick: row.querySelector("input"), words: end.textContent, need: row.dataset.need, fits: !row.matches(".pb-over") };
+function operate(root) {
+  const all = (selector) => [...root.querySelectorAll(selector)];
+  const [task, line, show, moved, measured] = [
+    "[data-task]", "input[type=range]", "[data-show]", "[data-moved]", "[data-measured]",
+  ].map((selector) => all(selector)[0]);
+  const rows = all("[data-need]").map((row) => {
+    const end = row.querySelector(".pb-end");
+    const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
+    return { row, end, bars, tick: row.querySelector("input"), words: end.textContent, need: row.dataset.need, fits: !row.matches(".pb-over") };
+  });
+  const { unit, top, score, drag, right, wrong, below, above } = root.dataset;
+
+  function move() {
+    const isTested = line.value === line.defaultValue;
+    root.toggleAttribute("data-off", !isTested);
+    const share = 100 * (isTested ? root.dataset.share : line.value / top);
+    rows.forEach(({ row, end, bars, words, need, fits }) => {
+      const isUnder = isTested ? fits : 100 * need <= share;
+      end.textContent = isTested ? words : isUnder ? below : above;
+      row.classList.toggle("pb-over", !isUnder);
+      bars.forEach(([rect, width]) => rect.setAttribute("width", `${(100 * share) / width}%`));
     });
-    const { unit, top, score, drag, right, wrong, below, above } = root.dataset;
-
-    function move() {
-      const isTested = line.value === line.defaultValue;
-      root.toggleAttribute("data-off", !isTested);
-      const share = 100 * (isTested ? root.dataset.share : line.value / top);
-      rows.forEach(({ row, end, bars, words, need, fits }) => {
-        const isUnder = isTested ? fits : 100 * need <= share;
-        end.textContent = isTested ? words : isUnder ? below : above;
-        row.classList.toggle("pb-over", !isUnder);
-        bars.forEach(([rect, width]) => rect.setAttribute("width", `${(100 * share) / width}%`));
-      });
-      all("line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
-      all(".pb-limit svg").forEach((one, isAfter) => one.setAttribute("width", `${isAfter ? 100 - share : share}%`));
-      measured.hidden = !isTested;
-      moved.hidden = isTested;
-      line.ariaValueText = moved.textContent = `${line.value} ${unit}`;
-    }
-
-    line.oninput = move;
-    all(".pb-bars").forEach((bars) => {
-      bars.onpointerdown = bars.onpointermove = ({ buttons, clientX, pointerId, target }) => {
-        if (!buttons || target.closest("a") || !root.dataset.shown) return;
-        bars.setPointerCapture(pointerId);
-        const { left, width } = bars.getBoundingClientRect();
-        line.value = (top * (clientX - left)) / width;
-        move();
-      };
-    });
-    show.onclick = () => {
-      task.textContent = drag;
-      if (rows.some(({ tick }) => tick.checked)) {
-        const hits = rows.filter(({ tick, fits }) => {
-          const isRight = tick.checked === fits;
-          tick.parentNode.insertAdjacentHTML("beforeend", `<span class="pb-${isRight ? "right" : "wrong"}" role="img" aria-label="${isRight ? right : wrong}">${isRight ? "✓" : "✗"}</span>`);
-          return isRight;
-        });
-        task.textContent = score.replace("{n}", hits.length);
-      }
-      models.forEach((other) => (other.dataset.shown = 1));
-    };
-    all("[data-model]").forEach((button, at) => {
-      button.onclick = () => {
-        models.forEach((other, n) => (other.hidden = n !== at));
-        models[at].querySelectorAll("[data-model]")[at].focus();
-      };
-    });
-    move();
+    all("line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
+    all(".pb-limit svg").forEach((one, isAfter) => one.setAttribute("width", `${isAfter ? 100 - share : share}%`));
+    measured.hidden = !isTested;
+    moved.hidden = isTested;
+    line.ariaValueText = moved.textContent = `${line.value} ${unit}`;
   }
 
-  models.forEach((root, n) => {
-    root.hidden = n > 0;
-    operate(root);
+  line.oninput = move;
+  all(".pb-bars").forEach((bars) => {
+    bars.onpointerdown = bars.onpointermove = ({ buttons, clientX, pointerId, target }) => {
+      if (!buttons || target.closest("a") || !root.dataset.shown) return;
+      bars.setPointerCapture(pointerId);
+      const { left, width } = bars.getBoundingClientRect();
+      line.value = (top * (clientX - left)) / width;
+      move();
+    };
   });
-})();
+  show.onclick = () => {
+    task.textContent = drag;
+    if (rows.some(({ tick }) => tick.checked)) {
+      const hits = rows.filter(({ tick, fits }) => {
+        const isRight = tick.checked === fits;
+        tick.parentNode.insertAdjacentHTML("beforeend", `<span class="pb-${isRight ? "right" : "wrong"}" role="img" aria-label="${isRight ? right : wrong}">${isRight ? "✓" : "✗"}</span>`);
+        return isRight;
+      });
+      task.textContent = score.replace("{n}", hits.length);
+    }
+    models.forEach((other) => (other.dataset.shown = 1));
+  };
+  all("[data-model]").forEach((button, at) => {
+    button.onclick = () => {
+      models.forEach((other, n) => (other.hidden = n !== at));
+      models[at].querySelectorAll("[data-model]")[at].focus();
+    };
+  });
+  move();
+}
+
+models.forEach((root, n) => {
+  root.hidden = n > 0;
+  operate(root);
+});

@@ -1,199 +1,198 @@
 // The kinds of questions: how each is read from its form, put back, and compared with its key.
-(function () {
-  const book = window.proofbook;
-  const { say, all } = book;
-  const asking = document.querySelector("[data-asking]").dataset.asking;
-  const words = Object.assign(book.words, JSON.parse(asking));
 
-  const place = (element) => Number(element.dataset.position);
-  const printed = (number, digits) =>
-    Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
+const book = window.proofbook;
+const { say, all } = book;
+const asking = document.querySelector("[data-asking]").dataset.asking;
+const words = Object.assign(book.words, JSON.parse(asking));
 
-  // A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, with and without thousands; or a word.
-  function spelled(text) {
-    const read = (typed) => (typed.match(/\d+/g) || [typed.trim().toLowerCase()]).join();
-    return [read(text.replace(/(\d)[,\s'’](?=\d{3}(\D|$))/g, "$1")), read(text)];
-  }
+const place = (element) => Number(element.dataset.position);
+const printed = (number, digits) =>
+  Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
 
-  function isWithin(answer, typed) {
-    const { number, within, words: shape } = answer.dataset;
-    if (shape) return spelled(typed).includes(spelled(shape)[0]);
-    return Math.abs(typed - number) <= within * (1 + 1e-9) + 1e-12 * Math.abs(typed);
-  }
+// A shape in any spelling, `50 × 20`, `50x20`, `[50, 20]`, with and without thousands; or a word.
+function spelled(text) {
+  const read = (typed) => (typed.match(/\d+/g) || [typed.trim().toLowerCase()]).join();
+  return [read(text.replace(/(\d)[,\s'’](?=\d{3}(\D|$))/g, "$1")), read(text)];
+}
 
-  // ——— The kinds ———
-  //
-  // `read` takes the answer from the form and `put` puts it back; `judge` holds it against the key
-  // and says which explanations are about it; `stands` says of one option how it stood.
+function isWithin(answer, typed) {
+  const { number, within, words: shape } = answer.dataset;
+  if (shape) return spelled(typed).includes(spelled(shape)[0]);
+  return Math.abs(typed - number) <= within * (1 + 1e-9) + 1e-12 * Math.abs(typed);
+}
 
-  const chosen = {
-    read: (q) => {
-      const picked = q.options.filter((one) => one.querySelector("input").checked).map(place);
-      return q.kind === "several" && picked.length ? picked : picked.length ? picked[0] : null;
-    },
-    put: (q, answer) =>
-      q.options.forEach((one) => {
-        one.querySelector("input").checked = [].concat(answer).includes(place(one));
-      }),
-    judge: (q, answer) => {
-      const about = q.key.filter((one) => [].concat(answer).includes(place(one)));
-      const isSound = about.every((one) => one.dataset.verdict === "right");
-      const isRight = isSound && about.length === q.key.filter((one) => one.dataset.verdict === "right").length;
-      return { isRight, about, lead: isSound && !isRight ? words.lacks : "" };
-    },
-    stands: (q, answer, option, { verdict }) => {
-      const isPicked = [].concat(answer).includes(place(option));
-      const isMissed = q.kind === "several" && verdict === "right" && answer !== null;
-      const note = isPicked ? words.chosen : isMissed ? words.missed : "";
-      return { note, verdict: isPicked || verdict === "right" ? verdict : "" };
-    },
-  };
+// ——— The kinds ———
+//
+// `read` takes the answer from the form and `put` puts it back; `judge` holds it against the key
+// and says which explanations are about it; `stands` says of one option how it stood.
 
-  const ordered = {
-    start: (q) =>
-      q.options.forEach((piece) => {
-        const name = piece.querySelector(".pb-piece").textContent;
-        all(piece, "button").forEach((one, isDown) => {
-          one.hidden = false;
-          one.addEventListener("click", () => {
-            const other = isDown ? piece.nextElementSibling : piece.previousElementSibling;
-            if (!other || q.isDone) return;
-            q.isMoved = true;
-            // The neighbour moves, so that focus stays on the button.
-            piece[isDown ? "before" : "after"](other);
-            const n = ordered.order(q).indexOf(place(piece)) + 1;
-            q.status.textContent = say("moved", { piece: name, n, m: q.options.length });
-          });
-        });
-      }),
-    // Pieces that nobody has moved are no answer yet.
-    read: (q) => (q.isMoved ? ordered.order(q) : null),
-    order: (q) => all(q.form, ".pb-pieces > li").map(place),
-    put: (q, answer) => {
-      q.isMoved = true;
-      q.form.querySelector(".pb-pieces").append(...answer.map((at) => q.option(at)));
-    },
-    judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-said"),
-    stands: (q, answer, option, key, position) => {
-      const was = answer ? answer.indexOf(place(option)) : position;
-      const isRight = was === position;
-      return { note: isRight ? "" : say("was_at", { n: was + 1 }), verdict: isRight ? "right" : "wrong" };
-    },
-  };
-
-  const matched = {
-    read: (q) => {
-      const picked = all(q.form, "select").map((one) => one.value);
-      return picked.includes("") ? null : picked.map(Number);
-    },
-    put: (q, answer) => all(q.form, "select").forEach((one, at) => (one.value = String(answer[at]))),
-    judge: (q, answer) => misplaced(q, answer, q.key.map((one) => Number(one.dataset.mate)), ".pb-beside"),
-    stands: (q, answer, option, { mate }, position) => ({
-      note: "",
-      verdict: !answer || answer[position] === Number(mate) ? "right" : "wrong",
+const chosen = {
+  read: (q) => {
+    const picked = q.options.filter((one) => one.querySelector("input").checked).map(place);
+    return q.kind === "several" && picked.length ? picked : picked.length ? picked[0] : null;
+  },
+  put: (q, answer) =>
+    q.options.forEach((one) => {
+      one.querySelector("input").checked = [].concat(answer).includes(place(one));
     }),
+  judge: (q, answer) => {
+    const about = q.key.filter((one) => [].concat(answer).includes(place(one)));
+    const isSound = about.every((one) => one.dataset.verdict === "right");
+    const isRight = isSound && about.length === q.key.filter((one) => one.dataset.verdict === "right").length;
+    return { isRight, about, lead: isSound && !isRight ? words.lacks : "" };
+  },
+  stands: (q, answer, option, { verdict }) => {
+    const isPicked = [].concat(answer).includes(place(option));
+    const isMissed = q.kind === "several" && verdict === "right" && answer !== null;
+    const note = isPicked ? words.chosen : isMissed ? words.missed : "";
+    return { note, verdict: isPicked || verdict === "right" ? verdict : "" };
+  },
+};
+
+const ordered = {
+  start: (q) =>
+    q.options.forEach((piece) => {
+      const name = piece.querySelector(".pb-piece").textContent;
+      all(piece, "button").forEach((one, isDown) => {
+        one.hidden = false;
+        one.addEventListener("click", () => {
+          const other = isDown ? piece.nextElementSibling : piece.previousElementSibling;
+          if (!other || q.isDone) return;
+          q.isMoved = true;
+          // The neighbour moves, so that focus stays on the button.
+          piece[isDown ? "before" : "after"](other);
+          const n = ordered.order(q).indexOf(place(piece)) + 1;
+          q.status.textContent = say("moved", { piece: name, n, m: q.options.length });
+        });
+      });
+    }),
+  // Pieces that nobody has moved are no answer yet.
+  read: (q) => (q.isMoved ? ordered.order(q) : null),
+  order: (q) => all(q.form, ".pb-pieces > li").map(place),
+  put: (q, answer) => {
+    q.isMoved = true;
+    q.form.querySelector(".pb-pieces").append(...answer.map((at) => q.option(at)));
+  },
+  judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-said"),
+  stands: (q, answer, option, key, position) => {
+    const was = answer ? answer.indexOf(place(option)) : position;
+    const isRight = was === position;
+    return { note: isRight ? "" : say("was_at", { n: was + 1 }), verdict: isRight ? "right" : "wrong" };
+  },
+};
+
+const matched = {
+  read: (q) => {
+    const picked = all(q.form, "select").map((one) => one.value);
+    return picked.includes("") ? null : picked.map(Number);
+  },
+  put: (q, answer) => all(q.form, "select").forEach((one, at) => (one.value = String(answer[at]))),
+  judge: (q, answer) => misplaced(q, answer, q.key.map((one) => Number(one.dataset.mate)), ".pb-beside"),
+  stands: (q, answer, option, { mate }, position) => ({
+    note: "",
+    verdict: !answer || answer[position] === Number(mate) ? "right" : "wrong",
+  }),
+};
+
+// The first thing that stands where another belongs, with what is true of it.
+function misplaced(q, answer, right, name) {
+  const first = answer.findIndex((one, at) => one !== right[at]);
+  if (first < 0) return { isRight: true, about: q.key };
+  const about = q.key[right.indexOf(answer[first])];
+  const piece = about.querySelector(name).textContent;
+  return { isRight: false, about: [about], hint: say("misplaced", { piece }) };
+}
+
+// ——— Numbers that are typed ———
+
+// The numbers that a text may mean, in base units: a point or a comma may part decimals, and the
+// other one thousands, which come by three, as spaces do. The unit asked for may follow, and no other.
+function numbers(text, { unit, scale }) {
+  const found = /^([+-]?\d[\d.,\s]*(?:e[+-]?\d+)?)(.*)$/i.exec(text.trim().replace(/[−–]/g, "-"));
+  if (!found || !["", unit.toLowerCase()].includes(found[2].toLowerCase())) return [];
+  const digits = found[1].trim().replace(/\s(?=\d{3}(\D|$))/g, "");
+  const read = (thousands, decimals) => {
+    const parts = digits.split(thousands);
+    const isGrouped = /^[+-]?[1-9]\d{0,2}$/.test(parts[0]) && parts.slice(1).every((part) => /^\d{3}(\D|$)/.test(part));
+    return parts.length > 1 && !isGrouped ? NaN : Number(parts.join("").replace(decimals, "."));
   };
+  return [read(",", "."), read(".", ",")].map((number) => number * scale).filter(Number.isFinite);
+}
 
-  // The first thing that stands where another belongs, with what is true of it.
-  function misplaced(q, answer, right, name) {
-    const first = answer.findIndex((one, at) => one !== right[at]);
-    if (first < 0) return { isRight: true, about: q.key };
-    const about = q.key[right.indexOf(answer[first])];
-    const piece = about.querySelector(name).textContent;
-    return { isRight: false, about: [about], hint: say("misplaced", { piece }) };
-  }
-
-  // ——— Numbers that are typed ———
-
-  // The numbers that a text may mean, in base units: a point or a comma may part decimals, and the
-  // other one thousands, which come by three, as spaces do. The unit asked for may follow, and no other.
-  function numbers(text, { unit, scale }) {
-    const found = /^([+-]?\d[\d.,\s]*(?:e[+-]?\d+)?)(.*)$/i.exec(text.trim().replace(/[−–]/g, "-"));
-    if (!found || !["", unit.toLowerCase()].includes(found[2].toLowerCase())) return [];
-    const digits = found[1].trim().replace(/\s(?=\d{3}(\D|$))/g, "");
-    const read = (thousands, decimals) => {
-      const parts = digits.split(thousands);
-      const isGrouped = /^[+-]?[1-9]\d{0,2}$/.test(parts[0]) && parts.slice(1).every((part) => /^\d{3}(\D|$)/.test(part));
-      return parts.length > 1 && !isGrouped ? NaN : Number(parts.join("").replace(decimals, "."));
-    };
-    return [read(",", "."), read(".", ",")].map((number) => number * scale).filter(Number.isFinite);
-  }
-
-  // The slider of a prediction sets the number in the field, and a number that is typed sets the slider.
-  function slides(q, { dataset, firstElementChild: range }) {
-    const [low, high] = [Number(dataset.low), Number(dataset.high)];
-    // Where only one whole number is right, each can be set.
-    const isWhole = !Number(q.key[0].dataset.within) && [low, high].every((one) => Number.isInteger(one / q.scale));
-    range.max = isWhole ? (high - low) / q.scale : 100;
-    range.value = range.max / 2;
-    range.hidden = false;
-    const tell = () => range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
-    q.field.addEventListener("input", () => {
-      const [typed] = numbers(q.field.value, q);
-      const share = (typed - low) / (high - low);
-      range.toggleAttribute("data-set", Number.isFinite(share));
-      if (!Number.isFinite(share)) return;
-      range.value = share * range.max;
-      tell();
-    });
-    const slide = () => {
-      range.dataset.set = ""; // until then it shows no answer
-      const at = (low + ((high - low) * range.value) / range.max) / q.scale;
-      q.field.value = isWhole ? Math.round(at) : printed(at, 2);
-      tell();
-    };
-    range.addEventListener("input", slide);
-    range.addEventListener("click", slide); // where it stands already
-  }
-
-  const typed = {
-    start: (q) => {
-      const ends = q.form.querySelector("[data-low]");
-      q.field = q.form.querySelector(".pb-number-field");
-      q.scale = Number(q.field.dataset.scale);
-      q.unit = q.form.querySelector(".pb-unit")?.textContent || "";
-      if (ends) slides(q, ends);
-    },
-    // In base units, the reading that the key knows before others; a shape as it was typed.
-    read: (q) => {
-      const text = q.field.value.trim().slice(0, 100);
-      const shape = q.key[0].dataset.words;
-      if (shape) return /\d/.test(text) && (/\d\D+\d/.test(text) || !/\d\D+\d/.test(shape)) ? text : null;
-      const meant = numbers(text, q);
-      return [...meant.filter((number) => q.key.some((one) => isWithin(one, number))), ...meant, null][0];
-    },
-    put: (q, answer) => {
-      q.field.value = typeof answer === "number" ? printed(answer / q.scale, 12) : answer;
-      q.field.dispatchEvent(new Event("input")); // sets the slider
-    },
-    judge: (q, answer) => {
-      const found = q.key.find((one) => isWithin(one, answer));
-      const isNumber = !found && typeof answer === "number";
-      const way = answer < q.key[0].dataset.number ? words.too_low : words.too_high;
-      return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : "" };
-    },
+// The slider of a prediction sets the number in the field, and a number that is typed sets the slider.
+function slides(q, { dataset, firstElementChild: range }) {
+  const [low, high] = [Number(dataset.low), Number(dataset.high)];
+  // Where only one whole number is right, each can be set.
+  const isWhole = !Number(q.key[0].dataset.within) && [low, high].every((one) => Number.isInteger(one / q.scale));
+  range.max = isWhole ? (high - low) / q.scale : 100;
+  range.value = range.max / 2;
+  range.hidden = false;
+  const tell = () => range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+  q.field.addEventListener("input", () => {
+    const [typed] = numbers(q.field.value, q);
+    const share = (typed - low) / (high - low);
+    range.toggleAttribute("data-set", Number.isFinite(share));
+    if (!Number.isFinite(share)) return;
+    range.value = share * range.max;
+    tell();
+  });
+  const slide = () => {
+    range.dataset.set = ""; // until then it shows no answer
+    const at = (low + ((high - low) * range.value) / range.max) / q.scale;
+    q.field.value = isWhole ? Math.round(at) : printed(at, 2);
+    tell();
   };
+  range.addEventListener("input", slide);
+  range.addEventListener("click", slide); // where it stands already
+}
 
-  // A prediction is not graded: it stands beside the answer.
-  const predicted = {
-    ...typed,
-    judge: (q, answer) => {
-      const { isRight, about } = typed.judge(q, answer);
-      const yours = `${printed(answer / q.scale, 6)} ${q.unit}`.trim();
-      const hint = say("you_said", { yours, shown: q.key[0].querySelector(".pb-said").textContent });
-      return { isRight, about, lead: words[isRight ? "close" : "not_close"], hint };
-    },
-  };
+const typed = {
+  start: (q) => {
+    const ends = q.form.querySelector("[data-low]");
+    q.field = q.form.querySelector(".pb-number-field");
+    q.scale = Number(q.field.dataset.scale);
+    q.unit = q.form.querySelector(".pb-unit")?.textContent || "";
+    if (ends) slides(q, ends);
+  },
+  // In base units, the reading that the key knows before others; a shape as it was typed.
+  read: (q) => {
+    const text = q.field.value.trim().slice(0, 100);
+    const shape = q.key[0].dataset.words;
+    if (shape) return /\d/.test(text) && (/\d\D+\d/.test(text) || !/\d\D+\d/.test(shape)) ? text : null;
+    const meant = numbers(text, q);
+    return [...meant.filter((number) => q.key.some((one) => isWithin(one, number))), ...meant, null][0];
+  },
+  put: (q, answer) => {
+    q.field.value = typeof answer === "number" ? printed(answer / q.scale, 12) : answer;
+    q.field.dispatchEvent(new Event("input")); // sets the slider
+  },
+  judge: (q, answer) => {
+    const found = q.key.find((one) => isWithin(one, answer));
+    const isNumber = !found && typeof answer === "number";
+    const way = answer < q.key[0].dataset.number ? words.too_low : words.too_high;
+    return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : "" };
+  },
+};
 
-  const KINDS = {
-    choice: chosen,
-    several: chosen,
-    faulty_line: chosen,
-    order: ordered,
-    match: matched,
-    number: typed,
-    predict: predicted,
-  };
+// A prediction is not graded: it stands beside the answer.
+const predicted = {
+  ...typed,
+  judge: (q, answer) => {
+    const { isRight, about } = typed.judge(q, answer);
+    const yours = `${printed(answer / q.scale, 6)} ${q.unit}`.trim();
+    const hint = say("you_said", { yours, shown: q.key[0].querySelector(".pb-said").textContent });
+    return { isRight, about, lead: words[isRight ? "close" : "not_close"], hint };
+  },
+};
 
-  Object.assign(book, { place, chosen, ordered, KINDS });
-})();
+const KINDS = {
+  choice: chosen,
+  several: chosen,
+  faulty_line: chosen,
+  order: ordered,
+  match: matched,
+  number: typed,
+  predict: predicted,
+};
+
+Object.assign(book, { place, chosen, ordered, KINDS });

@@ -1,28 +1,25 @@
 // Lists that narrow to the entries with a word that begins as one types: the terms of the glossary,
 // statements. Without this file, all of them are shown.
-(function () {
-  "use strict";
 
-  const form = document.querySelector("[data-narrows]");
-  const field = form.querySelector("input");
-  const entries = [...document.querySelectorAll(form.dataset.narrows)].map((entry) => {
-    const copy = entry.cloneNode(true);
-    copy.querySelectorAll("details, [data-search-exclude]").forEach((one) => one.remove());
-    return [entry, ` ${copy.textContent}`.replace(/\s+/g, " ").toLowerCase()];
-  });
+const form = document.querySelector("[data-narrows]");
+const field = form.querySelector("input");
+const entries = [...document.querySelectorAll(form.dataset.narrows)].map((entry) => {
+  const copy = entry.cloneNode(true);
+  copy.querySelectorAll("details, [data-search-exclude]").forEach((one) => one.remove());
+  return [entry, ` ${copy.textContent}`.replace(/\s+/g, " ").toLowerCase()];
+});
 
-  function narrow() {
-    const typed = field.value.trim().toLowerCase();
-    for (const [entry, said] of entries) entry.hidden = !said.includes(` ${typed}`);
-    const shown = entries.filter(([entry]) => !entry.hidden);
-    form.querySelector("output").textContent = typed ? `${shown.length} / ${entries.length}` : "";
-  }
+function narrow() {
+  const typed = field.value.trim().toLowerCase();
+  for (const [entry, said] of entries) entry.hidden = !said.includes(` ${typed}`);
+  const shown = entries.filter(([entry]) => !entry.hidden);
+  form.querySelector("output").textContent = typed ? `${shown.length} / ${entries.length}` : "";
+}
 
-  form.hidden = false;
-  field.addEventListener("input", narrow);
-  window.addEventListener("pageshow", narrow); // a browser that comes back brings what was typed
-  window.addEventListener("hashchange", () => {
-    field.value = ""; // a link into the page leads to an entry, which may be hidden
-    narrow();
-  });
-})();
+form.hidden = false;
+field.addEventListener("input", narrow);
+window.addEventListener("pageshow", narrow); // a browser that comes back brings what was typed
+window.addEventListener("hashchange", () => {
+  field.value = ""; // a link into the page leads to an entry, which may be hidden
+  narrow();
+});

@@ -1,120 +1,118 @@
 // What all pages share: the answers that this browser keeps, and the marks beside links. Before it
-// stands `window.proofbook = {words: …}`; nothing is ever sent.
-(function () {
-  "use strict";
+// stands `window.proofbook = {words: …}`; nothing is ever sent. Pages load each of these scripts as a
+// function of its own, in strict mode (`publish.py`).
 
-  const book = window.proofbook;
-  const ITEM = "proofbook:item:";
-  const A_SITTING = 4 * 36e5; // milliseconds
-  const all = (within, selector) => [...within.querySelectorAll(selector)];
-  const unkept = new Map(); // what storage refused, for the life of this page
+const book = window.proofbook;
+const ITEM = "proofbook:item:";
+const A_SITTING = 4 * 36e5; // milliseconds
+const all = (within, selector) => [...within.querySelectorAll(selector)];
+const unkept = new Map(); // what storage refused, for the life of this page
 
-  // Storage may be forbidden, full, or hold what others wrote.
-  function tried(act, otherwise) {
-    try {
-      return act();
-    } catch (error) {
-      return otherwise;
-    }
+// Storage may be forbidden, full, or hold what others wrote.
+function tried(act, otherwise) {
+  try {
+    return act();
+  } catch (error) {
+    return otherwise;
   }
+}
 
-  const read = (key) => unkept.get(key) || tried(() => JSON.parse(localStorage.getItem(key)), null);
+const read = (key) => unkept.get(key) || tried(() => JSON.parse(localStorage.getItem(key)), null);
 
-  // Whether the browser keeps it.
-  function write(key, value) {
-    unkept.set(key, value);
-    return tried(() => {
-      localStorage.setItem(key, JSON.stringify(value));
-      return unkept.delete(key);
-    }, false);
-  }
+// Whether the browser keeps it.
+function write(key, value) {
+  unkept.set(key, value);
+  return tried(() => {
+    localStorage.setItem(key, JSON.stringify(value));
+    return unkept.delete(key);
+  }, false);
+}
 
-  const store = {
-    // Whether this is the record of an item, as question.js writes it.
-    isSound: (record) => record?.attempts?.length > 0 && record.attempts.every((one) => one?.at > 0),
-    get: (id) => {
-      const found = read(ITEM + id);
-      return store.isSound(found) ? found : null;
-    },
-    // The record of an item, if it answers the question of one of these digests.
-    of: (id, digests) => {
-      const found = store.get(id);
-      return found && digests.includes(found.digest) ? found : null;
-    },
-    put: (id, record) => write(ITEM + id, record),
-    ids: () => {
-      const keys = new Set([...tried(() => Object.keys(localStorage), []), ...unkept.keys()]);
-      const ids = [...keys].filter((key) => key.startsWith(ITEM)).map((key) => key.slice(ITEM.length));
-      return ids.filter(store.get);
-    },
-    clear: () => {
-      store.ids().forEach((id) => {
-        unkept.delete(ITEM + id);
-        tried(() => localStorage.removeItem(ITEM + id));
-      });
-    },
-    // What a reader chose, by name.
-    chosen: (name) => read(`proofbook:${name}`),
-    set: (name, value) => write(`proofbook:${name}`, value),
-  };
-
-  function made(name, css, text) {
-    const element = document.createElement(name);
-    if (css) element.className = css;
-    if (text) element.textContent = text;
-    return element;
-  }
-
-  function button(text, act) {
-    const element = made("button", "pb-button", text);
-    element.type = "button";
-    element.addEventListener("click", act);
-    return element;
-  }
-
-  // Interface words with their {slots} filled.
-  const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
-
-  // `data-items="id:digest …"`: how many of these questions are answered
-  // and how many rightly; how many are due, of those that come back (the others begin with `!`).
-  function mark() {
-    all(document, ".pb-progress").forEach((place) => {
-      const { items, page } = place.closest("[data-items]").dataset;
-      const records = items.split(" ").map((item) => {
-        const [id, ...digests] = item.split(":");
-        return store.of(id.replace("!", ""), digests);
-      });
-      const isDue = (item, at) => records[at] && item[0] !== "!" && isDueNow(records[at]);
-      const done = records.filter((record) => record?.done);
-      // A prediction is not graded; one that was given up is none.
-      const graded = done.filter((record) => record.kind !== "predict");
-      const counts = {
-        n: done.filter((record) => graded.includes(record) || last(record).answer !== null).length,
-        m: records.length,
-        due: items.split(" ").filter(isDue).length,
-        right: graded.filter((record) => last(record).is_right).length,
-        graded: graded.length,
-      };
-      const isRecall = /\/recall$/.test(page);
-      const isAll = counts.n === counts.m && !isRecall;
-      place.textContent = "";
-      if (isAll && counts.right === counts.graded) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
-      else if (isAll) place.append(" ", say("all_right", counts));
-      else if (counts.n && !page) place.append(say("answered", counts));
-      const mark = place.hasChildNodes() ? ", " : " ";
-      if (counts.due && (isRecall || !page)) place.append(mark, say("due", counts));
+const store = {
+  // Whether this is the record of an item, as question.js writes it.
+  isSound: (record) => record?.attempts?.length > 0 && record.attempts.every((one) => one?.at > 0),
+  get: (id) => {
+    const found = read(ITEM + id);
+    return store.isSound(found) ? found : null;
+  },
+  // The record of an item, if it answers the question of one of these digests.
+  of: (id, digests) => {
+    const found = store.get(id);
+    return found && digests.includes(found.digest) ? found : null;
+  },
+  put: (id, record) => write(ITEM + id, record),
+  ids: () => {
+    const keys = new Set([...tried(() => Object.keys(localStorage), []), ...unkept.keys()]);
+    const ids = [...keys].filter((key) => key.startsWith(ITEM)).map((key) => key.slice(ITEM.length));
+    return ids.filter(store.get);
+  },
+  clear: () => {
+    store.ids().forEach((id) => {
+      unkept.delete(ITEM + id);
+      tried(() => localStorage.removeItem(ITEM + id));
     });
-  }
+  },
+  // What a reader chose, by name.
+  chosen: (name) => read(`proofbook:${name}`),
+  set: (name, value) => write(`proofbook:${name}`, value),
+};
 
-  // A wrong try that a reader left is due, too, once its sitting is over.
-  const isDueNow = (record) =>
-    (record.done || Date.now() - record.attempts.at(-1).at > A_SITTING) && record.due <= Date.now();
+function made(name, css, text) {
+  const element = document.createElement(name);
+  if (css) element.className = css;
+  if (text) element.textContent = text;
+  return element;
+}
 
-  // The last answer; a try that another one has to follow is none yet.
-  const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
+function button(text, act) {
+  const element = made("button", "pb-button", text);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+}
 
-  Object.assign(book, { A_SITTING, store, say, mark, made, button, all, isDueNow });
-  window.addEventListener("storage", mark);
-  window.addEventListener("pageshow", mark);
-  mark();
-})();
+// Interface words with their {slots} filled.
+const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
+
+// `data-items="id:digest …"`: how many of these questions are answered
+// and how many rightly; how many are due, of those that come back (the others begin with `!`).
+function mark() {
+  all(document, ".pb-progress").forEach((place) => {
+    const { items, page } = place.closest("[data-items]").dataset;
+    const records = items.split(" ").map((item) => {
+      const [id, ...digests] = item.split(":");
+      return store.of(id.replace("!", ""), digests);
+    });
+    const isDue = (item, at) => records[at] && item[0] !== "!" && isDueNow(records[at]);
+    const done = records.filter((record) => record?.done);
+    // A prediction is not graded; one that was given up is none.
+    const graded = done.filter((record) => record.kind !== "predict");
+    const counts = {
+      n: done.filter((record) => graded.includes(record) || last(record).answer !== null).length,
+      m: records.length,
+      due: items.split(" ").filter(isDue).length,
+      right: graded.filter((record) => last(record).is_right).length,
+      graded: graded.length,
+    };
+    const isRecall = /\/recall$/.test(page);
+    const isAll = counts.n === counts.m && !isRecall;
+    place.textContent = "";
+    if (isAll && counts.right === counts.graded) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
+    else if (isAll) place.append(" ", say("all_right", counts));
+    else if (counts.n && !page) place.append(say("answered", counts));
+    const mark = place.hasChildNodes() ? ", " : " ";
+    if (counts.due && (isRecall || !page)) place.append(mark, say("due", counts));
+  });
+}
+
+// A wrong try that a reader left is due, too, once its sitting is over.
+const isDueNow = (record) =>
+  (record.done || Date.now() - record.attempts.at(-1).at > A_SITTING) && record.due <= Date.now();
+
+// The last answer; a try that another one has to follow is none yet.
+const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
+
+Object.assign(book, { A_SITTING, store, say, mark, made, button, all, isDueNow });
+window.addEventListener("storage", mark);
+window.addEventListener("pageshow", mark);
+mark();

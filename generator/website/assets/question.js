@@ -1,318 +1,315 @@
 // Questions. Each form of a page becomes one that answers: nothing is given away before a reader
 // commits, and then every answer explains itself. The key is read from the details below the form,
 // which readers without this script open instead.
-(function () {
-  "use strict";
 
-  const book = window.proofbook;
-  const { words, store, say, made, button, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
-  const { A_SITTING } = book;
+const book = window.proofbook;
+const { words, store, say, made, button, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
+const { A_SITTING } = book;
 
-  const copies = (element) => Array.from(element.cloneNode(true).childNodes);
-  const why = (answer) => answer.querySelector(".pb-why");
-  const plain = (element) => element.textContent.trim();
+const copies = (element) => Array.from(element.cloneNode(true).childNodes);
+const why = (answer) => answer.querySelector(".pb-why");
+const plain = (element) => element.textContent.trim();
 
-  // ——— One question ———
+// ——— One question ———
 
-  // A question that nobody is asked yet: Recall has many, and asks one at a time.
-  class Waiting {
-    constructor(form) {
-      const { item, digest, variant } = form.dataset;
-      Object.assign(this, { form, digest, id: item, variant: Number(variant || 0) });
-      this.digests = [digest];
-      this.box = form.closest(".pb-question");
-    }
-
-    renew() {
-      return new Question(this.form);
-    }
+// A question that nobody is asked yet: Recall has many, and asks one at a time.
+class Waiting {
+  constructor(form) {
+    const { item, digest, variant } = form.dataset;
+    Object.assign(this, { form, digest, id: item, variant: Number(variant || 0) });
+    this.digests = [digest];
+    this.box = form.closest(".pb-question");
   }
 
-  class Question extends Waiting {
-    constructor(form) {
-      super(form);
-      const { kind, attempts } = form.dataset;
-      Object.assign(this, { kind, numAttempts: Number(attempts || 1) });
-      this.how = KINDS[kind];
-      this.isGraded = kind !== "predict";
-      this.isDone = false;
-      this.pristine = this.box.cloneNode(true);
-      this.options = all(form, ".pb-option");
-      this.key = all(this.box, ".pb-answers > li");
-      this.hints = all(this.box, ".pb-hint");
-      this.status = form.querySelector(".pb-status");
-      this.answers = this.box.querySelector(".pb-answer");
-      this.prepare();
-      if (this.how.start) this.how.start(this);
-    }
+  renew() {
+    return new Question(this.form);
+  }
+}
 
-    // What only a script can work stands in no page without it.
-    prepare() {
-      const actions = made("div", "pb-actions");
-      this.check = this.form.querySelector(".pb-check");
-      this.check.hidden = this.check.disabled = false;
-      this.showHint = button(words.show_hint, () => this.hint());
-      this.giveUp = button(words.give_up, () => this.end(null));
-      this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
-      actions.append(this.check, ...(this.hints.length ? [this.showHint] : []), this.giveUp, this.retry);
-      [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
-      if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
-      this.status.before(actions);
-      this.form.addEventListener("submit", (event) => {
-        event.preventDefault();
-        if (!this.isDone) this.commit();
-      });
-    }
-
-    option(at) {
-      return this.options.find((one) => place(one) === at);
-    }
-
-    hint() {
-      const next = this.hints.find((one) => one.hidden);
-      if (!next) return;
-      next.hidden = false;
-      next.open = true;
-      const n = this.hints.indexOf(next) + 1;
-      this.status.textContent = say("hint_of", { n, m: this.hints.length });
-      this.status.append(made("span", "pb-hidden", next.querySelector(".pb-inside").textContent));
-      this.showHint.setAttribute("aria-disabled", n === this.hints.length);
-    }
-
-    commit() {
-      const { field, unit, how } = this;
-      const answer = how.read(this);
-      if (answer === null) {
-        const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
-        this.status.textContent = field?.value ? unread : words.pick;
-        return;
-      }
-      const { before, nth } = this.tried();
-      if (before && String(before.answer) === String(answer)) {
-        this.status.textContent = words.same_again;
-        return;
-      }
-      if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
-      this.keep(answer, false, false);
-      this.warn(answer);
-      this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
-    }
-
-    // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
-    tried() {
-      const one = store.of(this.id, this.digests)?.attempts.slice(-1)[0];
-      const isOpen = one?.unfinished && (one.variant || 0) === this.variant && Date.now() - one.at < A_SITTING;
-      return isOpen ? { before: one, nth: 2 } : { nth: 1 };
-    }
-
-    // A wrong answer that is not the last.
-    warn(answer) {
-      // Only what was chosen explains itself as yet; of several, that would tell the rest.
-      if (this.kind !== "several" && this.how === chosen) this.explain([].concat(answer).map((at) => this.option(at)), answer);
-      this.tell(answer, words.try_again);
-    }
-
-    // The last word on this question: right, out of attempts, or given up.
-    end(answer) {
-      this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
-      this.finish(answer);
-      this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
-      this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
-    }
-
-    finish(answer) {
-      this.isDone = true;
-      this.box.dataset.done = "";
-      if (this.field) {
-        this.answers.hidden = false;
-        this.answers.open = true;
-      } else {
-        if (this.kind === "order") ordered.put(this, this.key.map(place));
-        this.explain(this.kind === "order" ? this.key.map((one) => this.option(place(one))) : this.options, answer);
-        const more = this.box.querySelector(".pb-explains");
-        if (more) this.status.after(more.cloneNode(true));
-      }
-      this.tell(answer, "");
-      this.retry.hidden = false;
-      // Focus stays where it is, and else goes on to what can be done next.
-      const focused = document.activeElement;
-      if (focused === this.giveUp) this.retry.focus();
-      all(this.form, "input, select").forEach((one) => {
-        one.disabled = one !== focused;
-        one.readOnly = true;
-      });
-      this.check.setAttribute("aria-disabled", "true");
-      this.giveUp.hidden = this.showHint.hidden = true;
-      this.hints.forEach((one) => (one.hidden = false));
-      open();
-    }
-
-    // Explanations in their places, with values that open from now on.
-    explain(options, answer) {
-      all(this.form, ".pb-chosen").forEach((one) => one.remove()); // of an earlier answer
-      options.forEach((option, position) => {
-        if (option.querySelector(".pb-why")) return;
-        const key = this.key.find((one) => place(one) === place(option));
-        const { note, verdict } = this.how.stands(this, answer, option, key.dataset, position);
-        const told = made("div", "pb-why");
-        if (note) told.append(made("span", "pb-chosen", note), " ");
-        all(key, ".pb-verdict-word, .pb-beside").forEach((one) => {
-          // An option that nobody chose was no mistake.
-          if (!verdict && one.matches(".pb-wrong")) return;
-          told.append(one.cloneNode(true), one.matches(".pb-beside") && !/\.$/.test(plain(one)) ? ". " : " ");
-        });
-        told.append(...copies(why(key)));
-        option.dataset.verdict = verdict;
-        option.append(told);
-        const text = option.querySelector("label > span, .pb-piece");
-        if (!text) return;
-        text.textContent = "";
-        text.append(...copies(key.querySelector(".pb-said")));
-      });
-    }
-
-    // The verdict, and why; what stands elsewhere already is only spoken.
-    tell(answer, more) {
-      const given = { lead: words.given_up, about: [], hint: "" };
-      const judged = answer === null ? given : this.how.judge(this, answer);
-      const isQuiet = this.kind === "several" && !this.isDone;
-      const { isRight, lead, hint, about } = isQuiet ? { ...judged, lead: "", about: [] } : judged;
-      const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
-      this.status.textContent = "";
-      this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
-      if (hint) this.status.append(made("span", this.field || !this.isDone ? "" : "pb-hidden", hint), " ");
-      about.forEach((one) => {
-        const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
-        const told = made("span", isSeen ? "pb-hidden" : "");
-        // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
-        told.append(...(isSeen ? [why(one).textContent] : copies(why(one))), " ");
-        this.status.append(told);
-      });
-      const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
-      if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, `${this.rightAnswer()}. `);
-      this.status.append(more);
-    }
-
-    // The right answer in one line.
-    rightAnswer() {
-      const right = this.key.filter((one) => one.dataset.verdict === "right");
-      const texts = right.map((one) =>
-        all(one, this.kind === "match" ? ".pb-said, .pb-beside" : ".pb-said").map((part) => plain(part).replace(/\.$/, "")).join(": ")
-      );
-      return texts.join(this.kind === "order" ? " → " : "; ");
-    }
-
-    keep(answer, isRight, done) {
-      const now = Date.now();
-      const sure = this.form.querySelector(".pb-sure input:checked");
-      const confidence = sure ? Number(sure.value) : null;
-      const record = store.of(this.id, this.digests) || { attempts: [], due: 0, again: false, done: false };
-      const { nth } = this.tried();
-      const memory = memoryOf(record);
-      const last = record.attempts[record.attempts.length - 1];
-      if (last && now - last.at > A_SITTING) record.again = false;
-      Object.assign(record, { digest: this.digest, kind: this.kind });
-      const attempt = { at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth };
-      if (this.variant) attempt.variant = this.variant;
-      if (!done) attempt.unfinished = true; // what was answered before it counts until it is
-      record.attempts.push(attempt);
-      if (done) {
-        const first = { isRight: isRight && nth === 1, confidence, isGraded: this.isGraded, now };
-        Object.assign(record, schedule(memory, record, first), { done });
-      }
-      const isKept = store.put(this.id, record);
-      const isSaid = document.querySelector(".pb-unkept");
-      if (!isKept && !isSaid) this.box.append(made("p", "pb-aside pb-unkept", words.unkept));
-      book.mark();
-    }
-
-    // As it was answered before, unless it reads otherwise now.
-    restore() {
-      const before = store.of(this.id, this.digests);
-      // Where a link from Recall leads to it, a question that is due is asked again.
-      const isAsked = location.hash === `#item-${this.id}`;
-      const isAgain = before?.done && isAsked && book.isDueNow(before);
-      if (isAgain || (!before && store.get(this.id))) this.status.textContent = words[isAgain ? "due_again" : "changed"];
-      const own = before?.done && !isAgain ? before.attempts.filter((one) => !one.variant && !one.unfinished) : [];
-      const first = this.numAttempts > 1 && this.tried().before;
-      const last = first || own.pop();
-      if (last) {
-        if (last.answer !== null) this.how.put(this, last.answer);
-        if (first) this.warn(last.answer);
-        else this.finish(last.answer);
-        this.status.prepend(words.restored, " ");
-      }
-      return this;
-    }
-
-    // The same question, as if it had never been answered.
-    renew() {
-      this.box.replaceWith(this.pristine);
-      const form = this.pristine.querySelector("form");
-      form.reset(); // of what was entered before this script was there
-      const again = new Question(form);
-      open();
-      return again;
-    }
+class Question extends Waiting {
+  constructor(form) {
+    super(form);
+    const { kind, attempts } = form.dataset;
+    Object.assign(this, { kind, numAttempts: Number(attempts || 1) });
+    this.how = KINDS[kind];
+    this.isGraded = kind !== "predict";
+    this.isDone = false;
+    this.pristine = this.box.cloneNode(true);
+    this.options = all(form, ".pb-option");
+    this.key = all(this.box, ".pb-answers > li");
+    this.hints = all(this.box, ".pb-hint");
+    this.status = form.querySelector(".pb-status");
+    this.answers = this.box.querySelector(".pb-answer");
+    this.prepare();
+    if (this.how.start) this.how.start(this);
   }
 
-  // Shows what waits for an answer: once it is there, where the reader wants to see everything, or
-  // where a link leads into it or to its heading. One line stands for all parts side by side that
-  // wait, all of them for one answer; it says what they are, and its button shows them.
-  function open() {
-    const aim = document.getElementById(location.hash.slice(1));
-    let parts, shown, before;
-    waiting.forEach((one) => {
-      const line = one.nextElementSibling;
-      const above = one.previousElementSibling || one;
-      if (aim && (one.contains(aim) || above === aim)) one.dataset.meant = ""; // wherever the next link leads
-      const isAsked = document.querySelector(`:not([data-done]) > form[data-item="${one.dataset.after}"]:not([data-open])`);
-      const waits = Boolean(isAsked) && !store.chosen("show-all") && !("meant" in one.dataset);
-      if (waits !== one.hidden) one.open = !waits;
-      one.hidden = waits;
-      if (!line || !line.dataset.what) return;
-      line.hidden = !waits || above.previousElementSibling === before;
-      if (!waits) return;
-      if (!line.hidden) {
-        const own = (parts = []);
-        shown = line.querySelector("span");
-        shown.textContent = "";
-        line.lastElementChild.onclick = () => {
-          own.forEach((part) => (part.dataset.meant = ""));
-          open();
-          one.tabIndex = -1;
-          one.focus({ preventScroll: true }); // its heading may stand above
-        };
-      }
-      parts.push(one, ...all(one, "[data-after]"));
-      shown.append(shown.textContent && " · ", line.dataset.what);
-      before = line;
-    });
-    // A heading that waits is not listed among the page's contents either.
-    all(document, ".md-nav--secondary li, .pb-contents li").forEach((one) => {
-      const heading = document.getElementById(decodeURI(one.firstElementChild.hash).slice(1));
-      one.hidden = Boolean(heading) && !heading.offsetHeight && !heading.closest("details");
+  // What only a script can work stands in no page without it.
+  prepare() {
+    const actions = made("div", "pb-actions");
+    this.check = this.form.querySelector(".pb-check");
+    this.check.hidden = this.check.disabled = false;
+    this.showHint = button(words.show_hint, () => this.hint());
+    this.giveUp = button(words.give_up, () => this.end(null));
+    this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
+    actions.append(this.check, ...(this.hints.length ? [this.showHint] : []), this.giveUp, this.retry);
+    [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
+    if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
+    this.status.before(actions);
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (!this.isDone) this.commit();
     });
   }
 
-  all(document, "[data-show-all]").forEach((box) => {
-    box.closest("[hidden]").hidden = false;
-    box.checked = Boolean(store.chosen("show-all"));
-    box.addEventListener("change", () => {
-      store.set("show-all", box.checked);
-      open();
-    });
-  });
+  option(at) {
+    return this.options.find((one) => place(one) === at);
+  }
 
-  const waiting = all(document, "[data-after]");
-  waiting.forEach((one) => (one.hidden = true));
-  const forms = (within) => all(within, "form.pb-item:not([data-open])");
-  book.waiting = (within) => forms(within).map((form) => new Waiting(form));
-  book.open = open;
-  forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
-  open();
-  window.addEventListener("hashchange", () => {
+  hint() {
+    const next = this.hints.find((one) => one.hidden);
+    if (!next) return;
+    next.hidden = false;
+    next.open = true;
+    const n = this.hints.indexOf(next) + 1;
+    this.status.textContent = say("hint_of", { n, m: this.hints.length });
+    this.status.append(made("span", "pb-hidden", next.querySelector(".pb-inside").textContent));
+    this.showHint.setAttribute("aria-disabled", n === this.hints.length);
+  }
+
+  commit() {
+    const { field, unit, how } = this;
+    const answer = how.read(this);
+    if (answer === null) {
+      const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
+      this.status.textContent = field?.value ? unread : words.pick;
+      return;
+    }
+    const { before, nth } = this.tried();
+    if (before && String(before.answer) === String(answer)) {
+      this.status.textContent = words.same_again;
+      return;
+    }
+    if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
+    this.keep(answer, false, false);
+    this.warn(answer);
+    this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
+  }
+
+  // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
+  tried() {
+    const one = store.of(this.id, this.digests)?.attempts.slice(-1)[0];
+    const isOpen = one?.unfinished && (one.variant || 0) === this.variant && Date.now() - one.at < A_SITTING;
+    return isOpen ? { before: one, nth: 2 } : { nth: 1 };
+  }
+
+  // A wrong answer that is not the last.
+  warn(answer) {
+    // Only what was chosen explains itself as yet; of several, that would tell the rest.
+    if (this.kind !== "several" && this.how === chosen) this.explain([].concat(answer).map((at) => this.option(at)), answer);
+    this.tell(answer, words.try_again);
+  }
+
+  // The last word on this question: right, out of attempts, or given up.
+  end(answer) {
+    this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
+    this.finish(answer);
+    this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
+    this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
+  }
+
+  finish(answer) {
+    this.isDone = true;
+    this.box.dataset.done = "";
+    if (this.field) {
+      this.answers.hidden = false;
+      this.answers.open = true;
+    } else {
+      if (this.kind === "order") ordered.put(this, this.key.map(place));
+      this.explain(this.kind === "order" ? this.key.map((one) => this.option(place(one))) : this.options, answer);
+      const more = this.box.querySelector(".pb-explains");
+      if (more) this.status.after(more.cloneNode(true));
+    }
+    this.tell(answer, "");
+    this.retry.hidden = false;
+    // Focus stays where it is, and else goes on to what can be done next.
+    const focused = document.activeElement;
+    if (focused === this.giveUp) this.retry.focus();
+    all(this.form, "input, select").forEach((one) => {
+      one.disabled = one !== focused;
+      one.readOnly = true;
+    });
+    this.check.setAttribute("aria-disabled", "true");
+    this.giveUp.hidden = this.showHint.hidden = true;
+    this.hints.forEach((one) => (one.hidden = false));
     open();
-    document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it may have been hidden until now
+  }
+
+  // Explanations in their places, with values that open from now on.
+  explain(options, answer) {
+    all(this.form, ".pb-chosen").forEach((one) => one.remove()); // of an earlier answer
+    options.forEach((option, position) => {
+      if (option.querySelector(".pb-why")) return;
+      const key = this.key.find((one) => place(one) === place(option));
+      const { note, verdict } = this.how.stands(this, answer, option, key.dataset, position);
+      const told = made("div", "pb-why");
+      if (note) told.append(made("span", "pb-chosen", note), " ");
+      all(key, ".pb-verdict-word, .pb-beside").forEach((one) => {
+        // An option that nobody chose was no mistake.
+        if (!verdict && one.matches(".pb-wrong")) return;
+        told.append(one.cloneNode(true), one.matches(".pb-beside") && !/\.$/.test(plain(one)) ? ". " : " ");
+      });
+      told.append(...copies(why(key)));
+      option.dataset.verdict = verdict;
+      option.append(told);
+      const text = option.querySelector("label > span, .pb-piece");
+      if (!text) return;
+      text.textContent = "";
+      text.append(...copies(key.querySelector(".pb-said")));
+    });
+  }
+
+  // The verdict, and why; what stands elsewhere already is only spoken.
+  tell(answer, more) {
+    const given = { lead: words.given_up, about: [], hint: "" };
+    const judged = answer === null ? given : this.how.judge(this, answer);
+    const isQuiet = this.kind === "several" && !this.isDone;
+    const { isRight, lead, hint, about } = isQuiet ? { ...judged, lead: "", about: [] } : judged;
+    const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
+    this.status.textContent = "";
+    this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
+    if (hint) this.status.append(made("span", this.field || !this.isDone ? "" : "pb-hidden", hint), " ");
+    about.forEach((one) => {
+      const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
+      const told = made("span", isSeen ? "pb-hidden" : "");
+      // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
+      told.append(...(isSeen ? [why(one).textContent] : copies(why(one))), " ");
+      this.status.append(told);
+    });
+    const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
+    if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, `${this.rightAnswer()}. `);
+    this.status.append(more);
+  }
+
+  // The right answer in one line.
+  rightAnswer() {
+    const right = this.key.filter((one) => one.dataset.verdict === "right");
+    const texts = right.map((one) =>
+      all(one, this.kind === "match" ? ".pb-said, .pb-beside" : ".pb-said").map((part) => plain(part).replace(/\.$/, "")).join(": ")
+    );
+    return texts.join(this.kind === "order" ? " → " : "; ");
+  }
+
+  keep(answer, isRight, done) {
+    const now = Date.now();
+    const sure = this.form.querySelector(".pb-sure input:checked");
+    const confidence = sure ? Number(sure.value) : null;
+    const record = store.of(this.id, this.digests) || { attempts: [], due: 0, again: false, done: false };
+    const { nth } = this.tried();
+    const memory = memoryOf(record);
+    const last = record.attempts[record.attempts.length - 1];
+    if (last && now - last.at > A_SITTING) record.again = false;
+    Object.assign(record, { digest: this.digest, kind: this.kind });
+    const attempt = { at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth };
+    if (this.variant) attempt.variant = this.variant;
+    if (!done) attempt.unfinished = true; // what was answered before it counts until it is
+    record.attempts.push(attempt);
+    if (done) {
+      const first = { isRight: isRight && nth === 1, confidence, isGraded: this.isGraded, now };
+      Object.assign(record, schedule(memory, record, first), { done });
+    }
+    const isKept = store.put(this.id, record);
+    const isSaid = document.querySelector(".pb-unkept");
+    if (!isKept && !isSaid) this.box.append(made("p", "pb-aside pb-unkept", words.unkept));
+    book.mark();
+  }
+
+  // As it was answered before, unless it reads otherwise now.
+  restore() {
+    const before = store.of(this.id, this.digests);
+    // Where a link from Recall leads to it, a question that is due is asked again.
+    const isAsked = location.hash === `#item-${this.id}`;
+    const isAgain = before?.done && isAsked && book.isDueNow(before);
+    if (isAgain || (!before && store.get(this.id))) this.status.textContent = words[isAgain ? "due_again" : "changed"];
+    const own = before?.done && !isAgain ? before.attempts.filter((one) => !one.variant && !one.unfinished) : [];
+    const first = this.numAttempts > 1 && this.tried().before;
+    const last = first || own.pop();
+    if (last) {
+      if (last.answer !== null) this.how.put(this, last.answer);
+      if (first) this.warn(last.answer);
+      else this.finish(last.answer);
+      this.status.prepend(words.restored, " ");
+    }
+    return this;
+  }
+
+  // The same question, as if it had never been answered.
+  renew() {
+    this.box.replaceWith(this.pristine);
+    const form = this.pristine.querySelector("form");
+    form.reset(); // of what was entered before this script was there
+    const again = new Question(form);
+    open();
+    return again;
+  }
+}
+
+// Shows what waits for an answer: once it is there, where the reader wants to see everything, or
+// where a link leads into it or to its heading. One line stands for all parts side by side that
+// wait, all of them for one answer; it says what they are, and its button shows them.
+function open() {
+  const aim = document.getElementById(location.hash.slice(1));
+  let parts, shown, before;
+  waiting.forEach((one) => {
+    const line = one.nextElementSibling;
+    const above = one.previousElementSibling || one;
+    if (aim && (one.contains(aim) || above === aim)) one.dataset.meant = ""; // wherever the next link leads
+    const isAsked = document.querySelector(`:not([data-done]) > form[data-item="${one.dataset.after}"]:not([data-open])`);
+    const waits = Boolean(isAsked) && !store.chosen("show-all") && !("meant" in one.dataset);
+    if (waits !== one.hidden) one.open = !waits;
+    one.hidden = waits;
+    if (!line || !line.dataset.what) return;
+    line.hidden = !waits || above.previousElementSibling === before;
+    if (!waits) return;
+    if (!line.hidden) {
+      const own = (parts = []);
+      shown = line.querySelector("span");
+      shown.textContent = "";
+      line.lastElementChild.onclick = () => {
+        own.forEach((part) => (part.dataset.meant = ""));
+        open();
+        one.tabIndex = -1;
+        one.focus({ preventScroll: true }); // its heading may stand above
+      };
+    }
+    parts.push(one, ...all(one, "[data-after]"));
+    shown.append(shown.textContent && " · ", line.dataset.what);
+    before = line;
   });
-})();
+  // A heading that waits is not listed among the page's contents either.
+  all(document, ".md-nav--secondary li, .pb-contents li").forEach((one) => {
+    const heading = document.getElementById(decodeURI(one.firstElementChild.hash).slice(1));
+    one.hidden = Boolean(heading) && !heading.offsetHeight && !heading.closest("details");
+  });
+}
+
+all(document, "[data-show-all]").forEach((box) => {
+  box.closest("[hidden]").hidden = false;
+  box.checked = Boolean(store.chosen("show-all"));
+  box.addEventListener("change", () => {
+    store.set("show-all", box.checked);
+    open();
+  });
+});
+
+const waiting = all(document, "[data-after]");
+waiting.forEach((one) => (one.hidden = true));
+const forms = (within) => all(within, "form.pb-item:not([data-open])");
+book.waiting = (within) => forms(within).map((form) => new Waiting(form));
+book.open = open;
+forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
+open();
+window.addEventListener("hashchange", () => {
+  open();
+  document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it may have been hidden until now
+});

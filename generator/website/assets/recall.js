@@ -1,168 +1,165 @@
 // Recall: the questions that are due, one at a time, and all answers as a file. question.js asks, and
 // says when a question is answered.
-(function () {
-  "use strict";
 
-  const book = window.proofbook;
-  const { store, say, made, button, all, daysBetween, isDueNow } = book;
-  const part = (name) => document.querySelector(`[data-recall${name}]`);
-  const section = part("");
-  const words = Object.assign(book.words, JSON.parse(section.dataset.words));
-  const said = part("-said");
-  const done = part("-done");
-  const actions = made("p", "pb-actions");
-  const MOST_NEW = 10; // of a sitting
+const book = window.proofbook;
+const { store, say, made, button, all, daysBetween, isDueNow } = book;
+const part = (name) => document.querySelector(`[data-recall${name}]`);
+const section = part("");
+const words = Object.assign(book.words, JSON.parse(section.dataset.words));
+const said = part("-said");
+const done = part("-done");
+const actions = made("p", "pb-actions");
+const MOST_NEW = 10; // of a sitting
 
-  // ——— What is due ———
+// ——— What is due ———
 
-  // Each question, and then its variants on other runs, which are asked in turn.
-  const asked = book.waiting(section);
-  const forms = new Map(asked.map((one) => [one.id, [one]]));
-  const record = ({ id, digests }) => {
+// Each question, and then its variants on other runs, which are asked in turn.
+const asked = book.waiting(section);
+const forms = new Map(asked.map((one) => [one.id, [one]]));
+const record = ({ id, digests }) => {
+  const found = store.of(id, digests);
+  return found && (found.done || isDueNow(found)) ? found : null;
+};
+const isDue = (question) => isDueNow(record(question));
+
+const show = (question) =>
+  forms.forEach((those) => those.forEach((one) => (one.box.hidden = one !== question)));
+
+// The form of a question that is asked now, as if it had never been answered.
+function inTurn(question) {
+  const those = forms.get(question.id);
+  const last = record(question)?.attempts.at(-1);
+  const before = last ? those.findIndex((one) => one.variant === (last.variant || 0)) : -1;
+  const at = (before + 1) % those.length;
+  return (those[at] = those[at].renew());
+}
+
+// Questions that refer to their page: links to those that are due.
+function dueElsewhere() {
+  const there = part("-elsewhere");
+  if (!there) return 0;
+  const due = all(there, "li").filter((line) => {
+    const [id, ...digests] = line.dataset.items.split(":");
     const found = store.of(id, digests);
-    return found && (found.done || isDueNow(found)) ? found : null;
+    return !(line.hidden = !(found && isDueNow(found)));
+  });
+  there.hidden = !due.length;
+  return due.length;
+}
+
+// Between sittings: what is due here, what is new, when the next comes; and what is due elsewhere.
+function offer(lead) {
+  const fresh = asked.filter((one) => !record(one));
+  const known = asked.filter(record).sort((one, other) => record(one).due - record(other).due);
+  const due = known.filter(isDue);
+  const later = known.filter((one) => !isDue(one));
+  show(null);
+  const [n, there] = [due.length, dueElsewhere()];
+  const told = [n && say("now_due", { n }), there && say("due_there", { n: there })].filter(Boolean);
+  const next = later.length ? say("next_due", { when: day(record(later[0]).due) }) : "";
+  said.textContent = `${lead} ${told.join(" ") || words.nothing_due} ${next}`;
+  said.after(actions);
+  actions.textContent = "";
+  const sitting = (name, those) => {
+    const text = say(name, { n: those.length, m: fresh.length });
+    if (those.length) actions.append(button(text, () => sit(those)));
   };
-  const isDue = (question) => isDueNow(record(question));
+  sitting("start_due", due);
+  sitting("start_new", fresh.slice(0, MOST_NEW));
+  if (!due.length) sitting("practise", later);
+  book.mark();
+}
 
-  const show = (question) =>
-    forms.forEach((those) => those.forEach((one) => (one.box.hidden = one !== question)));
+function day(time) {
+  const n = daysBetween(Date.now(), time);
+  return n < 1 ? words.today : n === 1 ? words.tomorrow : say("in_days", { n });
+}
 
-  // The form of a question that is asked now, as if it had never been answered.
-  function inTurn(question) {
-    const those = forms.get(question.id);
-    const last = record(question)?.attempts.at(-1);
-    const before = last ? those.findIndex((one) => one.variant === (last.variant || 0)) : -1;
-    const at = (before + 1) % those.length;
-    return (those[at] = those[at].renew());
-  }
+// One question of a sitting; what is due again at once comes back at its end.
+function ask(queue, at) {
+  if (at >= queue.length) return offer(words.sitting_done);
+  const question = inTurn(queue[at]);
+  show(question);
+  if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words[question.variant ? "seen_varied" : "seen_before"];
+  said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
+  question.box.tabIndex = -1;
+  question.box.focus();
+  question.box.after(actions);
+  actions.replaceChildren();
+  question.form.addEventListener("answered", () => {
+    const rest = isDue(question) ? queue.concat(queue[at]) : queue;
+    const name = at + 1 < rest.length ? words.next : words.end_sitting;
+    const isLost = document.activeElement === question.retry;
+    question.retry.hidden = true; // it comes back by itself
+    actions.replaceChildren(button(name, () => ask(rest, at + 1)));
+    if (isLost) actions.firstChild.focus();
+  });
+}
 
-  // Questions that refer to their page: links to those that are due.
-  function dueElsewhere() {
-    const there = part("-elsewhere");
-    if (!there) return 0;
-    const due = all(there, "li").filter((line) => {
-      const [id, ...digests] = line.dataset.items.split(":");
-      const found = store.of(id, digests);
-      return !(line.hidden = !(found && isDueNow(found)));
-    });
-    there.hidden = !due.length;
-    return due.length;
-  }
+// ——— A sitting; the variants stand in a file of their own, which the first one loads ———
 
-  // Between sittings: what is due here, what is new, when the next comes; and what is due elsewhere.
-  function offer(lead) {
-    const fresh = asked.filter((one) => !record(one));
-    const known = asked.filter(record).sort((one, other) => record(one).due - record(other).due);
-    const due = known.filter(isDue);
-    const later = known.filter((one) => !isDue(one));
-    show(null);
-    const [n, there] = [due.length, dueElsewhere()];
-    const told = [n && say("now_due", { n }), there && say("due_there", { n: there })].filter(Boolean);
-    const next = later.length ? say("next_due", { when: day(record(later[0]).due) }) : "";
-    said.textContent = `${lead} ${told.join(" ") || words.nothing_due} ${next}`;
-    said.after(actions);
-    actions.textContent = "";
-    const sitting = (name, those) => {
-      const text = say(name, { n: those.length, m: fresh.length });
-      if (those.length) actions.append(button(text, () => sit(those)));
-    };
-    sitting("start_due", due);
-    sitting("start_new", fresh.slice(0, MOST_NEW));
-    if (!due.length) sitting("practise", later);
-    book.mark();
-  }
+let { variants } = section.dataset;
+let isComing;
 
-  function day(time) {
-    const n = daysBetween(Date.now(), time);
-    return n < 1 ? words.today : n === 1 ? words.tomorrow : say("in_days", { n });
-  }
-
-  // One question of a sitting; what is due again at once comes back at its end.
-  function ask(queue, at) {
-    if (at >= queue.length) return offer(words.sitting_done);
-    const question = inTurn(queue[at]);
-    show(question);
-    if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words[question.variant ? "seen_varied" : "seen_before"];
-    said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
-    question.box.tabIndex = -1;
-    question.box.focus();
-    question.box.after(actions);
-    actions.replaceChildren();
-    question.form.addEventListener("answered", () => {
-      const rest = isDue(question) ? queue.concat(queue[at]) : queue;
-      const name = at + 1 < rest.length ? words.next : words.end_sitting;
-      const isLost = document.activeElement === question.retry;
-      question.retry.hidden = true; // it comes back by itself
-      actions.replaceChildren(button(name, () => ask(rest, at + 1)));
-      if (isLost) actions.firstChild.focus();
-    });
-  }
-
-  // ——— A sitting; the variants stand in a file of their own, which the first one loads ———
-
-  let { variants } = section.dataset;
-  let isComing;
-
-  function sit(queue) {
-    const begin = () => {
-      variants = "";
-      ask(queue, 0);
-    };
-    if (!variants) begin();
-    else if (!isComing) document.head.append(Object.assign(made("script"), { src: variants, onload: begin, onerror: begin }));
-    isComing = true;
-  }
-
-  book.variants = (html) => {
-    const held = made("div");
-    held.innerHTML = html; // of this book, as the page is
-    part("-items").append(held);
-    book.waiting(held).forEach((one) => forms.get(one.id).push(one));
+function sit(queue) {
+  const begin = () => {
+    variants = "";
+    ask(queue, 0);
   };
+  if (!variants) begin();
+  else if (!isComing) document.head.append(Object.assign(made("script"), { src: variants, onload: begin, onerror: begin }));
+  isComing = true;
+}
 
-  // ——— All answers as a file, out and in again, or deleted ———
+book.variants = (html) => {
+  const held = made("div");
+  held.innerHTML = html; // of this book, as the page is
+  part("-items").append(held);
+  book.waiting(held).forEach((one) => forms.get(one.id).push(one));
+};
 
-  part("-export").onclick = () => {
-    const items = Object.fromEntries(store.ids().map((id) => [id, store.get(id)]));
-    const text = JSON.stringify({ proofbook: 1, exported_at: new Date().toISOString(), items }, null, 1);
-    const link = made("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    link.download = "proofbook-answers.json";
-    link.click();
-    done.textContent = say("exported", { n: store.ids().length });
-  };
+// ——— All answers as a file, out and in again, or deleted ———
 
-  // A file is taken whole or not at all; of each item the newer stays.
-  function taken(text) {
-    const { proofbook, items } = JSON.parse(text);
-    const ids = Object.keys(items);
-    if (proofbook !== 1 || !ids.every((id) => store.isSound(items[id]))) return words.import_foreign;
-    const last = (one) => one.attempts.at(-1).at;
-    const newer = ids.filter((id) => !store.get(id) || last(store.get(id)) < last(items[id]));
-    const kept = newer.filter((id) => store.put(id, items[id]));
-    offer("");
-    return say("imported", { n: newer.length }) + (kept.length < newer.length ? ` ${words.unkept}` : "");
-  }
+part("-export").onclick = () => {
+  const items = Object.fromEntries(store.ids().map((id) => [id, store.get(id)]));
+  const text = JSON.stringify({ proofbook: 1, exported_at: new Date().toISOString(), items }, null, 1);
+  const link = made("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  link.download = "proofbook-answers.json";
+  link.click();
+  done.textContent = say("exported", { n: store.ids().length });
+};
 
-  part("-import").onchange = async ({ target }) => {
-    const text = await target.files[0]?.text();
-    target.value = "";
-    try {
-      done.textContent = taken(text);
-    } catch (error) {
-      done.textContent = words.import_foreign;
-    }
-  };
-
-  part("-delete").onclick = () => {
-    if (!confirm(say("delete_sure", { n: store.ids().length }))) return;
-    store.clear();
-    offer("");
-    done.textContent = words.deleted;
-  };
-
-  part("-controls").hidden = false;
-  book.open(); // its heading is listed now
-  section.dataset.ready = "";
+// A file is taken whole or not at all; of each item the newer stays.
+function taken(text) {
+  const { proofbook, items } = JSON.parse(text);
+  const ids = Object.keys(items);
+  if (proofbook !== 1 || !ids.every((id) => store.isSound(items[id]))) return words.import_foreign;
+  const last = (one) => one.attempts.at(-1).at;
+  const newer = ids.filter((id) => !store.get(id) || last(store.get(id)) < last(items[id]));
+  const kept = newer.filter((id) => store.put(id, items[id]));
   offer("");
-})();
+  return say("imported", { n: newer.length }) + (kept.length < newer.length ? ` ${words.unkept}` : "");
+}
+
+part("-import").onchange = async ({ target }) => {
+  const text = await target.files[0]?.text();
+  target.value = "";
+  try {
+    done.textContent = taken(text);
+  } catch (error) {
+    done.textContent = words.import_foreign;
+  }
+};
+
+part("-delete").onclick = () => {
+  if (!confirm(say("delete_sure", { n: store.ids().length }))) return;
+  store.clear();
+  offer("");
+  done.textContent = words.deleted;
+};
+
+part("-controls").hidden = false;
+book.open(); // its heading is listed now
+section.dataset.ready = "";
+offer("");

@@ -1,153 +1,150 @@
 // Where a number comes from. Each value is a link to its run; with this file it opens its source in
 // the one popover of the page, filled from the data at the page's end. And a table, or a line of
 // links in the guide, is one stop of the Tab key: arrow keys go from link to link in it.
-(function () {
-  "use strict";
 
-  const book = window.proofbook;
-  const words = book.source;
-  const data = JSON.parse(document.getElementById("pb-sources")?.textContent || null);
-  const box = document.createElement("div");
-  let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
-  const close = Object.assign(made("button", "✕"), { ariaLabel: words.close, onclick: () => box.hidePopover() });
+const book = window.proofbook;
+const words = book.source;
+const data = JSON.parse(document.getElementById("pb-sources")?.textContent || null);
+const box = document.createElement("div");
+let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
+const close = Object.assign(made("button", "✕"), { ariaLabel: words.close, onclick: () => box.hidePopover() });
 
-  function made(name, content, href) {
-    const element = document.createElement(name);
-    if (href) element.href = href;
-    element.append(content);
-    return element;
-  }
+function made(name, content, href) {
+  const element = document.createElement(name);
+  if (href) element.href = href;
+  element.append(content);
+  return element;
+}
 
-  const isRun = Number.isInteger;
-  const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
+const isRun = Number.isInteger;
+const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
 
-  const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
-  const placeOf = (of) => {
-    const [machine, experiment, name, , , suffix] = data.runs[of];
-    return `${data.root}${machine ? `evidence/${experiment}` : experiment.replace("_", "/")}.html#${name}${suffix || ""}`;
+const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
+const placeOf = (of) => {
+  const [machine, experiment, name, , , suffix] = data.runs[of];
+  return `${data.root}${machine ? `evidence/${experiment}` : experiment.replace("_", "/")}.html#${name}${suffix || ""}`;
+};
+
+// The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
+function rowsOf(value) {
+  const [text, kind, formula, of, exact, absent, marks] = value;
+  const rows = [];
+  const traces = {};
+  const add = (name, said) => said && rows.push([name, said]);
+  const from = (one) => {
+    const [machine, experiment] = data.runs[one];
+    if (machine && experiment) traces[`traces/${machine}/${experiment}.json`] = `${experiment}.json`;
+    return machine || words.no_machine;
   };
-
-  // The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
-  function rowsOf(value) {
-    const [text, kind, formula, of, exact, absent, marks] = value;
-    const rows = [];
-    const traces = {};
-    const add = (name, said) => said && rows.push([name, said]);
-    const from = (one) => {
-      const [machine, experiment] = data.runs[one];
-      if (machine && experiment) traces[`traces/${machine}/${experiment}.json`] = `${experiment}.json`;
-      return machine || words.no_machine;
-    };
-    add(words.why, absent);
-    marks?.split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
-    add(words.exactly, exact === 1 ? text : exact);
-    if (isRun(of)) {
-      const [machine, experiment, name, recorded, torch] = data.runs[of];
-      add(words.from, made("code", path(of, formula, " · ")));
-      add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
-      add(words.run, name && made("a", name, placeOf(of)));
-    } else if (kind > 3 || (kind === 1 && !of)) { // cited, stated, or measured in no trace of the book
-      add(words.source, formula);
-    } else {
-      const machines = new Set();
-      add(words.formula, made("code", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
-      of?.forEach((at) => {
-        const [shown, one, field, run] = data.values[at];
-        const name = !isRun(run) ? field : data.runs[run][2] ? made("a", pathOf(at), placeOf(run)) : pathOf(at);
-        const row = made("span", made("code", name));
-        row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
-        add(words.from, row);
-        if (isRun(run)) machines.add(from(run));
-      });
-      machines.forEach((machine) => add(words.on, machine));
-    }
-    // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
-    const again = new Set();
-    (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, kind, field, run]) => {
-      if (kind % 2 && data.runs[run]?.[2]) again.add(path(run, isRun(of) && field, "."));
+  add(words.why, absent);
+  marks?.split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
+  add(words.exactly, exact === 1 ? text : exact);
+  if (isRun(of)) {
+    const [machine, experiment, name, recorded, torch] = data.runs[of];
+    add(words.from, made("code", path(of, formula, " · ")));
+    add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
+    add(words.run, name && made("a", name, placeOf(of)));
+  } else if (kind > 3 || (kind === 1 && !of)) { // cited, stated, or measured in no trace of the book
+    add(words.source, formula);
+  } else {
+    const machines = new Set();
+    add(words.formula, made("code", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
+    of?.forEach((at) => {
+      const [shown, one, field, run] = data.values[at];
+      const name = !isRun(run) ? field : data.runs[run][2] ? made("a", pathOf(at), placeOf(run)) : pathOf(at);
+      const row = made("span", made("code", name));
+      row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
+      add(words.from, row);
+      if (isRun(run)) machines.add(from(run));
     });
-    if (again.size) {
-      const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it
-      const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
-      add(name, made("code", [data.command, ...quoted].join(" ")));
-    }
-    Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
-    return rows;
+    machines.forEach((machine) => add(words.on, machine));
   }
-
-  function fill(number, shown) {
-    const value = data.values[number];
-    const list = document.createElement("dl");
-    // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
-    const head = made("p", made("b", /\d\s\D/.test(shown) ? shown : value[0] || shown));
-    head.append(`: ${words.kinds[value[1]]}`);
-    rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
-    box.replaceChildren(close, head, list);
-    box.ariaLabel = head.textContent;
+  // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
+  const again = new Set();
+  (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, kind, field, run]) => {
+    if (kind % 2 && data.runs[run]?.[2]) again.add(path(run, isRun(of) && field, "."));
+  });
+  if (again.size) {
+    const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it
+    const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
+    add(name, made("code", [data.command, ...quoted].join(" ")));
   }
+  Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
+  return rows;
+}
 
-  // Below its number where the window allows; on a phone, a sheet at its foot (values.css), above which
-  // the number stays in view.
-  function put(at) {
-    const [place] = at.getClientRects();
-    const gap = 5;
-    const isBelow = place.bottom + gap + box.offsetHeight < innerHeight || place.top < box.offsetHeight;
-    const top = isBelow ? place.bottom + gap : place.top - gap - box.offsetHeight;
-    const left = Math.max(gap, Math.min(place.left, innerWidth - box.offsetWidth - 4 * gap));
-    box.style.setProperty("--pb-top", `${top + scrollY}px`);
-    box.style.setProperty("--pb-left", `${left + scrollX}px`);
-  }
+function fill(number, shown) {
+  const value = data.values[number];
+  const list = document.createElement("dl");
+  // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
+  const head = made("p", made("b", /\d\s\D/.test(shown) ? shown : value[0] || shown));
+  head.append(`: ${words.kinds[value[1]]}`);
+  rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
+  box.replaceChildren(close, head, list);
+  box.ariaLabel = head.textContent;
+}
 
-  function open(at, number) {
-    fill(number, at.firstChild?.textContent.trim());
-    if (box.matches(":popover-open")) box.hidePopover();
-    // Behind the block that it belongs to, so that the Tab key goes on from there.
-    (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
-    box.showPopover();
-    put(at);
-    at.scrollIntoView({ block: "nearest" });
-    opener = at;
-    box.focus();
-  }
+// Below its number where the window allows; on a phone, a sheet at its foot (values.css), above which
+// the number stays in view.
+function put(at) {
+  const [place] = at.getClientRects();
+  const gap = 5;
+  const isBelow = place.bottom + gap + box.offsetHeight < innerHeight || place.top < box.offsetHeight;
+  const top = isBelow ? place.bottom + gap : place.top - gap - box.offsetHeight;
+  const left = Math.max(gap, Math.min(place.left, innerWidth - box.offsetWidth - 4 * gap));
+  box.style.setProperty("--pb-top", `${top + scrollY}px`);
+  box.style.setProperty("--pb-left", `${left + scrollX}px`);
+}
 
-  if (data && box.showPopover) {
-    box.className = "pb-source";
-    box.popover = "auto";
-    box.tabIndex = -1;
-    box.role = "dialog";
-    book.open = open;
-    document.addEventListener("pointerdown", ({ target }) => {
-      wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
-    }, true);
-    document.addEventListener("click", (event) => {
-      const link = event.target.closest("a[data-v]");
-      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      if (!wasOpen) open(link, link.dataset.v);
-      wasOpen = false;
-    });
-  }
+function open(at, number) {
+  fill(number, at.firstChild?.textContent.trim());
+  if (box.matches(":popover-open")) box.hidePopover();
+  // Behind the block that it belongs to, so that the Tab key goes on from there.
+  (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
+  box.showPopover();
+  put(at);
+  at.scrollIntoView({ block: "nearest" });
+  opener = at;
+  box.focus();
+}
 
-  // The links of a table, of which one at a time is a stop of the Tab key.
-  function stop(table) {
-    if (table.parentElement.closest("table")) return;
-    const links = [...table.querySelectorAll("a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)")];
-    if (links.length) (table.closest(".pb-scroll") || table).removeAttribute("tabindex");
-    links.forEach((link, at) => (link.tabIndex = at && -1));
-    table.onkeydown = (event) => book.rove(event, links);
-  }
-
-  // Arrow keys go from one of these to the next, which then is the one stop of the Tab key.
-  book.rove = (event, links) => {
-    const at = links.indexOf(event.target);
-    const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: links.length - 1 };
-    const next = links[to[event.key]];
-    if (at < 0 || !next || event.altKey || event.ctrlKey || event.metaKey) return;
+if (data && box.showPopover) {
+  box.className = "pb-source";
+  box.popover = "auto";
+  box.tabIndex = -1;
+  box.role = "dialog";
+  book.open = open;
+  document.addEventListener("pointerdown", ({ target }) => {
+    wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
+  }, true);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-v]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    event.target.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  };
-  document.querySelectorAll(".md-content table, .pb-facts, .pb-terms, .pb-stop").forEach(stop);
-  book.stop = stop;
-})();
+    if (!wasOpen) open(link, link.dataset.v);
+    wasOpen = false;
+  });
+}
+
+// The links of a table, of which one at a time is a stop of the Tab key.
+function stop(table) {
+  if (table.parentElement.closest("table")) return;
+  const links = [...table.querySelectorAll("a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)")];
+  if (links.length) (table.closest(".pb-scroll") || table).removeAttribute("tabindex");
+  links.forEach((link, at) => (link.tabIndex = at && -1));
+  table.onkeydown = (event) => book.rove(event, links);
+}
+
+// Arrow keys go from one of these to the next, which then is the one stop of the Tab key.
+book.rove = (event, links) => {
+  const at = links.indexOf(event.target);
+  const to = { ArrowLeft: at - 1, ArrowUp: at - 1, ArrowRight: at + 1, ArrowDown: at + 1, Home: 0, End: links.length - 1 };
+  const next = links[to[event.key]];
+  if (at < 0 || !next || event.altKey || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  event.target.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+};
+document.querySelectorAll(".md-content table, .pb-facts, .pb-terms, .pb-stop").forEach(stop);
+book.stop = stop;
