@@ -115,9 +115,7 @@ class Drawing:
         right, lower = round(x + width, 1), round(y + height, 1)
         x, y = round(x, 1), round(y, 1)
         width, height = right - x, lower - y
-        self.add(
-            "rect", look, x=x, y=y, width=width, height=height, rx=radius or "", data_say=say
-        )  # fmt: skip
+        self.add("rect", look, x=x, y=y, width=width, height=height, rx=radius or "", data_say=say)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, look: str) -> None:
         """Add a straight line."""
@@ -140,9 +138,7 @@ class Drawing:
         else:
             self.area([(x + radius * dx, y + radius * dy) for dx, dy in SHAPES[shape]], look, say)
 
-    def arrow(
-        self, x1: float, y1: float, x2: float, y2: float, *, both: bool = False
-    ) -> None:  # fmt: skip
+    def arrow(self, x1: float, y1: float, x2: float, y2: float, *, both: bool = False) -> None:
         """Add a line with a head at its end, or at both ends."""
         drawn = f"M{_places([(x1, y1)])}L{_places([(x2, y2)])}{_head(x1, y1, x2, y2)}"
         self.add("path", "communication", d=drawn + (_head(x2, y2, x1, y1) if both else ""))

@@ -114,19 +114,15 @@ def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_pag
     assert len(seen) > 10
 
 
-def test_on_a_phone_a_source_is_a_sheet_that_scrolls_by_itself(frozen_site, open_page):
+def test_on_a_phone_a_source_lies_within_the_window_and_hides_no_number(frozen_site, open_page):
     page = open_page(frozen_site / TRACE, viewport={"width": 390, "height": 700})
     value = page.locator(".pb-stage .pb-measured.pb-value:visible").first
     value.evaluate("one => scrollTo(0, one.getBoundingClientRect().bottom + scrollY - innerHeight)")
     value.click()
-    sheet = page.locator(".pb-source")
-    box = sheet.bounding_box()
-    assert (box["x"], box["width"], box["y"] + box["height"]) == (0, 390, 700)
-    assert box["height"] <= 0.6 * 700 + 1
-    number = value.bounding_box()
-    assert 0 < number["y"] < box["y"] - number["height"]  # the sheet does not hide it
-    sheet.get_by_role("button", name="Close").click()
-    assert not sheet.is_visible()
+    box, number = page.locator(".pb-source").bounding_box(), value.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert 0 <= box["y"] <= number["y"] - box["height"]
 
 
 def test_a_table_is_one_stop_of_the_tab_key_and_arrows_move_in_it(frozen_site, open_page):

@@ -146,9 +146,7 @@ def _stepped(
     return [(x(heights[0][0]), y.start), *steps, (x(heights[-1][0]), y.start)]
 
 
-def _curve(
-    drawing: Drawing, curve: Curve, x: Scale, top: float
-) -> float:  # fmt: skip
+def _curve(drawing: Drawing, curve: Curve, x: Scale, top: float) -> float:
     """The parts as areas, the whole of them behind; returns where their axis lies."""
     y = Scale(0, curve.ticks[-1], top + LINE + CURVE, top + LINE)
     drawing.word(0, top, curve.unit, "soft")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from markupsafe import Markup
 
@@ -124,7 +124,6 @@ class Lines(Kind[FaultyLine]):
         return tuple(range(self.num_places))
 
 
-@lru_cache(maxsize=256)
 def _corrected(wrong: str, right: str) -> frozenset[str]:
     """The lines of a program, without their indents, that the corrected one lacks there."""
     before, after = ([line.strip() for line in text.splitlines()] for text in (wrong, right))

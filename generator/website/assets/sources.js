@@ -7,7 +7,6 @@ const words = book.source;
 const data = JSON.parse(document.getElementById("pb-sources")?.textContent || null);
 const box = document.createElement("div");
 let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
-const close = Object.assign(made("button", "✕"), { ariaLabel: words.close, onclick: () => box.hidePopover() });
 
 function made(name, content, href) {
   const element = document.createElement(name);
@@ -80,12 +79,11 @@ function fill(number, shown) {
   const head = made("p", made("b", /\d\s\D/.test(shown) ? shown : value[0] || shown));
   head.append(`: ${words.kinds[value[1]]}`);
   rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
-  box.replaceChildren(close, head, list);
+  box.replaceChildren(head, list);
   box.ariaLabel = head.textContent;
 }
 
-// Below its number where the window allows; on a phone, a sheet at its foot (values.css), above which
-// the number stays in view.
+// Below its number where the window allows.
 function put(at) {
   const [place] = at.getClientRects();
   const gap = 5;
@@ -103,7 +101,6 @@ function open(at, number) {
   (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
   box.showPopover();
   put(at);
-  at.scrollIntoView({ block: "nearest" });
   opener = at;
   box.focus();
 }
