@@ -38,14 +38,14 @@ LAYOUT = "tensor {}, pipeline {}, microbatch {}"
 SEARCH = "{model}, {devices} devices, {batch:,} × {sequence:,} tokens"
 CASE = "Configuration, and where it is published"
 WITHIN, APART = 0.2, 1.05  # as runners.planning.published_steps scores them
-DIFFER = f"that differ by {APART - 1:.0%} or more"
+DIFFER = label(f"that differ by {APART - 1:.0%} or more")
 SCORES = {
     "efficiency_share": "#Fitted efficiency",
-    "num_within": f"#Held-out rows within {WITHIN:.0%}",
+    "num_within": "#" + label(f"Held-out rows within {WITHIN:.0%}"),
     "num_held_out": "#Held-out rows",
     "num_right": "#Pairs in the right order",
     "num_wrong": "#Pairs in the wrong order",
-    "num_pairs": f"#Pairs {DIFFER}",
+    "num_pairs": "#Pairs " + DIFFER,
 }
 
 
