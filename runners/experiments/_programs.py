@@ -7,21 +7,19 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from runners.plans.experiment import RunPlan
-from runners.traces.programs import ROOT, Program
+from runners.traces.programs import ROOT, Program, found
 from runners.training.settings import ProgramSettings
 
 
-def plans(programs: Mapping[str, Program]) -> dict[str, RunPlan[ProgramSettings]]:
+def plans(pattern: str) -> dict[str, RunPlan[ProgramSettings]]:
     """The runs of programs: each as it declares itself, and without its budget if it has one."""
-    found: dict[str, RunPlan[ProgramSettings]] = {}
-    for name, program in programs.items():
-        found[name] = _plan(program, limited=program.budget_bytes is not None)
+    runs: dict[str, RunPlan[ProgramSettings]] = {}
+    for name, program in found(ROOT, pattern).items():
+        runs[name] = _plan(program, limited=program.budget_bytes is not None)
         if program.budget_bytes is not None:
-            found[f"{name}_unlimited"] = _plan(program, limited=False)
-    return found
+            runs[f"{name}_unlimited"] = _plan(program, limited=False)
+    return runs
 
 
 def _plan(program: Program, *, limited: bool) -> RunPlan[ProgramSettings]:

@@ -9,6 +9,7 @@ a small transformer on real ranks, where the two meters are compared.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ from runners.training.transformer_model import Transformer, next_token_loss
 def fake(rank: Rank[Settings]) -> None:
     """Rank 0 of a group that pretends, and tensors without memory."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=rank.settings.num_ranks)
-    model = _wrapped(rank, _mesh(rank, "cpu"))
+    model = _wrapped(rank, _mesh(rank))
     with FakeTensorMode(allow_non_fake_inputs=True):
         rank.start_memory(FakeMemoryMeter())
         _train(rank, model)
@@ -41,7 +42,7 @@ def fake(rank: Rank[Settings]) -> None:
 
 def real(rank: Rank[Settings]) -> None:
     """Ranks that exist, and tensors that hold numbers."""
-    mesh = _mesh(rank, rank.device.type)
+    mesh = _mesh(rank)
     model = _wrapped(rank, mesh)
     _touch_once(rank, mesh)
     rank.start_memory()
@@ -70,16 +71,13 @@ def _train(rank: Rank[Settings], model: Transformer) -> None:
         update.zero_grad()
 
 
-def _mesh(rank: Rank[Settings], device_type: str) -> DeviceMesh:
+def _mesh(rank: Rank[Settings]) -> DeviceMesh:
     """The ranks as replicas × shards × parts of a layer, without dimensions of one rank."""
     settings = rank.settings
-    sizes = {
-        "replica": settings.num_replicas,
-        "shard": settings.num_shards,
-        "tensor": settings.num_tensor_ranks,
-    }
-    used = {name: size for name, size in sizes.items() if size > 1}
-    return init_device_mesh(device_type, tuple(used.values()), mesh_dim_names=tuple(used))
+    sizes = (settings.num_replicas, settings.num_shards, settings.num_tensor_ranks)
+    axes = zip(("replica", "shard", "tensor"), sizes, strict=True)
+    used = {name: size for name, size in axes if size > 1}
+    return init_device_mesh(rank.device.type, tuple(used.values()), mesh_dim_names=tuple(used))
 
 
 def _wrapped(rank: Rank[Settings], mesh: DeviceMesh) -> Transformer:
@@ -192,12 +190,11 @@ class Settings(TransformerSettings):
         return max(forward, 3 * own + done * share + whole + still_kept)
 
 
-SIZES = ("vocabulary", "width", "num_heads", "hidden", "num_layers", "context")
 MODELS = {
-    "small": (1024, 256, 8, 1024, 6, 64),
+    "small": TransformerShape(1024, 64, 256, 8, 6, 1024),
     # Billions of parameters, with the widths and depths of models that are called so.
-    "seven": (32768, 4096, 32, 16384, 32, 2048),
-    "seventy": (32768, 8192, 64, 36864, 80, 2048),
+    "seven": TransformerShape(32768, 2048, 4096, 32, 32, 16384),
+    "seventy": TransformerShape(32768, 2048, 8192, 64, 80, 36864),
 }
 
 
@@ -212,7 +209,6 @@ def _run(
     **changed: int,
 ) -> RunPlan[Settings]:
     """One run of a model whose ranks are so many replicas, and parts of a layer; or shards."""
-    sizes = dict(zip(SIZES, MODELS[model], strict=True))
     divided = {"num_ranks": ranks, "num_replicas": replicas, "num_tensor_ranks": parts}
     label = "hsdp" if replicas > 1 else "fsdp"
     if parts > 1:
@@ -220,7 +216,7 @@ def _run(
     return RunPlan(
         strategy,
         ranks if strategy == "real" else 1,
-        Settings(**{**sizes, **changed, **divided}),
+        Settings(**{**asdict(MODELS[model]), **changed, **divided}),
         label=label,
         passes=("metered",),
         can_share_device=False,

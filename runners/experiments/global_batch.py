@@ -11,7 +11,7 @@ with `no_sync` until the last; `reduced_each` does so without it.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
 
 from torch.nn.parallel import DistributedDataParallel
 
@@ -69,18 +69,12 @@ class Settings(GlobalBatchSettings):
         return self.num_samples // self.global_batch_size * self.num_epochs
 
 
-def _whole(**settings: Any) -> RunPlan:
-    return RunPlan("train", 4, Settings(**settings), passes=("timed",), label="ddp")
-
-
-def _in_parts(**settings: Any) -> RunPlan:
-    return RunPlan("train", 4, Settings(num_parts=4, **settings), label="ddp")
-
-
+in_parts = partial(RunPlan, "train", 4, label="ddp")
+whole = partial(in_parts, passes=("timed",))
 RUNS = {
-    "grown": _whole(),
-    "grown_scaled": _whole(learning_rate=0.4),
-    "accumulated": _in_parts(),
-    "reduced_each": _in_parts(reduces_each_part=True),
+    "grown": whole(Settings()),
+    "grown_scaled": whole(Settings(learning_rate=0.4)),
+    "accumulated": in_parts(Settings(num_parts=4)),
+    "reduced_each": in_parts(Settings(num_parts=4, reduces_each_part=True)),
 }
 TRIED_WITH = {"*": {"num_samples": 2000, "num_epochs": 2}}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate
@@ -77,6 +77,18 @@ def shard_blocks(model: Transformer, mesh: DeviceMesh) -> None:
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
+
+
+def own_part(parameter: Tensor, whole: Tensor) -> Tensor:
+    """What this rank holds of a parameter: the tensor axis cut first, FSDP what that left."""
+    if not isinstance(parameter, DTensor):
+        return whole
+    mesh = parameter.device_mesh
+    for axis in reversed(range(mesh.ndim)):
+        dim = getattr(parameter.placements[axis], "dim", None)  # only what is split has one
+        if dim is not None:
+            whole = whole.chunk(mesh.size(axis), dim=dim)[mesh.get_local_rank(axis)]
+    return whole
 
 
 def groups_of_a_kind(module: nn.Module) -> list[dict[str, Any]]:

@@ -234,6 +234,47 @@ def train_batch(
     epoch.add(loss, logits, samples.labels)
 
 
+def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Callable[[], float]:
+    """Forward and backward on this rank's own random samples, a `batch_size` of the settings.
+
+    Args:
+        rank: this rank.
+        forward: a model, or what calls its parts.
+
+    Returns:
+        A function that leaves gradients and gives the mean loss.
+    """
+    features, labels = random_samples(rank, rank.settings.batch_size)
+
+    def step() -> float:
+        with rank.phase("forward"):  # where only parts are called, no hook tells
+            loss = nn.functional.cross_entropy(forward(features), labels)
+        loss.backward()
+        return loss.item()
+
+    return step
+
+
+def sgd_steps(rank: Rank[Any], model: nn.Module, step: Callable[[], T]) -> T:
+    """All steps of a run, each an update by plain SGD at the settings' `learning_rate`.
+
+    Args:
+        rank: whose settings say `num_steps`.
+        model: what is updated.
+        step: goes forward and backward, and gives a loss.
+
+    Returns:
+        What the last step gave.
+    """
+    optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
+    rank.watch(model, optimizer)
+    for _ in rank.steps(rank.settings.num_steps):
+        loss = step()
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss
+
+
 def validate(model: nn.Module, samples: Samples) -> tuple[int, float, float]:
     """Samples, loss and accuracy on samples never trained on."""
     with torch.no_grad():
