@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from runners.measuring.launch import ALLOCATORS, PassResult
 from runners.meters.spans import split_waiting
 from runners.plans.experiment import PassName, RunPlan
+from runners.plans.settings import NUM_SETTLING_STEPS
 from runners.traces.measured import SampledSeconds, Timing
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import (
@@ -24,7 +25,6 @@ from runners.traces.records import (
 from runners.traces.schema import Status
 
 Known = TypeVar("Known")
-NUM_SETTLING_STEPS = 3  # the first steps of a timed pass build buckets and fill caches
 MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for a trace
 
 
