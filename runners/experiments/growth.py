@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
@@ -27,14 +26,12 @@ from runners.traces.schema import Setting
 from runners.training.networks import description, mlp, shard_layers
 from runners.training.settings import StackSettings
 from runners.training.stages import back_through_stage, through_stage
-from runners.training.steps import random_samples, sgd_steps, stack_for, step_on_samples
+from runners.training.steps import random_samples, replica_of, sgd_steps, stack_for, step_on_samples
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """A replica and a batch on every rank; gradients are averaged."""
-    model = stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
+    replica = replica_of(rank, stack_for(rank))
     _train(rank, replica, step_on_samples(rank, replica))
 
 

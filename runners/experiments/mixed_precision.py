@@ -243,18 +243,18 @@ class Narrow(Settings):
     keeps_master: bool
 
 
-run = partial(RunPlan, needs_group=False)
-timed, metered = partial(run, passes=("timed",)), partial(run, passes=("metered",))
+timed = partial(RunPlan, passes=("timed",))
+metered = partial(RunPlan, passes=("metered",))
 RUNS = {
-    "fp32": run("plain", 1, Settings()),
-    "bf16": run("autocast", 1, Autocast()),
-    "fp16": run("scaled", 1, Scaled()),
+    "fp32": RunPlan("plain", 1, Settings()),
+    "bf16": RunPlan("autocast", 1, Autocast()),
+    "fp16": RunPlan("scaled", 1, Scaled()),
     "fp16_unscaled": timed("autocast", 1, Autocast(dtype="float16", num_steps=4)),
     "fp16_overflow": timed("scaled", 1, Scaled(initial_scale=2.0**26, num_steps=8)),
     "fp32_few_samples": metered("plain", 1, Settings(batch_size=8)),
     "bf16_few_samples": metered("autocast", 1, Autocast(batch_size=8)),
-    "master": run("narrow", 1, Narrow(keeps_master=True)),
-    "pure": run("narrow", 1, Narrow(keeps_master=False)),
+    "master": RunPlan("narrow", 1, Narrow(keeps_master=True)),
+    "pure": RunPlan("narrow", 1, Narrow(keeps_master=False)),
 }
 ON_CUDA = {
     "*": {"width": 4096, "batch_size": 8192},

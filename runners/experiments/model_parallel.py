@@ -21,31 +21,27 @@ from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
 from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
+from runners.training import steps
 from runners.training.networks import ResidualLayer, description, flat, grade, gradients_of
 from runners.training.settings import TeacherSettings
 from runners.training.stages import through_stage
-from runners.training.steps import (
-    Epoch,
-    epochs,
-    optimizer_for,
-    scaled_lesson,
-    train_batch,
-)
 from runners.training.teacher import Lesson, Samples
 
 
 def stages(rank: Rank[Settings]) -> None:
     """Train one stage on each rank: activations go forward, gradients come back."""
-    settings, lesson, own = rank.settings, _lesson(rank), _layers(rank, rank.rank)
+    settings, own = rank.settings, _layers(rank, rank.rank)
+    # Between minus one and one: many layers in a row learn badly from features of one sign.
+    lesson = steps.scaled_lesson(rank, low=-1.0)
     is_last = rank.rank == rank.world_size - 1
     middle = [[stage] for stage in range(rank.world_size) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
     _describe(rank, [[0], *middle, [rank.world_size - 1]])
-    optimizer = optimizer_for(rank, own)
+    optimizer = steps.optimizer_for(rank, own)
     rank.watch(own, optimizer)
     _show_loading(rank, lesson, own)
     shown = partial(rank.stage, "forward", "run this rank's layers on its input")
     for index in rank.epochs(settings.num_epochs):
-        epoch = Epoch(rank, index)
+        epoch = steps.Epoch(rank, index)
         for batch in epoch.batches(lesson.training, settings.batch_size):
             taken, given = _forward(rank, own, batch.features, shown)
             loss = None
@@ -103,18 +99,13 @@ def _backward(
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: the same layers, all on one device."""
-    settings, lesson = rank.settings, _lesson(rank)
+    settings, lesson = rank.settings, steps.scaled_lesson(rank, low=-1.0)
     model = nn.Sequential(*(_layers(rank, stage) for stage in range(settings.num_stages)))
     _describe(rank, [[0]] * settings.num_layers)
-    optimizer = optimizer_for(rank, model)
-    for epoch in epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
+    optimizer = steps.optimizer_for(rank, model)
+    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
         for batch in epoch.batches(lesson.training, settings.batch_size):
-            train_batch(model, optimizer, batch, epoch)
-
-
-def _lesson(rank: Rank[Settings]) -> Lesson:
-    # Between minus one and one: many layers in a row learn badly from features of one sign.
-    return scaled_lesson(rank, low=-1.0)
+            steps.train_batch(model, optimizer, batch, epoch)
 
 
 def _layers(rank: Rank[Settings], stage: int) -> nn.Sequential:

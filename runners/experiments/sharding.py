@@ -33,7 +33,7 @@ from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import description, mlp
 from runners.training.split import own_part
-from runners.training.steps import random_samples
+from runners.training.steps import random_samples, replica_of
 
 
 def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:
@@ -73,8 +73,7 @@ def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
     _begin(rank)
     model = mlp(rank.settings.widths, device=rank.device)
     _initialise(rank, model)
-    with rank.phase("wrap"):
-        return DistributedDataParallel(model)
+    return replica_of(rank, model)
 
 
 def _train(

@@ -10,21 +10,17 @@ less.
 from __future__ import annotations
 
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.training.settings import SharedBatchSettings
-from runners.training.steps import sgd_steps, stack_for, step_on_samples
+from runners.training.steps import replica_of, sgd_steps, stack_for, step_on_samples
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """A share of the batch on each rank, gradients averaged."""
-    model = stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
-    _train(rank, replica)
+    _train(rank, replica_of(rank, stack_for(rank)))
 
 
 def single(rank: Rank[Settings]) -> None:

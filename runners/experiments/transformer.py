@@ -19,7 +19,6 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
@@ -29,7 +28,7 @@ from runners.training.networks import grade
 from runners.training.shape import FLOAT, VOCABULARY, TransformerSettings
 from runners.training.split import blocks_plan, shard_blocks
 from runners.training.stages import back_through_stage, through_stage
-from runners.training.steps import of_all_ranks
+from runners.training.steps import of_all_ranks, replica_of
 from runners.training.text import Text, batch_starts, held_out_starts, record, windows
 from runners.training.transformer_model import (
     Transformer,
@@ -41,7 +40,7 @@ from runners.training.transformer_model import (
 
 def ddp(rank: Rank[Settings]) -> None:
     """A replica on every rank, which takes its share of each batch; gradients are averaged."""
-    _train(rank, _replica(rank))
+    _train(rank, replica_of(rank, _whole(rank)))
 
 
 def single(rank: Rank[Settings]) -> None:
@@ -92,7 +91,7 @@ def _train(
 
 def accumulated(rank: Rank[Microbatched]) -> None:
     """DDP in microbatches: each rank adds up gradients, and only the last backward averages."""
-    replica, parts = _replica(rank), rank.settings.num_microbatches
+    replica, parts = replica_of(rank, _whole(rank)), rank.settings.num_microbatches
 
     def step(tokens: Tensor, targets: Tensor) -> float:
         loss = 0.0
@@ -111,7 +110,7 @@ def accumulated(rank: Rank[Microbatched]) -> None:
 
 def zero(rank: Rank[Settings]) -> None:
     """DDP, and ZeRO-1: each rank updates some of the parameters and broadcasts them."""
-    replica = _replica(rank)
+    replica = replica_of(rank, _whole(rank))
     rate, adam = rank.settings.learning_rate, torch.optim.Adam
     optimizer = ZeroRedundancyOptimizer(replica.parameters(), adam, lr=rate, fused=True)
     _train(rank, replica, optimizer=optimizer)
@@ -207,12 +206,6 @@ def _whole(rank: Rank[Settings]) -> Transformer:
     )
     torch.manual_seed(rank.seed)
     return Transformer(settings.shape, rank.device)
-
-
-def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
-    model = _whole(rank)
-    with rank.phase("wrap"):
-        return DistributedDataParallel(model)
 
 
 def _stage(rank: Rank[Settings], model: Transformer) -> nn.Sequential:

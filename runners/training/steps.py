@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
@@ -91,6 +92,12 @@ def stack_for(
     rank.describe(description(widths, everywhere, dtype, [is_sharded] * num_layers))
     torch.manual_seed(rank.seed)
     return build(widths, device=rank.device).to(dtype)
+
+
+def replica_of(rank: Rank[Any], model: nn.Module) -> DistributedDataParallel:
+    """A model as this rank's replica under DDP, which averages gradients in backward."""
+    with rank.phase("wrap"):
+        return DistributedDataParallel(model)
 
 
 def random_samples(
