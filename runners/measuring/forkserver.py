@@ -1,7 +1,6 @@
 """The forkserver: a process that has torch loaded and forks ranks from itself on request.
 
-    python -m runners.measuring.forkserver serve PID FD   started by `ForkServer` of that process
-    python -m runners.measuring.forkserver RANK           one rank by itself: a JSON request
+    python -m runners.measuring.forkserver PID FD   started by `ForkServer` of that process
 
 `ForkServer` is the launcher's side of the conversation, `serve` the process's own. They talk over a
 pipe of `multiprocessing`. In: lists of rank requests. Out: pairs of a word and what belongs to it:
@@ -18,7 +17,7 @@ There each rank is a new process that loads torch itself.
 from __future__ import annotations
 
 import gc
-import json
+import multiprocessing
 import os
 import platform
 import signal
@@ -26,18 +25,17 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from runners.measuring.endings import NO_REPORT
 from runners.system import processes
 from runners.system.errors import LaunchError
 from runners.system.patience import Patience
 
 Request = dict[str, Any]  # what a rank is told
-PROGRAM = [sys.executable, "-m", "runners.measuring.forkserver"]
-SERVE = "serve"
 FORKS = platform.system() == "Linux"
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -59,10 +57,10 @@ class ForkServer:
 
     def __init__(self, environment: dict[str, str], errors: Path) -> None:
         self._errors = errors
-        self._pipe, theirs = Pipe()
+        self._pipe, theirs = multiprocessing.Pipe()
         with errors.open("wb") as file, theirs:
             self._process = subprocess.Popen(
-                [*PROGRAM, SERVE, str(os.getpid()), str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(os.getpid()), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -151,20 +149,9 @@ class ForkServer:
         self._pipe.close()
 
 
-def _fork(request: Request, pipe: Connection) -> int:
-    server = os.getpid()
-    pid = os.fork()
-    if not pid:  # in the rank; it must never return into the server's loop
-        processes.end_with(server)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        pipe.close()
-        _be(request)
-    return pid
-
-
-def _be(request: dict[str, Any]) -> NoReturn:
-    """Be a rank to the end of this process."""
+def _be(request: Request, server: int) -> None:
+    """Be a rank to the end of this process; it must never return into the server's loop."""
+    processes.end_with(server)
     try:
         from runners.ranks.process import live, preload
 
@@ -175,45 +162,32 @@ def _be(request: dict[str, Any]) -> NoReturn:
 
         traceback.print_exc()
     finally:
-        os._exit(70)
+        os._exit(NO_REPORT)
 
 
-def _start(requests: list[Request], pipe: Connection) -> list[int]:
-    """Start a rank for each request; their process ids, in order."""
-    if not FORKS:
-        words = ([*PROGRAM, json.dumps(one)] for one in requests)
-        return [os.posix_spawn(one[0], one, os.environ) for one in words]
-    from runners.plans.experiment import find
+def _started(requests: list[Request]) -> list[BaseProcess]:
+    """Start a rank for each request, in order."""
+    if FORKS:
+        from runners.plans.experiment import find
 
-    # What experiments import may take a second: it is loaded once for all of their ranks. One that
-    # cannot be loaded fails in its ranks, which say so.
-    for name in {request["experiment"] for request in requests}:
-        with suppress(Exception):
-            find(name).strategies  # noqa: B018
-    gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
-    return [_fork(one, pipe) for one in requests]
-
-
-def _reap(pids: set[int], pipe: Connection) -> None:
-    while pids:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        pids.discard(pid)
-        pipe.send(("exited", (pid, os.waitstatus_to_exitcode(status))))
-
-
-def _ended_children() -> int:
-    """A file that can be read when a child has ended."""
-    ended, said = os.pipe()
-    os.set_blocking(said, False)
-    signal.set_wakeup_fd(said, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # or the signal would be ignored, and not told
-    return ended
+        # What experiments import may take a second: it is loaded once for all of their ranks. One
+        # that cannot be loaded fails in its ranks, which say so.
+        for name in {request["experiment"] for request in requests}:
+            with suppress(Exception):
+                find(name).strategies  # noqa: B018
+        gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
+    context = multiprocessing.get_context("fork" if FORKS else "spawn")
+    ranks: list[BaseProcess] = [
+        context.Process(target=_be, args=(one, os.getpid()))  # type: ignore[attr-defined]
+        for one in requests
+    ]
+    for one in ranks:
+        one.start()
+    return ranks
 
 
 def serve(launcher: int, pipe: Connection) -> None:
-    """Load torch, then fork ranks until the pipe ends.
+    """Load torch, then start ranks until the pipe ends.
 
     Args:
         launcher: the process that started this one.
@@ -225,28 +199,22 @@ def serve(launcher: int, pipe: Connection) -> None:
         import runners.ranks.process
 
         runners.ranks.process.preload()
-    pids: set[int] = set()
-    ended = _ended_children()
+    ranks: list[BaseProcess] = []
     pipe.send(("ready", None))
     while True:
-        ready = wait([pipe, ended])
-        if ended in ready:
-            os.read(ended, 4096)
-        if pipe in ready:
+        if pipe in wait([pipe, *(one.sentinel for one in ranks)]):
             try:
-                started = _start(pipe.recv(), pipe)
+                started = _started(pipe.recv())
             except EOFError:
                 break
-            pids.update(started)
-            pipe.send(("started", started))
-        _reap(pids, pipe)
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            ranks += started
+            pipe.send(("started", [one.pid for one in started]))
+        for one in [one for one in ranks if one.exitcode is not None]:
+            pipe.send(("exited", (one.pid, one.exitcode)))
+            ranks.remove(one)
+    for one in ranks:
+        one.kill()
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == SERVE:
-        serve(int(sys.argv[2]), Connection(int(sys.argv[3])))
-        sys.exit(0)
-    _be(json.loads(sys.argv[1]))
+    serve(int(sys.argv[1]), Connection(int(sys.argv[2])))
