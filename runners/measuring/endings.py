@@ -22,10 +22,10 @@ from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 from runners.traces.schema import Status
 
-# NCCL waits by spinning, on the device and in the process: processor time says nothing there, and
-# only heartbeats do. They come at each phase, so ranks with an accelerator are given longer.
-SPINNING_QUIET = 5.0  # times as long, before such ranks hang
-SPINNING_SETTLE_SECONDS = 3.0  # the same for peers of a failed one
+# NCCL waits by spinning, on the device and in the process: processor time says nothing there, nor
+# where the kernel does not tell it. Only heartbeats do, which come at each phase: so ranks with an
+# accelerator, and those of other systems than Linux, are given so many times as long.
+BEATS_ALONE = 5.0
 # gloo's threads wake up a hundred times a second while they wait; that little is not work.
 IDLE_SHARE = 0.02
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -41,11 +41,10 @@ GRAVITY = (
 
 @dataclass
 class LiveRank:
-    """One rank's process as the launcher sees it."""
+    """One rank's process as the launcher sees it, and the files that it writes: their stem."""
 
     pid: int
-    record: Path
-    heart: Path
+    files: Path
     exit_code: int | None = None
     outcome: RankOutcome | None = None
     ticks: int | None = None
@@ -57,12 +56,13 @@ class LiveRank:
     def look(self, exit_code: int | None) -> None:
         """Read its record once it is there, its heartbeat, and whether it works."""
         self.exit_code = self.exit_code if exit_code is None else exit_code
-        if self.outcome is None and self.record.exists():
+        record = self.files.with_suffix(".json")
+        if self.outcome is None and record.exists():
             try:
-                self.outcome = RankOutcome.model_validate_json(self.record.read_bytes())
+                self.outcome = RankOutcome.model_validate_json(record.read_bytes())
             except ValidationError as error:
                 raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
-        beat = listen(self.heart)
+        beat = listen(self.files.with_suffix(".heart"))
         ticks = None if self.spins else processes.cpu_ticks(self.pid)
         now = time.monotonic()
         idle_ticks = IDLE_SHARE * (now - self.quiet_since) * TICKS_PER_SECOND
@@ -73,32 +73,18 @@ class LiveRank:
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether it has neither spoken nor worked for these seconds."""
-        if self.spins:
-            return time.monotonic() - self.quiet_since > seconds * SPINNING_QUIET
-        # Where the kernel does not say who works, only heartbeats tell, and they come seldom.
-        patience = seconds if self.ticks is not None else seconds * 10
+        patience = seconds if self.ticks is not None else seconds * BEATS_ALONE
         if time.monotonic() - self.quiet_since <= patience:
             return False
-        if processes.wants_processor(self.pid):  # starved by others, not waiting for anybody
+        if not self.spins and processes.wants_processor(self.pid):  # starved by others
             self.quiet_since = time.monotonic()
             return False
         return True
-
-    def has_settled(self, seconds: float) -> bool:
-        """Whether this peer of a failed rank only waits for it now, and has for these seconds."""
-        if self.spins:
-            return time.monotonic() - self.quiet_since > max(seconds, SPINNING_SETTLE_SECONDS)
-        return self.is_quiet(seconds)
 
     @property
     def has_failed(self) -> bool:
         """Whether its record names a failure."""
         return self.outcome is not None and self.outcome.failure is not None
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether it failed, or left as no rank should."""
-        return self.has_failed or self.exit_code not in (None, 0)
 
     @property
     def is_over(self) -> bool:
@@ -118,27 +104,25 @@ class LiveRank:
         phase, code = self.beat.phase, self.exit_code
         step = None if self.beat.step < 0 else self.beat.step
         where: dict[str, Any] = {"rank": rank, "phase": phase, "step": step}
+        status: Status = "failed"
         if code is not None:
             name = _signal_name(-code) if code < 0 else None
             words = _last_words(errors) if code in (-signal.SIGABRT, NO_REPORT) else ""
-            how: dict[str, Any] = {"signal": name} if name else {"exit_code": code}
+            where |= {"signal": name} if name else {"exit_code": code}
             message = f"rank {rank} died in {phase}: {name or f'exit code {code}'}{words}"
-            kind = "signal" if name else "exception"
-            failure = Failure(kind=kind, message=message, **where, **how)
-            return RankOutcome(rank=rank, status="died", failure=failure)
-        kind, message = "peer_lost", f"rank {rank} was still in {phase} when a peer failed"
-        status: Status = "failed"
-        if hung:
+            kind, status = "signal" if name else "exception", "died"
+        elif hung:
             kind, message, status = "hang", f"rank {rank} stood still in {phase}", "deadlocked"
+        else:
+            kind, message = "peer_lost", f"rank {rank} was still in {phase} when a peer failed"
         failure = Failure(kind=kind, message=message, **where)
         return RankOutcome(rank=rank, status=status, failure=failure)
 
 
 def _last_words(errors: str) -> str:
     """What a process that ended itself wrote last: why, as a library saw it."""
-    lines = [line.strip().removeprefix("what():").strip() for line in errors.splitlines()]
-    lines = [line for line in lines if line]
-    return f" ({lines[-1][:MAX_WORDS]})" if lines else ""
+    lines = errors.strip().splitlines()
+    return f" ({lines[-1].strip().removeprefix('what():').strip()[:MAX_WORDS]})" if lines else ""
 
 
 def _signal_name(number: int) -> str:
@@ -169,12 +153,10 @@ def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None
     first, *others = (failure for order, failure in failures if order == least)
     if first.kind != "hang" or not others:
         return first
-    hanging = [first, *others]
-    steps = {one.step for one in hanging}
     places = ", ".join(f"rank {one.rank} in {one.phase}" for one in others)
     return Failure(
         kind="hang",
         message=f"{first.message}, {places}; no rank fell behind",
-        phase=" and ".join(sorted({one.phase for one in hanging})),
-        step=steps.pop() if len(steps) == 1 else None,
+        phase=" and ".join(sorted({one.phase for one in (first, *others)})),
+        step=first.step if all(one.step == first.step for one in others) else None,
     )

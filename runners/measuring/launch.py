@@ -154,22 +154,22 @@ class Launcher:
         start = time.monotonic()
         attempt = self._scratch.folder()
         requests = self._requests(experiment, plan, pass_name, attempt)
-        for request in requests:
-            request["followed"] = dict(followed)
         links = linked(plan.world_size, plan.link_bits_per_second)
         with links if plan.own_network else nullcontext() as namespaces:
-            for request, namespace in zip(requests, namespaces or (), strict=False):
-                request["namespace"] = namespace
+            for request in requests:
+                own = namespaces[request["rank"]] if namespaces else None
+                request |= {"followed": dict(followed), "namespace": own}
             ranks, hung = self._live(server, requests, watch)
+        said = [_said(live.files.with_suffix(".err")) for live in ranks]
         outcomes = [
-            live.ending(request["rank"], hung=hung, errors=_said(request["errors"]))
-            for request, live in zip(requests, ranks, strict=True)
+            live.ending(request["rank"], hung=hung, errors=errors)
+            for request, live, errors in zip(requests, ranks, said, strict=True)
         ]
         is_limited = self.most_bytes is not None
         lacking = not_measured.cause(plan, pass_name, outcomes, attempt, is_limited=is_limited)
         printed = _said(attempt / "rank0.out").splitlines()
         if os.environ.get("PROOFBOOK_STDERR"):  # of a person who debugs
-            sys.stderr.writelines(_said(request["errors"]) for request in requests)
+            sys.stderr.writelines(said)
         shutil.rmtree(attempt, ignore_errors=True)
         cause = cause_among(outcomes, [live.beat.count for live in ranks])
         return PassResult(outcomes, cause, printed, time.monotonic() - start, lacking)
@@ -189,15 +189,10 @@ class Launcher:
                 "most_bytes": self.most_bytes,
                 "pass": pass_name,
                 "rank": rank,
-                "namespace": None,
                 "device": self.device_of(plan),
                 "backend": self.backend_of(plan),
-                "store": str(attempt / "store"),
                 "rendezvous": None,
-                "record": str(attempt / f"rank{rank}.json"),
-                "heart": str(attempt / f"rank{rank}.heart"),
-                "output": str(attempt / f"rank{rank}.out"),
-                "errors": str(attempt / f"rank{rank}.err"),
+                "files": attempt / f"rank{rank}",
             }
             for rank in range(plan.world_size)
         ]
@@ -208,8 +203,8 @@ class Launcher:
         """Let the ranks live to their end; none outlives this call. Whether they hung, too."""
         pids = server.start(requests)
         ranks = [
-            LiveRank(pid, Path(r["record"]), Path(r["heart"]), spins=r["device"] == "cuda")
-            for pid, r in zip(pids, requests, strict=True)
+            LiveRank(pid, request["files"], spins=request["device"] == "cuda")
+            for pid, request in zip(pids, requests, strict=True)
         ]
         patience, settle = self.quiet_seconds, SETTLE_SECONDS
         if requests[0]["plan"]["expected"] == "deadlocked":  # who is to hang is believed sooner,
@@ -229,7 +224,7 @@ class Launcher:
         ranks: list[LiveRank],
         watch: Watch | None,
         patience: float,
-        settle: float = SETTLE_SECONDS,
+        settle: float,
     ) -> bool:
         """Watch until all have ended, or until those left never will; whether they hang."""
         failed_at: float | None = None
@@ -243,20 +238,17 @@ class Launcher:
             working = [live for live in ranks if not live.is_over]
             if not working:
                 return False
-            if any(live.is_broken for live in ranks):
+            died = any(live.exit_code not in (None, 0) for live in ranks)
+            if died or any(live.has_failed for live in ranks):
                 failed_at = failed_at or time.monotonic()
                 waited = time.monotonic() - failed_at
-                died = any(live.exit_code not in (None, 0) for live in ranks)
                 longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
-                if waited > longest or all(r.has_settled(settle) for r in working):
+                if waited > longest or all(live.is_quiet(settle) for live in working):
                     return False
             elif all(live.is_quiet(patience) for live in working):
                 return True
 
 
-def _said(path: str | Path) -> str:
+def _said(path: Path) -> str:
     """What a rank wrote; nothing where it died before it could."""
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -41,18 +41,15 @@ from runners.traces.records import Failure
 from runners.traces.schema import Status
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
-_ASKED = re.compile(r"tried to allocate (\d+) bytes")
-_ASKED_CUDA = re.compile(r"Tried to allocate ([\d.]+) (bytes|[KMG]iB)")
+_REQUESTED = re.compile(r"[Tt]ried to allocate ([\d.]+) (bytes|[KMG]iB)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_REFUSALS = (
-    "can't allocate memory",
-    "out of memory",
-    "bad_alloc",
-    "Cannot allocate memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-)
-_TIMED_OUT = ("Timed out waiting", "ran into a timeout", "Watchdog caught collective")
-_LOST_PEER = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")
+# What an error says → what it means: the kind of the failure, and the status of its run.
+_MEANINGS: dict[str, tuple[str, Status]] = {
+    "can't allocate memory|out of memory|bad_alloc|Cannot allocate memory"
+    "|CUBLAS_STATUS_ALLOC_FAILED": ("out_of_memory", "out_of_memory"),
+    "Connection reset by peer|Connection closed by peer|Broken pipe": ("peer_lost", "failed"),
+    "Timed out waiting|ran into a timeout|Watchdog caught collective": ("timed_out", "deadlocked"),
+}
 
 
 class BudgetTooSmallError(ValueError):
@@ -128,38 +125,27 @@ def _limit_data(num_bytes: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard if num_bytes is None else num_bytes, hard))
 
 
-def _requested_bytes(message: str) -> int | None:
-    if match := _ASKED.search(message):
-        return int(match.group(1))
-    if match := _ASKED_CUDA.search(message):
-        return int(float(match.group(1)) * _UNITS[match.group(2)])
-    return None
-
-
 def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Failure]:
     """What an exception in a rank means for the run; `file` is the experiment's own."""
     message = str(error).strip() or type(error).__name__
-    status: Status = "failed"
-    kind = "exception"
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
-        words in message for words in _REFUSALS
-    ):
-        status, kind = "out_of_memory", "out_of_memory"
-    elif any(words in message for words in _LOST_PEER):
-        kind = "peer_lost"
-    elif any(words in message for words in _TIMED_OUT):
-        status, kind = "deadlocked", "timed_out"
+    kind, status = next(
+        (meaning for words, meaning in _MEANINGS.items() if re.search(words, message)),
+        ("exception", "failed"),
+    )
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        kind = status = "out_of_memory"
     elif isinstance(error, BudgetTooSmallError):
         kind = "budget_too_small"
-    else:
+    elif kind == "exception":
         message = f"{type(error).__name__}: {message}"
+    requested = _REQUESTED.search(message)
     frames = extract_tb(error.__traceback__)
     lines = [at.lineno for at in frames if Path(at.filename).resolve() == file.resolve()]
     is_outside_phases = rank.phase_name == BASE and rank.is_stepping
     return status, Failure(
         kind=kind,
         message=message.splitlines()[0][:300],
-        requested_bytes=_requested_bytes(message),
+        requested_bytes=int(float(requested[1]) * _UNITS[requested[2]]) if requested else None,
         rank=rank.rank,
         held_bytes=held_bytes_at(error) if kind == "out_of_memory" else None,
         phase="step" if is_outside_phases else rank.phase_name,
@@ -171,7 +157,8 @@ def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Fa
 def _store(request: dict[str, Any]) -> Store:
     """Where ranks find each other: in a file, or through the node that torchrun chose."""
     if request["rendezvous"] is None:
-        return FileStore(request["store"], request["plan"]["world_size"])
+        store = request["files"].with_name("store")
+        return FileStore(str(store), request["plan"]["world_size"])
     host, port, prefix = request["rendezvous"]
     return PrefixStore(prefix, TCPStore(host, port, is_master=False, timeout=PATIENCE))
 
@@ -202,22 +189,20 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
 
 def live(request: dict[str, Any]) -> None:
     """Be one rank from birth to exit; never returns."""
-    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    errors = os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(output, 1)
-    os.dup2(errors, 2)
+    files: Path = request["files"]
+    for suffix, number in ((".out", 1), (".err", 2)):
+        os.dup2(os.open(files.with_suffix(suffix), os.O_WRONLY | os.O_CREAT, 0o600), number)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
     declared = request["plan"]
     settings = experiment.settings_of(declared["strategy"], declared["settings"])
     plan = RunPlan.from_json(declared, settings)
-    heart = Heart(Path(request["heart"]))
+    heart = Heart(files.with_suffix(".heart"))
     device = torch.device("cpu")
     if request["device"] == "cuda":
         device = torch.device("cuda", request["rank"] % accelerator.num_devices())
     rank = Rank(request["rank"], plan, request["pass"], device, heart)
-    record = Path(request["record"])
-    rank.scratch, rank.followed = record.parent, request["followed"]
+    rank.scratch, rank.followed = files.parent, request["followed"]
     torch.set_num_threads(1)
     try:
         with rank.phase("warm_up"):
@@ -239,12 +224,11 @@ def live(request: dict[str, Any]) -> None:
             import traceback
 
             traceback.print_exc()
-        write_json(record, rank.outcome.model_dump(mode="json"))
-        while True:
-            time.sleep(60)
     rank.lift_limit()
     _limit_data(None)
-    write_json(record, rank.outcome.model_dump(mode="json"))
+    write_json(files.with_suffix(".json"), rank.outcome.model_dump(mode="json"))
+    while rank.outcome.failure is not None:  # it waits to be ended
+        time.sleep(60)
     heart.beat("done", rank.step_index)
     if dist.is_initialized() and not rank.has_lost_peers:
         dist.barrier()

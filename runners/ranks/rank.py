@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from runners.meters.activity import ActivityMeter
 from runners.meters.allocator import AllocatorPeak, checked
 from runners.meters.kernel import KernelPeak, disagreement
-from runners.meters.link import LinkCount, LinkMeter
+from runners.meters.link import LinkMeter
 from runners.meters.memory import MemoryMeter, local
 from runners.meters.refusal import Limit
 from runners.plans.experiment import PassName, RunPlan
@@ -191,8 +191,8 @@ class Rank(Recorder, Generic[S]):
 
     # --- what passes its own link
 
-    def link_count(self) -> LinkCount | None:
-        """What has passed this rank's link so far; None where it has no link of its own.
+    def sent_payload_bytes(self) -> int | None:
+        """What this rank has sent by its own link so far, without headers; None where it has none.
 
         All ranks count together, once nothing is under way; the count itself sends nothing.
         """

@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from runners.meters.link import LinkCount
 from runners.meters.memory import CPU, MemoryMeter
 from runners.plans.experiment import Experiment, RunPlan
 from runners.plans.settings import S
@@ -94,9 +93,9 @@ class SimulatedRank(Rank[S]):
         if self._memory is not None:
             self._memory.__exit__(None, None, None)
 
-    def link_count(self) -> LinkCount | None:
+    def sent_payload_bytes(self) -> int | None:
         """Nothing passes a link here."""
-        return LinkCount(0, 0, 0, 0) if self.plan.own_network else None
+        return 0 if self.plan.own_network else None
 
     def log(self) -> RankLog:
         """What this rank recorded."""

@@ -43,11 +43,11 @@ def sent(rank: Rank, **measures: int) -> Iterator[None]:
         rank: whose link it is.
         measures: what the bytes are called, and into how many steps they are divided.
     """
-    before = rank.link_count()
+    before = rank.sent_payload_bytes()
     yield
-    after = rank.link_count()
+    after = rank.sent_payload_bytes()
     if before is not None and after is not None:
-        sent_bytes = (after - before).sent_payload_bytes
+        sent_bytes = after - before
         for name, num_steps in measures.items():
             rank.measure(name, sent_bytes / num_steps if num_steps > 1 else sent_bytes)
 

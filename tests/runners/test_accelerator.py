@@ -81,7 +81,7 @@ def test_ranks_that_share_an_accelerator_communicate_over_gloo(
 
 def live(tmp_path: Path, *, spins: bool) -> endings.LiveRank:
     """This very process as a rank that has burnt processor time and not spoken for a minute."""
-    one = endings.LiveRank(os.getpid(), tmp_path / "record", tmp_path / "heart", spins=spins)
+    one = endings.LiveRank(os.getpid(), tmp_path / "rank0", spins=spins)
     one.quiet_since, one.quiet_ticks = time.monotonic() - 60, -(10**9)
     one.look(None)
     return one
@@ -104,7 +104,7 @@ def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(
     server: Any = SimpleNamespace(exits=dict)
     with Launcher() as launcher:
         ranks = [live(tmp_path, spins=True), refused]
-        assert launcher._follow(server, ranks, None, patience=6.0) is False
+        assert launcher._follow(server, ranks, None, patience=6.0, settle=1.0) is False
 
 
 @pytest.mark.builds
