@@ -18,9 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.gloo_threads import wait_until_idle
-from runners.meters.memory import local
+from runners.meters.memory import FakeMemoryMeter, local
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 from runners.ranks.rank import Rank

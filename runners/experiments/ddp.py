@@ -25,7 +25,7 @@ from runners.training import steps
 from runners.training.follow import compare_replicas, follow_replica, show_step
 from runners.training.networks import flat
 from runners.training.settings import GlobalBatchSettings
-from runners.training.teacher import Samples, Scaling
+from runners.training.teacher import Samples, scaled
 
 
 def ddp(rank: Rank[Settings], *, averages: bool = True) -> None:
@@ -73,18 +73,17 @@ def _samples(rank: Rank[Settings]) -> tuple[Samples, Samples]:
     with rank.stage("load", take, whole.features, everywhere=True) as out:
         out(shard.features)
     is_own = rank.settings.scaling == "per_shard"
-    scaling = Scaling.of(shard.features if is_own else whole.features)
+    like = (shard if is_own else whole).features
     whose = "its shard's" if is_own else "all samples'"
     scale = f"scale each feature by {whose} minimum and maximum"
     with rank.stage("scale", scale, shard.features, everywhere=True) as out:
-        scaled = scaling.apply(shard.features)
-        out(scaled)
-    training = Samples(scaled, shard.labels).to(rank.device)
+        training = scaled(shard, like)
+        out(training.features)
+    training = training.to(rank.device)
     if rank.world_size == 1:  # each global batch holds one batch of every shard
-        order = torch.arange(len(scaled)).view(rank.settings.num_shards, -1)
+        order = torch.arange(len(training.labels)).view(rank.settings.num_shards, -1)
         training = training.take(order.T.reshape(-1))
-    held_out = Samples(scaling.apply(lesson.validation.features), lesson.validation.labels)
-    validation = held_out.to(rank.device)
+    validation = scaled(lesson.validation, like).to(rank.device)
     rank.inputs(training.features, training.labels, validation.features, validation.labels)
     return training, validation
 

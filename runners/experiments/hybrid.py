@@ -22,7 +22,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.meters.axes import AxisMeter
+from runners.meters.collectives import AxisMeter
 from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor

@@ -30,7 +30,7 @@ from runners.traces.schema import Setting, Status
 from runners.training.networks import description, grade, mlp, shard_layers
 from runners.training.stages import back_through_stage, through_stage
 from runners.training.steps import batch_of, validate
-from runners.training.teacher import Lesson, Samples, Scaling, teach
+from runners.training.teacher import Lesson, Samples, scaled, teach
 
 
 def single(rank: Rank[Settings]) -> None:
@@ -182,10 +182,10 @@ def _lesson(rank: Rank[Settings]) -> Lesson:
         num_classes=NUM_CLASSES,
         temperature=settings.teacher_temperature,
     )
-    scaling = Scaling.of(lesson.training.features)
+    like = lesson.training.features
     return Lesson(
-        Samples(2 * scaling.apply(lesson.training.features) - 1, lesson.training.labels),
-        Samples(2 * scaling.apply(lesson.validation.features) - 1, lesson.validation.labels),
+        Samples(2 * scaled(lesson.training, like).features - 1, lesson.training.labels),
+        Samples(2 * scaled(lesson.validation, like).features - 1, lesson.validation.labels),
     )
 
 

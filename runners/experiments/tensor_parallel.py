@@ -61,7 +61,7 @@ def _block(rank: Rank[Settings]) -> Block:
     """The whole block, with the same parameters on every rank."""
     torch.manual_seed(rank.seed)
     block = Block(rank.settings.shape, rank.device)
-    rank.describe(described(block, rank.world_size, whole="norm"))
+    rank.describe(described(block, rank.world_size, uncut="norm"))
     return block
 
 

@@ -33,7 +33,6 @@ from typing import Any
 from runners.measuring.endings import NO_REPORT
 from runners.system import processes
 from runners.system.errors import LaunchError
-from runners.system.patience import Patience
 
 Request = dict[str, Any]  # what a rank is told
 FORKS = platform.system() == "Linux"
@@ -80,14 +79,12 @@ class ForkServer:
         return message
 
     def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
-        patience, end = Patience(), time.monotonic() + seconds
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             said, what = self._message(0.1)
             if said == word:
                 return what
             self._check()
-            doing = "starts the ranks" if self._is_ready else "loads torch"
-            patience.tell(f"the forkserver still {doing}, for {{}} so far")
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def _check(self) -> None:

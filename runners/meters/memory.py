@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from itertools import accumulate
 from typing import Any, Self
+from unittest.mock import patch
 
 import torch
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from runners.meters.collectives import (
     EVERY_RANK,
@@ -37,6 +39,7 @@ from runners.traces.records import Move
 # Operations whose tensors belong to a wrapper that communicates, not to the model's own data.
 BUCKETED = {"all_reduce", "all_gather", "reduce_scatter"}
 CPU = torch.device("cpu")
+_PROPAGATE = "_propagate_tensor_meta_non_cached"  # of DTensor: what shape comes out
 CLASSES = ("parameters", "gradients", "optimizer", "buckets", "buffers", "activations")
 
 
@@ -244,3 +247,41 @@ def _by_operation_and_ends(calls: tuple[tuple[str, Ends], list[int]]) -> tuple[s
 
 def _classes(values: dict[str, int]) -> MemoryClasses:
     return MemoryClasses(**{f"{name}_bytes": size for name, size in values.items()})
+
+
+class FakeMemoryMeter(MemoryMeter):
+    """Follows the storages of fake tensors, which lie on the meta device with their sizes.
+
+    What a rank would hold, were it there: enter it inside the fake mode, so that it sees them, over
+    a process group that pretends. There is no kernel to compare it with. Two things are no memory
+    of the rank: what lies on the meta device in name as well, and the whole-sized tensors from
+    which DTensor works out, once an operation, what shape comes out.
+    """
+
+    def __init__(self, device: torch.device = CPU) -> None:
+        super().__init__(device)
+        self._asks_for_shapes = False
+        propagate, meter = getattr(ShardingPropagator, _PROPAGATE), self
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            meter._asks_for_shapes = True
+            try:
+                return propagate(*args, **kwargs)
+            finally:
+                meter._asks_for_shapes = False
+
+        self._watched = patch.object(ShardingPropagator, _PROPAGATE, watched)
+
+    def __enter__(self) -> Self:
+        self._watched.start()
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        self._watched.stop()
+        super().__exit__(*exception)
+
+    def _sees(self, tensor: torch.Tensor) -> bool:
+        return not self._asks_for_shapes and tensor.device.type != "meta"
+
+    def _lies_nowhere(self, storage: torch.UntypedStorage) -> bool:
+        return False

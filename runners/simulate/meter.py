@@ -30,8 +30,7 @@ from runners.meters.collectives import (
     process_group,
     tensors_in,
 )
-from runners.meters.fake_memory import FakeMemoryMeter
-from runners.meters.memory import local
+from runners.meters.memory import FakeMemoryMeter, local
 from runners.simulate.caching_allocator import Allocate, Event, Free
 from runners.simulate.log import Call
 from runners.simulate.timeline import Timeline

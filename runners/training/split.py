@@ -57,19 +57,13 @@ def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
 
 def split_transformer(model: Transformer, mesh: DeviceMesh) -> None:
     """Split every block, and the two tables of the vocabulary; positions and norms stay whole."""
-    for block in model.blocks:
-        # Ranks hold equal parameters, so each takes its own part and none are sent.
-        parallelize_module(block, mesh, block_plan(), src_data_rank=None)
-    last = str(len(model) - 1)
-    parallelize_module(
-        model,
-        mesh,
-        {
-            "0.tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
-            f"{last}.scores": ColwiseParallel(output_layouts=Replicate()),
-        },
-        src_data_rank=None,
-    )
+    tables: dict[str, ParallelStyle] = {
+        "0.tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+        f"{len(model) - 1}.scores": ColwiseParallel(output_layouts=Replicate()),
+    }
+    # Ranks hold equal parameters, so each takes its own part and none are sent.
+    plan = blocks_plan(len(model.blocks)) | tables
+    parallelize_module(model, mesh, plan, src_data_rank=None)
 
 
 def shard_blocks(model: Transformer, mesh: DeviceMesh) -> None:

@@ -14,7 +14,7 @@ from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import description, grade, mlp
 from runners.training.settings import HiddenLayerSettings, TeacherSettings
-from runners.training.teacher import Lesson, Samples, Scaling, teach
+from runners.training.teacher import Lesson, Samples, scaled, teach
 
 T = TypeVar("T")
 
@@ -36,15 +36,14 @@ def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
 def scaled_lesson(rank: Rank[TeacherSettings], low: float = 0.0) -> Lesson:
     """The samples on this rank's device, each feature scaled from `low` to one."""
     lesson = lesson_for(rank)
-    scaling = Scaling.of(lesson.training.features)
 
-    def scaled(samples: Samples) -> Samples:
-        features = (low + (1 - low) * scaling.apply(samples.features)).to(rank.device)
-        labels = samples.labels.to(rank.device)
-        rank.inputs(features, labels)
-        return Samples(features, labels)
+    def prepared(samples: Samples) -> Samples:
+        features = low + (1 - low) * scaled(samples, lesson.training.features).features
+        moved = Samples(features, samples.labels).to(rank.device)
+        rank.inputs(moved.features, moved.labels)
+        return moved
 
-    return Lesson(scaled(lesson.training), scaled(lesson.validation))
+    return Lesson(prepared(lesson.training), prepared(lesson.validation))
 
 
 def shard_of(rank: Rank, samples: Samples) -> Samples:
@@ -153,7 +152,7 @@ class Epoch:
         """
         value = float(loss)
         self._losses.append(value)
-        self._num_correct += num_correct(logits, labels)
+        self._num_correct += int((logits.argmax(1) == labels).sum())
         self.num_samples += len(labels)
         self._rank.step_loss(value)
         self._rank.count_samples(len(labels) if num_own is None else num_own)
@@ -208,11 +207,6 @@ def epochs(
             _, validation_loss, validation_accuracy = graded
             known = {"validation_loss": validation_loss, "validation_accuracy": validation_accuracy}
             print(line.format(epoch=index, loss=loss, **known))
-
-
-def num_correct(logits: Tensor, labels: Tensor) -> int:
-    """How many samples are classified rightly."""
-    return int((logits.argmax(1) == labels).sum())
 
 
 def forward_backward(
