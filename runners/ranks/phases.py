@@ -15,16 +15,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from runners.ranks.rank import Rank
-
 BASE = "build"  # what a rank does where nothing else is marked
 STEP_PHASES = FORWARD, BACKWARD, UPDATE = "forward", "backward", "optimizer"
+
+
+class Marked(Protocol):
+    """What a phase needs of its rank."""
+
+    phase_name: str
+
+    def begin(self, phase: Phase) -> None:
+        """The phase begins."""
+
+    def end(self, phase: Phase) -> None:
+        """The phase has ended, without a failure."""
 
 
 class Phase:
@@ -32,7 +41,7 @@ class Phase:
 
     __slots__ = ("_rank", "computes", "name", "outer", "start_ns")
 
-    def __init__(self, rank: Rank, name: str, computes: bool) -> None:
+    def __init__(self, rank: Marked, name: str, computes: bool) -> None:
         self._rank, self.name, self.computes = rank, name, computes
         self.outer, self.start_ns = "", 0  # the phase around it, while it is open
 
@@ -55,7 +64,7 @@ class StepPhases:
 
     current: ClassVar[StepPhases | None] = None  # of this process: it hears of `Tensor.backward`
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: Marked) -> None:
         self._rank = rank
         self._phases = {name: Phase(rank, name, computes=True) for name in STEP_PHASES}
         self.open = ""  # the phase that a hook has begun
