@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from runners.measuring import not_measured
 from runners.measuring.endings import LiveRank, cause_among
@@ -50,6 +50,13 @@ DEATH_GRACE_SECONDS = 3.0  # the same where a rank died: what its peers meet say
 QUIET_SECONDS = 6.0  # a rank that neither speaks nor burns processor time this long hangs
 EXPECTED_QUIET_SECONDS = 2.5  # the same for a run that is meant to hang
 Watch = Callable[[list[Beat]], None]
+
+
+class Place(NamedTuple):
+    """The kind of device that the ranks of a run get, and the backend between them."""
+
+    device: str
+    backend: str
 
 
 @dataclass(frozen=True)
@@ -114,19 +121,15 @@ class Launcher:
         """An experiment as its ranks can run it here."""
         return on_device(experiment, self.device)
 
-    def device_of(self, plan: RunPlan) -> str:
-        """The kind of device that the ranks of a run get."""
-        return "cpu" if plan.only_on_cpu else self.device
-
-    def backend_of(self, plan: RunPlan) -> str:
-        """NCCL where every rank has a GPU of its own, gloo everywhere else."""
-        if self.device_of(plan) != "cuda":
-            return "gloo"
-        return "gloo" if self.is_crowded(plan) else "nccl"
+    def place_of(self, plan: RunPlan) -> Place:
+        """Where the ranks of a run live: NCCL where each has a GPU of its own, else gloo."""
+        if self.device != "cuda" or plan.only_on_cpu:
+            return Place("cpu", "gloo")
+        return Place("cuda", "gloo" if self.is_crowded(plan) else "nccl")
 
     def is_crowded(self, plan: RunPlan) -> bool:
         """Whether a run has more ranks than there are cores, or accelerators, to compute on."""
-        return plan.world_size > machine.num_places(self.device_of(plan))
+        return plan.world_size > machine.num_places("cpu" if plan.only_on_cpu else self.device)
 
     def run_pass(
         self,
@@ -189,8 +192,7 @@ class Launcher:
                 "most_bytes": self.most_bytes,
                 "pass": pass_name,
                 "rank": rank,
-                "device": self.device_of(plan),
-                "backend": self.backend_of(plan),
+                **self.place_of(plan)._asdict(),
                 "rendezvous": None,
                 "files": attempt / f"rank{rank}",
             }

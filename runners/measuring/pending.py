@@ -39,7 +39,6 @@ class Pending:
         measured: the runs that will be, in their order.
         left_out: the runs that will be skipped, with why.
         kept: what was measured already by this code and this torch, each with its circumstances.
-        since: when the first of the kept runs was measured; None where none is.
     """
 
     experiment: Experiment
@@ -47,7 +46,6 @@ class Pending:
     measured: tuple[str, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, Run] = field(default_factory=dict)
-    since: str | None = None
 
 
 def pending(
@@ -96,14 +94,7 @@ def pending(
     missing = tuple(run for run in experiment.runs if run not in {*kept, *left_out})
     if not (missing or kept) or (reason is None and not missing):
         return None
-    return Pending(
-        experiment,
-        reason or "its full runs are missing",
-        missing,
-        left_out,
-        kept,
-        source.recorded_at if source and kept else None,
-    )
+    return Pending(experiment, reason or "its full runs are missing", missing, left_out, kept)
 
 
 def existing(path: Path) -> tuple[Trace | None, str | None]:

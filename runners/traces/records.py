@@ -302,7 +302,7 @@ class Trace(Record):
     schema_version: Literal[2]
     experiment: str
     question: str  # what the experiment asks, in one sentence
-    recorded_at: str  # when the first of its runs began: UTC, ISO 8601, seconds
+    recorded_at: str  # when the last of its runs had ended: UTC, ISO 8601, seconds
     machine: str
     code: Code
     circumstances: Circumstances  # under which its runs were measured

@@ -76,7 +76,7 @@ def test_ranks_that_share_an_accelerator_communicate_over_gloo(
     monkeypatch.setattr(accelerator, "num_devices", lambda: 2)
     assert machine.num_places("cuda") == 2
     with Launcher("cuda") as launcher:
-        assert launcher.backend_of(RunPlan("train", num_ranks)) == backend
+        assert launcher.place_of(RunPlan("train", num_ranks)) == ("cuda", backend)
 
 
 def live(tmp_path: Path, *, spins: bool) -> endings.LiveRank:
