@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import resource
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -69,8 +70,7 @@ def _free_heap_bytes() -> int:
 
 def return_free_heap() -> None:
     """Return free pages of the heap to the kernel, so that it counts them again when touched."""
-    if hasattr(_libc(), "malloc_trim"):
-        _libc().malloc_trim(0)
+    _libc().malloc_trim(0)
 
 
 def _status_bytes(*fields: str) -> list[int] | None:
@@ -112,24 +112,21 @@ class Growth:
 class KernelPeak:
     """The kernel's high-water mark above the resident size at the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, looks: bool = False) -> None:
+        """Start. `looks`: at the end of each phase; then the heap that is free now is noted."""
         self._start: list[int] | None = None
         self._mark = self._free = self._reused = 0
         self._phase = ""
-        try:
+        with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        except OSError:
-            return
-        self._start = _status_bytes("VmRSS", "RssFile")
+            self._start = _status_bytes("VmRSS", "RssFile")
+        if looks and self._start is not None:
+            self._reused = _free_heap_bytes()
 
     def bytes(self) -> int | None:
         """The peak since the start, above it; None where the kernel does not say."""
         now = _status_bytes("VmHWM")
         return None if self._start is None or now is None else max(0, now[0] - self._start[0])
-
-    def start_looking(self) -> None:
-        """Note how much heap is free now: for one who looks at the end of each phase."""
-        self._reused = _free_heap_bytes() if self._start is not None else 0
 
     def look(self, phase: str) -> None:
         """Note, at the end of a phase, whether the mark has risen, and how much heap is free."""

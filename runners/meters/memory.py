@@ -225,10 +225,10 @@ class MemoryMeter(Operations):
 
     def collective_list(self) -> list[Collective]:
         """The collectives counted, summed by operation, and those with a peer by their ends."""
-        found: dict[str, list[Transfer]] = {}
+        found: defaultdict[str, list[Transfer]] = defaultdict(list)
         for (name, ends), calls in sorted(self._counted.items(), key=_by_operation_and_ends):
             one = Transfer(source=ends[0], destination=ends[1], count=len(calls), bytes=sum(calls))
-            found.setdefault(name, []).append(one)
+            found[name].append(one)
         return [
             Collective(
                 operation=name,

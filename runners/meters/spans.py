@@ -18,6 +18,7 @@ from runners.traces.measured import RankTime, Span
 from runners.traces.outcome import Event
 
 UPDATE = "optimizer"  # the phase that `runners.ranks.phases` calls so; torch stays out of here
+SHORTEST_SHARE = 0.002  # of a step: shorter spans are drawn into their neighbour; sums keep them
 
 
 def _ready_at(events: Iterable[Event]) -> list[int]:
@@ -86,29 +87,27 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
 
 
 def split_waiting(
-    events: list[Event], windows: dict[int, tuple[int, int]], shortest_share: float = 0.002
+    events: list[Event], windows: dict[int, tuple[int, int]]
 ) -> tuple[list[Span], list[RankTime]]:
     """Tell waiting from transferring.
 
     Args:
         events: of all ranks, one step.
         windows: each rank's start and end of that step, nanoseconds.
-        shortest_share: spans shorter than this share of the step are drawn into their neighbour;
-            the sums keep them.
 
     Returns:
         The spans of every rank and how each spent the step.
     """
     window = (min(w[0] for w in windows.values()), max(w[1] for w in windows.values()))
     whole_seconds = (window[1] - window[0]) / 1e9
-    ready = _ready_at(events)
+    ready = list(zip(events, _ready_at(events), strict=True))
     spans: list[Span] = []
     times: list[RankTime] = []
     for rank in sorted(windows):
-        own = [(event, at) for event, at in zip(events, ready, strict=True) if event.rank == rank]
-        painted = _paint(rank, window, _ended(own))
+        own = _ended([(event, at) for event, at in ready if event.rank == rank])
+        painted = _paint(rank, window, own)
         times.append(_summed(rank, painted, whole_seconds))
-        spans += _joined(painted, shortest_share * whole_seconds)
+        spans += _joined(painted, SHORTEST_SHARE * whole_seconds)
     return spans, times
 
 

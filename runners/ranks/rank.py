@@ -227,9 +227,7 @@ class Rank(Recorder, Generic[S]):
         if self.device.type != "cpu":
             self._allocator = AllocatorPeak(self.device, counts_workspaces=self.is_metered)
             return
-        self._kernel = KernelPeak()
-        if self.is_metered:
-            self._kernel.start_looking()
+        self._kernel = KernelPeak(looks=self.is_metered)
 
     def stop_memory(self) -> None:
         """Leave the memory meter and keep what it saw."""

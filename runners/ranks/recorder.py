@@ -56,14 +56,10 @@ class Recorder:
         self.rank = rank
         self.plan = plan
         self.pass_name = pass_name
+        self.is_metered = pass_name == "metered"  # few steps, and no results of training
         self.step_index = -1
         self.outcome = RankOutcome(rank=rank)
         self._keeps_steps = plan.keeps_steps and not self.is_metered
-
-    @property
-    def is_metered(self) -> bool:
-        """Whether this pass is a metered one: few steps, no results of training."""
-        return self.pass_name == "metered"
 
     def settle(self) -> None:
         """Wait until the device has finished; on CPU, what has returned has finished."""
