@@ -30,6 +30,7 @@ BEATS_ALONE = 5.0
 IDLE_SHARE = 0.02
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 NO_REPORT = 70  # the exit code of a rank that could not even write down how it failed
+SIGNAL_NAMES = {one.value: one.name for one in signal.Signals}  # few real-time ones have a name
 MAX_WORDS = 300  # characters kept of what a process wrote before it ended itself
 # Of failures of several ranks the first kind explains the others: a broken connection never does
 # if anything else can.
@@ -106,7 +107,7 @@ class LiveRank:
         where: dict[str, Any] = {"rank": rank, "phase": phase, "step": step}
         status: Status = "failed"
         if code is not None:
-            name = _signal_name(-code) if code < 0 else None
+            name = SIGNAL_NAMES.get(-code, f"signal {-code}") if code < 0 else None
             words = _last_words(errors) if code in (-signal.SIGABRT, NO_REPORT) else ""
             where |= {"signal": name} if name else {"exit_code": code}
             message = f"rank {rank} died in {phase}: {name or f'exit code {code}'}{words}"
@@ -123,13 +124,6 @@ def _last_words(errors: str) -> str:
     """What a process that ended itself wrote last: why, as a library saw it."""
     lines = errors.strip().splitlines()
     return f" ({lines[-1].strip().removeprefix('what():').strip()[:MAX_WORDS]})" if lines else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # of the many real-time signals few have a name
-        return f"signal {number}"
 
 
 def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:

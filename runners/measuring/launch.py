@@ -73,15 +73,10 @@ class PassResult:
 class Launcher:
     """Runs passes; keeps one forkserver for each setting of the allocator."""
 
-    def __init__(
-        self,
-        device: str = "cpu",
-        quiet_seconds: float = QUIET_SECONDS,
-        most_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, device: str = "cpu", quiet_seconds: float = QUIET_SECONDS) -> None:
         self.device = device
         self.quiet_seconds = quiet_seconds
-        self.most_bytes = most_bytes  # that the ranks of a pass may take together; None: no limit
+        self.most_bytes: int | None = None  # that the ranks of a pass may take together
         self._servers: dict[str, ForkServer] = {}
         self._scratch = Scratch()
 

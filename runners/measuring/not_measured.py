@@ -10,6 +10,7 @@ and warm up, is the same for all experiments and evidence of none. No torch.
 from __future__ import annotations
 
 import errno
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,20 +23,16 @@ from runners.traces.records import Failure
 
 OWN_FAULTS = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"})
 NO_SPACE = "no space left in {where}"
-NO_INTERFACE = "ranks find no network interface: bring loopback up with `ip link set lo up`"
-NO_ADDRESS = "ranks find no address: host names must resolve, and ports be free (`ss -tanp`)"
 # What a failure says where the machine lacks something, and what to do about it.
 LACKS = {
-    "No space left on device": NO_SPACE,
-    "Disk quota exceeded": "no space left under the disk quota in {where}",
+    "No space left on device|Disk quota exceeded": NO_SPACE,
     "Too many open files": "no file handles left: raise `ulimit -n`",
-    "Unable to find interface": NO_INTERFACE,
-    "Unable to find address": NO_INTERFACE,
-    "Network is unreachable": NO_INTERFACE,
-    "name resolution": NO_ADDRESS,
-    "Name or service not known": NO_ADDRESS,
-    "Address already in use": NO_ADDRESS,
-    "Cannot assign requested address": NO_ADDRESS,
+    "Unable to find interface|Unable to find address|Network is unreachable": (
+        "ranks find no network interface: bring loopback up with `ip link set lo up`"
+    ),
+    "name resolution|Name or service not known|Address already in use|Cannot assign requested": (
+        "ranks find no address: host names must resolve, and ports be free (`ss -tanp`)"
+    ),
 }
 SEE = "; run again with PROOFBOOK_STDERR=1, which shows all that ranks say"
 BEFORE_IT_BEGAN = ("start", "warm_up")
@@ -63,7 +60,7 @@ def lack(words: str, where: Path) -> str | None:
         words: of the error.
         where: the folder it worked in.
     """
-    found = (lacks for said, lacks in LACKS.items() if said in words)
+    found = (lacks for said, lacks in LACKS.items() if re.search(said, words))
     return next((lacks.format(where=where) for lacks in found), None)
 
 
@@ -95,11 +92,8 @@ def cause(
         is_limited: the ranks of this pass have a limit of memory although none was declared.
     """
     death = plan.expected_death
-    unexpected = [
-        one.failure
-        for one in outcomes
-        if one.failure is not None and not (death is not None and death.is_that_of(one.failure))
-    ]
+    failures = [one.failure for one in outcomes if one.failure is not None]
+    unexpected = [one for one in failures if not (death and death.is_that_of(one))]
     if not unexpected:
         return None
     # Ranks write into a folder of their pass, in one of the launcher, in the temporary folder.
@@ -107,18 +101,11 @@ def cause(
     for one in unexpected:
         if lacking := lack(one.message, temporary):
             return f"{lacking}, and run again"
-    if not any(_is_as_declared(plan, one) for one in outcomes) and is_full(scratch):
+    if is_full(scratch):
         return NO_SPACE.format(where=temporary)
     budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
     found = (line for one in unexpected for line in _from_outside(one, has_budget=budgeted))
     return next(found, None)
-
-
-def _is_as_declared(plan: RunPlan, outcome: RankOutcome) -> bool:
-    death, failure = plan.expected_death, outcome.failure
-    if failure is None:
-        return False
-    return death.is_that_of(failure) if death else outcome.status == plan.expected
 
 
 def _from_outside(one: Failure, *, has_budget: bool) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from runners.plans.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
-from runners.traces.machine import name_of, torch_version
+from runners.traces.machine import torch_version
 from runners.traces.records import NEEDS_FULL, Run, Trace
 from runners.traces.values import edited
 
@@ -72,8 +72,7 @@ def pending(
     """
     trace, outdated = existing(where / f"{name}.json")
     part, problem = existing(part_of(name, where))
-    if problem or (part and part.machine != name_of(where)):
-        part = None
+    part = None if problem else part
     source = part or (None if outdated or force else trace)
     reason = "unfinished" if part else outdated
     if trace is not None and reason is None:
@@ -81,12 +80,9 @@ def pending(
     if reason is None and not full:
         return None
     experiment = loaded or find(name)
-    known = [t for t in (trace, part) if t is not None]
-    left_out = dict(refused or {})
-    for run, plan in experiment.runs.items():
-        was_measured = any(run in one.runs and run not in one.left_out for one in known)
-        if plan.full and not full and not was_measured:
-            left_out[run] = NEEDS_FULL.format(name)
+    known = {run for one in (trace, part) if one for run in one.runs.keys() - one.left_out}
+    heavy = {run for run, plan in experiment.runs.items() if plan.full and not full}
+    left_out = {**dict.fromkeys(heavy - known, NEEDS_FULL.format(name)), **(refused or {})}
     done = measured_in(source)
     if refused is not None:  # another start may have left out what this one measures
         done = {run: one for run, one in done.items() if one.status != "skipped"}

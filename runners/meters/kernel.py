@@ -83,10 +83,9 @@ def _status_bytes(*fields: str) -> list[int] | None:
         return None
 
 
-def heap_bytes() -> int | None:
-    """Bytes of the process's data segment (VmData); None where the kernel does not say."""
-    found = _status_bytes("VmData")
-    return found[0] if found else None
+def heap_bytes() -> int:
+    """Bytes of the process's data segment (VmData); 0 where the kernel does not say."""
+    return (_status_bytes("VmData") or [0])[0]
 
 
 @dataclass(frozen=True)

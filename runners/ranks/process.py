@@ -103,8 +103,6 @@ def _limit(rank: Rank[Any], budget_bytes: int, heap_before: int) -> None:
         rank.limit(AllocatorLimit(budget_bytes, rank.device))
         return
     now = heap_bytes()
-    if now is None:
-        raise OSError("this platform does not say how large the data segment is")
     if budget_bytes < now - heap_before:
         raise BudgetTooSmallError(
             f"a budget of {budget_bytes} bytes is below the {now - heap_before} bytes that the "
@@ -177,7 +175,7 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
             world_size=plan.world_size,
             timeout=PATIENCE,
         )
-    before = heap_bytes() or 0
+    before = heap_bytes()
     _warm_up(rank.device, plan.world_size, plan.needs_group)
     if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
         _limit(rank, plan.budget_bytes, before)
@@ -206,10 +204,9 @@ def live(request: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     try:
         with rank.phase("warm_up"):
-            now = heap_bytes()
-            if request["most_bytes"] is not None and now is not None:
+            if request["most_bytes"] is not None:
                 # What readers try may be more than this machine has, and would make it stall.
-                _limit_data(now + request["most_bytes"] // plan.world_size)
+                _limit_data(heap_bytes() + request["most_bytes"] // plan.world_size)
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()
