@@ -39,8 +39,8 @@ from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
 from runners.cluster.peers import Peers, Place, explain, say
+from runners.measuring.endings import UnfinishedError
 from runners.measuring.measure import alone, measure
-from runners.measuring.not_measured import UnfinishedError
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import RunPlan, find

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from runners.commands.dry import estimates
 from runners.measuring import measure
+from runners.measuring.endings import UnfinishedError, is_full
 from runners.measuring.launch import Launcher
-from runners.measuring.not_measured import UnfinishedError, is_full
 from runners.measuring.pending import Pending, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings

@@ -71,12 +71,25 @@ class ForkServer:
         self._is_ready = False  # several load torch side by side; the first request waits
 
     def _message(self, seconds: float) -> tuple[str, Any]:
-        """Its next message; an empty word where none comes in time, or none any more."""
-        try:
-            message: tuple[str, Any] = self._pipe.recv() if self._pipe.poll(seconds) else ("", None)
-        except (EOFError, OSError):
+        """Its next message; an empty word where none comes in time.
+
+        Raises:
+            LaunchError: it has ended; what to do.
+        """
+        with suppress(EOFError, OSError):
+            if self._pipe.poll(seconds):
+                message: tuple[str, Any] = self._pipe.recv()
+                return message
+        code = self._process.poll()
+        if code is None:
             return "", None
-        return message
+        words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
+        last = (words or "it wrote nothing").splitlines()[-1]
+        when = "in the middle of a run" if self._is_ready else "before its first run"
+        raise LaunchError(
+            f"the forkserver (process {self._process.pid}) ended {when} (exit code {code}: "
+            f"{last}); run again, and see whether this machine ran out of memory"
+        )
 
     def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
         end = time.monotonic() + seconds
@@ -84,24 +97,7 @@ class ForkServer:
             said, what = self._message(0.1)
             if said == word:
                 return what
-            self._check()
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
-
-    def _check(self) -> None:
-        """See that it works.
-
-        Raises:
-            LaunchError: it has ended; what to do.
-        """
-        pid, code = self._process.pid, self._process.poll()
-        if code is not None:
-            words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
-            last = (words or "it wrote nothing").splitlines()[-1]
-            when = "in the middle of a run" if self._is_ready else "before its first run"
-            raise LaunchError(
-                f"the forkserver (process {pid}) ended {when} (exit code {code}: {last}); run "
-                "again, and see whether this machine ran out of memory"
-            )
 
     def wait_until_ready(self) -> None:
         """Wait until it has loaded torch: once, and in nobody's measured time.
@@ -131,11 +127,9 @@ class ForkServer:
         Raises:
             LaunchError: it has ended, and its ranks with it.
         """
-        self._check()
         ended: dict[int, int] = {}
-        while (message := self._message(0))[0]:
-            if message[0] == "exited":
-                ended.update([message[1]])
+        while (message := self._message(0))[0]:  # of nothing but ranks that have ended
+            ended.update([message[1]])
         return ended
 
     def close(self) -> None:

@@ -19,8 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from runners.measuring import not_measured
-from runners.measuring.endings import LiveRank, cause_among
+from runners.measuring.endings import LiveRank, cause_among, is_full, why_not_measured
 from runners.measuring.forkserver import ForkServer
 from runners.plans.experiment import Experiment, PassName, RunPlan, on_device
 from runners.ranks.heartbeat import Beat
@@ -164,7 +163,7 @@ class Launcher:
             for request, live, errors in zip(requests, ranks, said, strict=True)
         ]
         is_limited = self.most_bytes is not None
-        lacking = not_measured.cause(plan, pass_name, outcomes, attempt, is_limited=is_limited)
+        lacking = why_not_measured(plan, pass_name, outcomes, attempt, is_limited=is_limited)
         printed = _said(attempt / "rank0.out").splitlines()
         if os.environ.get("PROOFBOOK_STDERR"):  # of a person who debugs
             sys.stderr.writelines(said)
@@ -174,7 +173,7 @@ class Launcher:
 
     def is_full(self) -> bool:
         """Whether ranks have no space left to write into."""
-        return not_measured.is_full(self._scratch.path)
+        return is_full(self._scratch.path)
 
     def _requests(
         self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from runners.measuring.endings import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.gather import gather, skipped
 from runners.measuring.launch import Launcher, PassResult, Place
-from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings

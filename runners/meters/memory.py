@@ -51,6 +51,8 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 class MemoryMeter(Operations):
     """Follows storages while it is entered; `phase` is what the rank is doing now."""
 
+    _is_fake = False  # whether storages on the meta device stand for memory
+
     def __init__(self, device: torch.device = CPU) -> None:
         super().__init__()
         self._device = device  # tensors elsewhere, such as Adam's step counters, are counted apart
@@ -121,9 +123,6 @@ class MemoryMeter(Operations):
         """Whether what an operation gave is the rank's own; a meter of fake tensors is choosier."""
         return True
 
-    def _lies_nowhere(self, storage: torch.UntypedStorage) -> bool:
-        return storage.device.type == "meta"
-
     def _see_collective(self, name: str, args: Any) -> None:
         operation = OPERATIONS.get(name)
         if operation is None:
@@ -153,7 +152,7 @@ class MemoryMeter(Operations):
         kind: str | None = None,
         device: torch.device | None = None,
     ) -> None:
-        if self._lies_nowhere(storage):
+        if storage.device.type == "meta" and not self._is_fake:
             return
         address = storage._cdata
         size = storage.nbytes()
@@ -258,6 +257,8 @@ class FakeMemoryMeter(MemoryMeter):
     which DTensor works out, once an operation, what shape comes out.
     """
 
+    _is_fake = True
+
     def __init__(self, device: torch.device = CPU) -> None:
         super().__init__(device)
         self._asks_for_shapes = False
@@ -282,6 +283,3 @@ class FakeMemoryMeter(MemoryMeter):
 
     def _sees(self, tensor: torch.Tensor) -> bool:
         return not self._asks_for_shapes and tensor.device.type != "meta"
-
-    def _lies_nowhere(self, storage: torch.UntypedStorage) -> bool:
-        return False
