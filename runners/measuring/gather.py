@@ -53,7 +53,10 @@ def gather(
         status=_status(results, error),
         error=error,
         passes=list(results),
-        allocator={name: _environment(name) for name in results},
+        allocator={
+            name: " ".join(f"{k}={v}" for k, v in ALLOCATORS[name].items()) or "default"
+            for name in results
+        },
         model=next((o.model for r in results.values() for o in r.outcomes if o.model), None),
         stages=_stages(main, metered, plan.has_timeline),
         epochs=_epochs(main),
@@ -90,10 +93,6 @@ def _declared(plan: RunPlan, place: Place) -> dict[str, Any]:
         "settings": plan.settings.as_json(),
         "expected_status": plan.expected,
     }
-
-
-def _environment(name: PassName) -> str:
-    return " ".join(f"{k}={v}" for k, v in ALLOCATORS[name].items()) or "default"
 
 
 def _status(results: dict[PassName, PassResult], error: Failure | None) -> Status:

@@ -21,7 +21,6 @@ import ctypes
 import resource
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from runners.traces.measured import Memory
@@ -40,20 +39,15 @@ class _MallocStatistics(ctypes.Structure):
     _fields_ = [(f"field{number}", ctypes.c_size_t) for number in range(10)]
 
 
-@cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallinfo2"):
-        libc.mallinfo2.restype = _MallocStatistics
-    return libc
+_LIBC = ctypes.CDLL(None)
+KNOWS_FREE_HEAP = hasattr(_LIBC, "mallinfo2")  # glibc does from version 2.33 on
+if KNOWS_FREE_HEAP:
+    _LIBC.mallinfo2.restype = _MallocStatistics
 
 
 def _free_heap_bytes() -> int:
-    """Resident bytes of the heap that nobody uses; 0 where the allocator does not say.
-
-    glibc says it from version 2.33 on. A block that somebody holds is in use.
-    """
-    if not hasattr(_libc(), "mallinfo2"):
+    """Resident bytes of the heap that nobody uses; 0 where the allocator does not say."""
+    if not KNOWS_FREE_HEAP:
         return 0
     resident, is_heap = 0, False
     # The kernel counts the pages of the mappings that fit into the buffer, so it is a small one.
@@ -65,12 +59,12 @@ def _free_heap_bytes() -> int:
                     break
             elif is_heap and line.startswith(b"Rss:"):
                 resident += int(line.split()[1]) * 1024
-    return max(0, resident - int(_libc().mallinfo2().field7))
+    return max(0, resident - int(_LIBC.mallinfo2().field7))
 
 
 def return_free_heap() -> None:
     """Return free pages of the heap to the kernel, so that it counts them again when touched."""
-    _libc().malloc_trim(0)
+    _LIBC.malloc_trim(0)
 
 
 def _status_bytes(*fields: str) -> list[int] | None:

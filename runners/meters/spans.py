@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 
 from runners.traces.measured import RankTime, Span
@@ -54,6 +53,9 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
         events: of this rank, each with when it is ready.
     """
     knows_operations = any(event.kind == "operation" for event, _ in events)
+    # An update waits for the gradients. gloo's thread may record the end of a collective only after
+    # the rank has gone on: no communication lasts into an update that began after it.
+    updates = [e.start_ns for e, _ in events if e.kind == "compute" and e.name == UPDATE]
     start, end = window
     cuts = {start, end}
     for event, ready in events:
@@ -64,8 +66,13 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
         activity, name = "waiting", "waiting"
         covering = [(e, at) for e, at in events if e.start_ns <= left and e.end_ns >= right]
         compute = [e for e, _ in covering if e.kind == "compute"]
-        moving = [e for e, ready in covering if e.kind == "communication" and left >= ready]
-        held = [e for e, ready in covering if e.kind == "communication" and left < ready]
+        under_way = [
+            (e, ready)
+            for e, ready in covering
+            if e.kind == "communication" and not any(e.start_ns < at <= left for at in updates)
+        ]
+        moving = [e for e, ready in under_way if left >= ready]
+        held = [e for e, ready in under_way if left < ready]
         at_work = not knows_operations or any(e.kind == "operation" for e, _ in covering)
         if moving:
             activity, name = "communication", moving[0].name
@@ -104,26 +111,11 @@ def split_waiting(
     spans: list[Span] = []
     times: list[RankTime] = []
     for rank in sorted(windows):
-        own = _ended([(event, at) for event, at in ready if event.rank == rank])
+        own = [(event, at) for event, at in ready if event.rank == rank]
         painted = _paint(rank, window, own)
         times.append(_summed(rank, painted, whole_seconds))
         spans += _joined(painted, SHORTEST_SHARE * whole_seconds)
     return spans, times
-
-
-def _ended(events: list[tuple[Event, int]]) -> list[tuple[Event, int]]:
-    """A rank's events; no communication lasts into an update that began after it.
-
-    An update waits for the gradients. gloo's thread may record the end of a collective only after
-    the rank has gone on.
-    """
-    updates = [e.start_ns for e, _ in events if e.kind == "compute" and e.name == UPDATE]
-    return [
-        (replace(e, end_ns=min([e.end_ns, *(at for at in updates if at > e.start_ns)])), ready)
-        if e.kind == "communication"
-        else (e, ready)
-        for e, ready in events
-    ]
 
 
 def _joined(spans: list[Span], shortest_seconds: float) -> list[Span]:
