@@ -27,12 +27,12 @@ from runners.meters.collectives import (
     NAMESPACES,
     OPERATIONS,
     Ends,
+    Operations,
     ends_of,
     payload_bytes,
     tensors_in,
 )
 from runners.meters.gloo_threads import GlooThreads
-from runners.meters.operations import Operations
 from runners.traces.measured import Collective, Memory, MemoryClasses, Transfer
 from runners.traces.records import Move
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from runners.meters.collectives import Operations
 from runners.meters.kernel import heap_bytes
-from runners.meters.operations import Operations
 
 _HELD = "proofbook_held_bytes"
 
