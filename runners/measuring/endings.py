@@ -23,12 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from runners.plans.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Beat, listen
 from runners.system import processes
-from runners.system.errors import FixableError, LaunchError
+from runners.system.errors import FixableError
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 from runners.traces.schema import Status
@@ -45,10 +43,7 @@ SIGNAL_NAMES = {one.value: one.name for one in signal.Signals}  # few real-time 
 MAX_WORDS = 300  # characters kept of what a process wrote before it ended itself
 # Of failures of several ranks the first kind explains the others: a broken connection never does
 # if anything else can.
-GRAVITY = (
-    "signal", "out_of_memory", "budget_too_small", "exception", "timed_out", "hang",
-    "peer_lost",
-)  # fmt: skip
+GRAVITY = ("signal", "out_of_memory", "exception", "timed_out", "hang", "peer_lost")
 OWN_FAULTS = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"})
 NO_SPACE = "no space left in {where}"
 # What a failure says where the machine lacks something, and what to do about it.
@@ -86,10 +81,7 @@ class LiveRank:
         self.exit_code = self.exit_code if exit_code is None else exit_code
         record = self.files.with_suffix(".json")
         if self.outcome is None and record.exists():
-            try:
-                self.outcome = RankOutcome.model_validate_json(record.read_bytes())
-            except ValidationError as error:
-                raise LaunchError(f"a rank wrote a record that cannot be read: {error}") from None
+            self.outcome = RankOutcome.model_validate_json(record.read_bytes())
         beat = listen(self.files.with_suffix(".heart"))
         ticks = None if self.spins else processes.cpu_ticks(self.pid)
         now = time.monotonic()
@@ -262,7 +254,7 @@ def _from_outside(one: Failure, *, has_budget: bool) -> Iterator[str]:
         yield f"{one.message}: it could not report how it failed{SEE}"
     if one.kind == "out_of_memory" and not has_budget:
         yield f"not enough memory for rank {one.rank} in {one.phase}: {one.message}"
-    if one.phase in BEFORE_IT_BEGAN and one.kind not in ("budget_too_small", "peer_lost"):
+    if one.phase in BEFORE_IT_BEGAN and one.kind != "peer_lost":
         yield (
             f"rank {one.rank} failed in {one.phase}, before its experiment began: "
             f"{one.message}{SEE}"

@@ -164,13 +164,8 @@ def disagreement(
     invented = peak - growth.peak_bytes - growth.reused_bytes - memory.at_peak.buckets_bytes
     if max(missed, invented) <= within:
         return None
-    explained = (
-        f"{growth.file_bytes} code pages, {growth.free_bytes} free heap, {scratch_bytes} backend"
-        if missed > within
-        else f"{growth.reused_bytes} reused heap, {memory.at_peak.buckets_bytes} buckets"
-    )
     return (
         f"meter {peak} bytes in {memory.peak_phase}, kernel {growth.peak_bytes} in {growth.phase}; "
-        f"measured beside tensors: {explained}; allowed: {within} "
-        f"(2 % and pages of {num_storages} storages); unexplained: {max(missed, invented)}"
+        f"allowed: {within} (2 % and pages of {num_storages} storages); unexplained: "
+        f"{max(missed, invented)}"
     )

@@ -52,10 +52,6 @@ _MEANINGS: dict[str, tuple[str, Status]] = {
 }
 
 
-class BudgetTooSmallError(ValueError):
-    """The budget is below what the warm-up itself needs, so a refusal would mean nothing."""
-
-
 def preload() -> None:
     """Import what ranks use, once, before any is forked."""
     import torch._dynamo  # optimizers load it at their first step otherwise: a second, and memory
@@ -91,23 +87,15 @@ def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
             optimizer.zero_grad()
 
 
-def _limit(rank: Rank[Any], budget_bytes: int, heap_before: int) -> None:
+def _limit(rank: Rank[Any], budget_bytes: int) -> None:
     """Make the allocator refuse what goes beyond the budget.
 
     On an accelerator the budget counts what its allocator gives out; main memory is not limited.
-
-    Raises:
-        BudgetTooSmallError: the warm-up alone took more.
     """
     if rank.device.type == "cuda":
         rank.limit(AllocatorLimit(budget_bytes, rank.device))
         return
     now = heap_bytes()
-    if budget_bytes < now - heap_before:
-        raise BudgetTooSmallError(
-            f"a budget of {budget_bytes} bytes is below the {now - heap_before} bytes that the "
-            "warm-up needs; raise the budget or shrink the warm-up"
-        )
     _limit_data(now + budget_bytes)
     rank.limit(DataSegmentLimit(now))
 
@@ -132,8 +120,6 @@ def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Fa
     )
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         kind = status = "out_of_memory"
-    elif isinstance(error, BudgetTooSmallError):
-        kind = "budget_too_small"
     elif kind == "exception":
         message = f"{type(error).__name__}: {message}"
     requested = _REQUESTED.search(message)
@@ -175,10 +161,9 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
             world_size=plan.world_size,
             timeout=PATIENCE,
         )
-    before = heap_bytes()
     _warm_up(rank.device, plan.world_size, plan.needs_group)
     if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
-        _limit(rank, plan.budget_bytes, before)
+        _limit(rank, plan.budget_bytes)
         rank.start_peak()
     if rank.is_metered:
         rank.start_memory()

@@ -77,7 +77,7 @@ class Quiet(Record):
 class Failure(Record):
     """Why a rank or a run ended otherwise than by completing."""
 
-    kind: str  # out_of_memory, budget_too_small, peer_lost, hang, timed_out, signal, exception
+    kind: str  # out_of_memory, peer_lost, hang, timed_out, signal, exception
     message: str  # the first line of what was raised, as it was raised
     requested_bytes: int | None = None  # bytes that the refused allocation requested
     # Of out_of_memory: bytes held when the allocator refused, as the budget counts them: on CPU the

@@ -56,8 +56,6 @@ ENDS = [
      "no rank fell behind", ["hang", "hang"]),
     ("raises", "failed", 0, None, "ValueError: labels and samples differ in number",
      ["exception", "peer_lost"]),
-    ("too_small", "failed", 0, None, "a budget of 1024 bytes is below the ",
-     ["budget_too_small", "budget_too_small"]),
 ]  # fmt: skip
 
 
