@@ -164,18 +164,13 @@ class Rank(Recorder, Generic[S]):
 
     def _timed_steps(self, count: int) -> Iterator[int]:
         """Steps with a clock around each, and what it costs outside the loop."""
-        clock, keep = time.perf_counter, self.outcome.step_seconds.append
-        settle = self.settle if self.device.type == "cuda" else None
-        phases = self._of_step
         for index in range(count):
             self.step_index += 1
-            start = clock()
+            start = time.perf_counter()
             yield index
-            if phases.open:
-                phases.close()
-            if settle is not None:
-                settle()
-            keep(clock() - start)
+            self._of_step.close()
+            self.settle()
+            self.outcome.step_seconds.append(time.perf_counter() - start)
 
     @contextmanager
     def _timeline(self) -> Iterator[None]:
@@ -314,10 +309,10 @@ class Rank(Recorder, Generic[S]):
         self._module, self._optimizer = module, optimizer
         self._of_step.attach(module, optimizer)
         self.outcome.num_parameters = sum(local(p).numel() for p in module.parameters())
-        if self._memory is not None:
-            self._name_state()
+        self._name_state()
 
     def _name_state(self) -> None:
+        """Tell the memory meter what the module and the optimizer hold by now."""
         if self._memory is None or self._module is None:
             return
         parameters = list(self._module.parameters())
