@@ -180,7 +180,7 @@ def live(request: dict[str, Any]) -> None:
     declared = request["plan"]
     settings = experiment.settings_of(declared["strategy"], declared["settings"])
     plan = RunPlan.from_json(declared, settings)
-    heart = Heart(files.with_suffix(".heart"))
+    heart, record = Heart(files.with_suffix(".heart")), files.with_suffix(".json")
     device = torch.device("cpu")
     if request["device"] == "cuda":
         device = torch.device("cuda", request["rank"] % accelerator.num_devices())
@@ -206,11 +206,12 @@ def live(request: dict[str, Any]) -> None:
             import traceback
 
             traceback.print_exc()
+        write_json(record, rank.outcome.model_dump(mode="json"))
+        while True:  # to be ended; what the frames of the error hold, peers may need
+            time.sleep(60)
     rank.lift_limit()
     _limit_data(None)
-    write_json(files.with_suffix(".json"), rank.outcome.model_dump(mode="json"))
-    while rank.outcome.failure is not None:  # it waits to be ended
-        time.sleep(60)
+    write_json(record, rank.outcome.model_dump(mode="json"))
     heart.beat("done", rank.step_index)
     if dist.is_initialized() and not rank.has_lost_peers:
         dist.barrier()
