@@ -14,7 +14,6 @@ from functools import partial
 from typing import Literal
 
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
@@ -31,7 +30,7 @@ def train(rank: Rank[Settings]) -> None:
     lesson = steps.scaled_lesson(rank)
     samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
     by_gradients = settings.averages == "gradients"
-    replica = DistributedDataParallel(model) if by_gradients else model
+    replica = steps.replica_of(rank, model) if by_gradients else model
     optimizer = steps.optimizer_for(rank, model)
     last = settings.num_epochs * (len(samples.labels) // settings.batch_size)
     for epoch in steps.epochs(rank, replica, optimizer, lesson.validation):

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from torch.nn.parallel import DistributedDataParallel
-
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, closed_form
 from runners.ranks.rank import Rank
@@ -44,8 +42,7 @@ def _train(rank: Rank[Settings], rate_of: Callable[[int], float]) -> None:
     lesson = steps.scaled_lesson(rank)
     samples = steps.shard_of(rank, lesson.training)
     model = steps.mlp_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model) if rank.world_size > 1 else model
+    replica = steps.replica_of(rank, model) if rank.world_size > 1 else model
     optimizer = steps.optimizer_for(rank, model)
     rank.watch(replica, optimizer)
     rank.measure("first_loss", steps.validate(model, lesson.validation)[1])

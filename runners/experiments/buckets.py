@@ -28,15 +28,14 @@ from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import average, gradients_of
 from runners.training.settings import StackSettings
-from runners.training.steps import random_samples, stack_for
+from runners.training.steps import random_samples, replica_of, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
     """Train on one batch; after the last step show which buckets it sent."""
     settings = rank.settings
     stack = stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(stack, bucket_cap_mb=settings.bucket_cap_mib or None)
+    replica = replica_of(rank, stack, bucket_cap_mb=settings.bucket_cap_mib or None)
     optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
     features, labels = random_samples(rank, settings.batch_size)
     rank.watch(replica, optimizer)

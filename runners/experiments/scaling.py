@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
@@ -26,7 +25,7 @@ from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, c
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training.settings import SharedBatchSettings
-from runners.training.steps import random_samples, stack_for
+from runners.training.steps import random_samples, replica_of, stack_for
 from runners.training.transfers import fit, in_turns, sent
 
 
@@ -39,8 +38,7 @@ def ddp(rank: Rank[ReplicaSettings]) -> None:
     """A part of the batch on each rank, gradients averaged; and the expected cost of averaging."""
     model = stack_for(rank)
     _predict_all_reduce(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
+    replica = replica_of(rank, model)
     with sent(rank, sent_bytes=rank.settings.num_steps):
         _train(rank, replica)
 

@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
@@ -27,15 +26,14 @@ from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import copy_row, flat_gradient, gradients_of
 from runners.training.settings import StackSettings
-from runners.training.steps import stack_for
+from runners.training.steps import replica_of, stack_for
 from runners.training.transfers import seconds_alone, sent
 
 
 def ddp(rank: Rank[DdpSettings]) -> None:
     """Gradients averaged bucket by bucket while backward goes on; only in the last microbatch."""
     settings, model = rank.settings, stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model, bucket_cap_mb=settings.bucket_bytes / (1 << 20))
+    replica = replica_of(rank, model, bucket_cap_mb=settings.bucket_bytes / (1 << 20))
     microbatches = _microbatches(rank)
     first_reduced = settings.num_microbatches - settings.num_reductions
     for losses in _steps(rank, replica):

@@ -22,7 +22,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
@@ -85,8 +84,7 @@ def joined(rank: Rank[Joined]) -> None:
     sizes = [count * settings.batch_size for count in settings.num_batches_per_rank]
     indices = torch.arange(settings.num_samples).split(sizes)
     shards = [lesson.training.take(index) for index in indices]
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
+    replica = steps.replica_of(rank, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(replica, optimizer)
     epoch = steps.Epoch(rank, 1)

@@ -20,7 +20,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings, closed_form
@@ -35,9 +34,7 @@ from runners.training.teacher import Samples
 def synchronous(rank: Rank[Settings]) -> None:
     """DDP: the mean gradient in every step, before the next begins."""
     own = Replica(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(own.model)
-    for _ in own.steps(replica):
+    for _ in own.steps(steps.replica_of(rank, own.model)):
         own.optimizer.step()
         own.communicated_bytes += flat_gradient(own.model).nbytes
     own.report()

@@ -93,10 +93,10 @@ def stack_for(
     return build(widths, device=rank.device).to(dtype)
 
 
-def replica_of(rank: Rank[Any], model: nn.Module) -> DistributedDataParallel:
+def replica_of(rank: Rank[Any], model: nn.Module, **options: Any) -> DistributedDataParallel:
     """A model as this rank's replica under DDP, which averages gradients in backward."""
     with rank.phase("wrap"):
-        return DistributedDataParallel(model)
+        return DistributedDataParallel(model, **options)
 
 
 def random_samples(
