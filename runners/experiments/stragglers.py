@@ -54,9 +54,10 @@ def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
     own = settings.lengths()[rank.rank]
-    waited = []
+    waited, num_long = [], 0
     dist.barrier()
     for index in rank.steps(settings.num_steps):
+        began = time.perf_counter()
         with rank.phase("forward"):  # the sleep too, of which no hook knows
             time.sleep(own[index])
             loss = cross_entropy(model(samples.features), samples.labels)
@@ -67,14 +68,14 @@ def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
             yield index
         rank.settle()
         waited.append(time.perf_counter() - before)
+        num_long += time.perf_counter() - began >= settings.slow_seconds
         optimizer.step()
         optimizer.zero_grad()
         rank.count_samples(len(samples.labels))
-    taken = rank.outcome.step_seconds
-    rank.measure_seconds("training", [sum(taken)])
+    rank.measure_seconds("training", [sum(rank.outcome.step_seconds)])
     rank.measure_seconds("waiting", waited)
     rank.measure("num_own_slow_steps", sum(length > settings.pace_seconds for length in own))
-    rank.measure("num_long_steps", sum(seconds >= settings.slow_seconds for seconds in taken))
+    rank.measure("num_long_steps", num_long)
     rank.measure("num_distinct", steps.num_distinct(rank, model.parameters()))
 
 
