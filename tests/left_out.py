@@ -16,7 +16,6 @@ from runners.plans.experiment import find
 from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read_primitives, write
-from runners.traces.values import list_values
 
 REASON = "another session of the tests measures it"
 
@@ -36,7 +35,6 @@ def leave_out(names: Sequence[str]) -> None:
             for run, plan in experiment.runs.items()
         }
         write(where / f"{name}.json", trace_of(experiment, code_of(name), here.name, runs))
-    list_values(where)
 
 
 if __name__ == "__main__":

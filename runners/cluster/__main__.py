@@ -48,7 +48,7 @@ from runners.system.errors import LaunchError, unknown
 from runners.system.links import interface_of
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.machine_records import Machine
+from runners.traces.records import Machine
 from runners.traces.summary import how_it_ended
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too

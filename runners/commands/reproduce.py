@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from runners.commands.compare import compare
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
@@ -21,13 +22,11 @@ from runners.plans.experiment import check_name, find
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
-from runners.traces.compare import compare
 from runners.traces.fields import Key, at, in_words, measure_of, steps_of
 from runners.traces.files import is_stale, read, read_grid, read_machine
-from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
-from runners.traces.records import Run, Trace
+from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
 from runners.traces.tolerance import Tolerance, is_number, tolerance
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from runners.measuring import measure
@@ -18,13 +20,18 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
-from runners.traces import machine, tries
-from runners.traces.schema import Setting
+from runners.traces import machine
+from runners.traces.files import write
+from runners.traces.records import Trace
+from runners.traces.schema import Setting, digest_of
 from runners.traces.summary import summary_lines
 
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
+# What readers' runs measured, beside the book and never part of it; git ignores it. Under `mkdocs
+# serve` the pages read it. Elsewhere only for tests.
+TRIES = Path(os.environ.get("PROOFBOOK_TRIES", machine.HOME / "content" / "tries"))
 
 
 class Trial(NamedTuple):
@@ -55,10 +62,23 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"{name}.{run}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
         changed = replace(experiment, runs={run: trial.plan})
         trace = measure.measure_alone(changed, run, launcher, Progress())
-    path = tries.keep(trace)
+    path = keep(trace)
     print("\n".join(summary_lines(trace.runs[run])))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
     return 0
+
+
+def keep(trace: Trace) -> Path:
+    """Write a try; the same try again writes over its file.
+
+    Raises:
+        OSError: the disk refused; nothing is left behind.
+    """
+    ((name, run),) = trace.runs.items()
+    digest = digest_of([run.world_size, run.seed, run.budget_bytes, run.settings])
+    path = TRIES / f"{trace.experiment}.{name}-{digest}.json"
+    write(path, trace)
+    return path
 
 
 def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:

@@ -27,10 +27,8 @@ from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TORN, write
-from runners.traces.machine_records import Machine
-from runners.traces.records import Code, Quiet, Run, Trace
+from runners.traces.records import Code, Machine, Quiet, Run, Trace
 from runners.traces.schema import now
-from runners.traces.values import list_values
 
 
 def folder(*, as_reference: bool = False) -> Path:
@@ -199,7 +197,6 @@ def measure(
         trace = trace_of(experiment, code, described.name, runs, quiet)
         write(where / "machine.json", described)
         write(where / f"{name}.json", trace)
-        list_values(where, name)  # before the part file goes, which makes up for a stop
     except OSError as error:
         lacking = lack(str(error), where)
         if lacking is None:

@@ -20,7 +20,6 @@ from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import torch_version
 from runners.traces.records import NEEDS_FULL, Run, Trace
-from runners.traces.values import edited
 
 
 def part_of(name: str, where: Path) -> Path:
@@ -34,8 +33,8 @@ class Pending:
 
     Attributes:
         experiment: as loaded.
-        reason: missing, stale, of another torch, unreadable, edited, unfinished, forced, or that
-            its full runs are missing.
+        reason: missing, stale, of another torch, unreadable or edited, unfinished, forced, or
+            that its full runs are missing.
         measured: the runs that will be, in their order.
         left_out: the runs that will be skipped, with why.
         kept: what was measured already by this code and this torch, each with its circumstances.
@@ -102,11 +101,9 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
     if not path.exists():
         return None, "missing"
     try:
-        trace, is_edited = read(path), path.suffix == ".json" and edited(path.parent, path.stem)
+        trace = read(path)
     except TraceError:
-        return None, "unreadable"
-    if is_edited:
-        return None, "edited after it was measured"
+        return None, "unreadable or edited"
     used, installed = trace.circumstances.torch, torch_version()
     if trace.code.digest != source_digest(trace.experiment):
         return trace, "stale"

@@ -17,7 +17,7 @@ from runners.planning.question import Model, PlanError, Question, strategy_of, u
 from runners.planning.recommendation import microbatch_of
 from runners.plans.model_presets import ModelPreset, model_presets
 from runners.traces.digest import ROOT
-from runners.traces.files import read_grid, write_rows
+from runners.traces.files import read_grid, write
 from runners.traces.machine import num_cores
 from runners.traces.plan_grid import (
     FOLDER,
@@ -196,14 +196,14 @@ def _rows_of(asked: Iterable[Key], found: Sequence[Answer]) -> list[GridRow]:
 
 
 def _written(grid: Grid) -> Grid:
-    write_rows(PLANS / f"{grid.preset}.json", grid)
+    write(PLANS / f"{grid.preset}.json", grid)
     return grid
 
 
 def _grid(name: str, rows: list[GridRow]) -> Grid:
     plan, preset = GRIDS[name], _preset(name)
     return Grid(
-        **made_here(rows, code_digest(name)),
+        **made_here(code_digest(name)),
         rows=rows,
         preset=name,
         title=preset.title,

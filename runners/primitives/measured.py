@@ -15,8 +15,8 @@ from runners.plans.experiment import PRIMITIVES, find
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import read_primitives, write
-from runners.traces.machine_records import Primitives
 from runners.traces.measured import SampledSeconds
+from runners.traces.records import Primitives
 from runners.traces.schema import now
 
 ROWS, WIDTH = 512, 256  # of the layer whose products are timed

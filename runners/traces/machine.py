@@ -21,8 +21,7 @@ from pydantic import TypeAdapter
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces.files import machine_folders, write_json, write_text
-from runners.traces.machine_records import Accelerator, Machine
-from runners.traces.records import Circumstances
+from runners.traces.records import Accelerator, Circumstances, Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where commands write: in a clone, or in the current folder where the package was installed.
@@ -98,11 +97,7 @@ def torch_version() -> str:
 
 
 def accelerators() -> list[Accelerator]:
-    """The CUDA devices that ranks get.
-
-    Raises:
-        FixableError: there is one, and torch cannot use it.
-    """
+    """The CUDA devices that ranks get."""
     return [Accelerator(name=n, memory_bytes=size) for n, size in accelerator.described()]
 
 

@@ -11,7 +11,7 @@ import pytest
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import write
-from runners.traces.machine_records import Accelerator
+from runners.traces.records import Accelerator
 
 GIBIBYTE = 1 << 30
 CARD = "NVIDIA H100 PCIe"

@@ -56,7 +56,7 @@ def tiny(monkeypatch, tmp_path):
 
 def test_a_file_holds_every_row_that_the_model_allows(tiny):
     found, simulated, path = tiny()
-    assert read_grid(path) == found
+    assert read_grid(path).rows == found.rows
     assert [(row.strategy, row.state.checkpointing) for row in found.rows] == [
         ("single", "none"), ("fsdp", "none"), ("single", "all"), ("fsdp", "all"),
     ]  # fmt: skip
@@ -85,11 +85,10 @@ def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refus
     other = rank.model_copy(update={"peak_bytes": rank.peak_bytes + 1})
     rows = [first.rows[0].model_copy(update={"ranks": [other]}), *first.rows[1:]]
     path.write_text(before)
-    altered = first.model_copy(update={"rows": rows, "values": plan_grid.rows_digest(rows)})
-    grid.write_rows(path, altered)
+    grid.write(path, first.model_copy(update={"rows": rows}))
     with pytest.raises(PlanError, match="single on 4 came out otherwise; make it again"):
         tiny(grid.confirm)
-    assert read_grid(path) == altered
+    assert read_grid(path).rows == rows
 
 
 def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):
