@@ -85,11 +85,7 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
-.venv/.pages: requirements/pages.txt pyproject.toml
-.venv/.run: requirements/run.txt requirements/pages.txt pyproject.toml
-.venv/.test: requirements/test.txt requirements/run.txt requirements/pages.txt pyproject.toml
-
-.venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/install.py
+.venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/pins.txt pyproject.toml requirements/install.py
 	@command -v $(PYTHON) >/dev/null || { echo "proofbook: no $(PYTHON) here; try make PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) requirements/install.py $*
 	@touch $(SERVED_BY_$*)

@@ -55,9 +55,7 @@ def wanted(shown):
     """What each command names in the reference machine's traces, each of which is read once."""
     read_once = cache(reproduce._of_page)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            reproduce, "_of_page", lambda *of: replace(read_once(*of), whole=[], fields=[])
-        )
+        patched.setattr(reproduce, "_of_page", lambda *of: replace(read_once(*of), fields=[]))
         return {one.command: requested(shlex.split(one.command)[4:], REFERENCE) for one in shown}
 
 
@@ -193,7 +191,7 @@ def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
     [
         ("ddpp.single.seed", "no experiment 'ddpp' (did you mean ddp?)"),
         ("ddp.singel.seed", "no run of ddp 'singel' (did you mean single?)"),
-        ("ddp.single.epochs[0].los", "there is no 'los'"),
+        ("ddp.single.epochs[0].los", "no value at ddp.single.epochs[0].los"),
         ("ddp.single.epochs[x].loss", "is not a plain path"),
     ],
 )

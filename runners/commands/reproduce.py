@@ -12,6 +12,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from runners.commands.compare import compare
 from runners.measuring.launch import Launcher
@@ -33,13 +34,12 @@ from runners.traces.tolerance import Tolerance, is_number, tolerance
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """One field to measure again: its path, and its steps from the run."""
+class Wanted(NamedTuple):
+    """A field to measure again: its path, and its steps from the run; a whole run has none."""
 
     path: str
     run: str
-    steps: tuple[Key, ...]
+    steps: tuple[Key, ...] = ()
 
 
 @dataclass
@@ -49,19 +49,17 @@ class Requested:
     Attributes:
         trace: what the pages show of it.
         machine: that measured the trace; None for plans, which were simulated.
-        whole: runs to compare as a whole.
-        fields: to compare one by one.
+        fields: to compare.
     """
 
     trace: Trace
     machine: Machine | None
-    whole: list[str] = field(default_factory=list)
     fields: list[Wanted] = field(default_factory=list)
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Every run that it takes, each once."""
-        return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
+        return tuple(dict.fromkeys(one.run for one in self.fields))
 
     def otherwise_here(self) -> Iterator[str]:
         """What else than chance may keep values apart: was this there, is that here."""
@@ -93,16 +91,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
-    wanted = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool] = []
-    for one in wanted:
-        if one.machine is None:
-            verdicts += _compared(one, _simulated(one.trace.experiment, one.runs))
-    if any(one.machine for one in wanted):
-        with alone(), Launcher(accelerator.kind()) as launcher:
-            for one in wanted:
-                if one.machine is not None:
-                    verdicts += _compared(one, _measured(one, launcher, Progress()))
+    with alone(), Launcher(accelerator.kind()) as launcher:
+        for one in requested(arguments.paths, machine.folder_of(arguments.on)):
+            if one.machine is None:
+                measured = _simulated(one.trace.experiment, one.runs)
+            else:
+                measured = _measured(one, launcher, Progress())
+            verdicts += _compared(one, measured)
     if len(verdicts) > 1:
         _say(f"{sum(verdicts)} of {len(verdicts)} are the same")
     return 0 if all(verdicts) else 1
@@ -131,7 +127,7 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         if len(rest) == 2:
             wanted.fields.append(_field(path, runs[rest[0]]))
         else:
-            wanted.whole += rest or runs
+            wanted.fields += [Wanted(f"{experiment}.{run}", run) for run in rest or runs]
     return list(found.values())
 
 
@@ -156,14 +152,12 @@ def _field(path: str, run: Run) -> Wanted:
     Raises:
         FixableError: it leads nowhere.
     """
-    nowhere = f"the page's run has no value at {path}"
     try:
         _, name, *steps = steps_of(path)
     except ValueError as error:
-        raise FixableError(f"{nowhere}: {error}") from None
-    for last in range(1, len(steps) + 1):
-        if not _has(run, steps[:last]):
-            raise FixableError(f"{nowhere}: there is no {steps[last - 1]!r}")
+        raise FixableError(str(error)) from None
+    if not _has(run, steps):
+        raise FixableError(f"the page's run has no value at {path}")
     return Wanted(path, str(name), tuple(steps))
 
 
@@ -186,9 +180,9 @@ def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:
     name = wanted.trace.experiment
     loaded = launcher.fitted(find(name))
-    gone = [run for run in wanted.runs if run not in loaded.runs]
-    if gone:
-        raise FixableError(f"the code of {name} has no run {gone[0]!r} any more")
+    for run in wanted.runs:
+        if run not in loaded.runs:
+            raise unknown(f"run of {name}", run, loaded.runs)
     picked = replace(loaded, runs={run: loaded.runs[run] for run in wanted.runs})
     progress.begin(picked)
     found: dict[str, Run] = {}
@@ -207,21 +201,22 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
         _say(f"note: the code of {name} has changed since the page was made")
     for line in one.otherwise_here():
         _say(f"note: {line}")
-    if one.whole:
-        there, here = ({run: of[run] for run in one.whole} for of in (one.trace.runs, measured))
-        # Of one digest, so that runs of changed code are compared too; the note has said that.
-        both = [{name: one.trace.model_copy(update={"runs": runs})} for runs in (there, here)]
-        found = compare(*both)
-        _say(f"{name}: {', '.join(one.whole)} (the page | here)")
-        _say("\n".join(f"  {line}" for line in found.lines()))
-        yield _judged(is_same=found.is_none)
     for wanted in one.fields:
-        yield _verdict(wanted, one, measured[wanted.run])
+        verdict = _verdict if wanted.steps else _verdict_of_run
+        is_same = verdict(wanted, one, measured[wanted.run])
+        _say("  same" if is_same else "  differs")
+        yield is_same
 
 
-def _judged(*, is_same: bool) -> bool:
-    _say("  same" if is_same else "  differs")
-    return is_same
+def _verdict_of_run(wanted: Wanted, page: Requested, new: Run) -> bool:
+    """Say what differs in a whole run, and whether nothing does."""
+    # Of one digest, so that runs of changed code are compared too; the note has said that.
+    runs = (page.trace.runs[wanted.run], new)
+    both = [page.trace.model_copy(update={"runs": {wanted.run: run}}) for run in runs]
+    found = compare(*({page.trace.experiment: trace} for trace in both))
+    _say(f"{wanted.path} (the page | here)")
+    _say("\n".join(f"  {line}" for line in found.lines()))
+    return found.is_none
 
 
 def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
@@ -236,7 +231,7 @@ def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
     _say(f"  page       {said(old, steps)} ({where}, {page.trace.recorded_at})")
     _say(f"  here       {here}")
     _say(f"  tolerance  {found.words}")
-    return _judged(is_same=found.is_same)
+    return found.is_same
 
 
 def said(run: Run, steps: tuple[Key, ...]) -> str:

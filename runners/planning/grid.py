@@ -144,7 +144,7 @@ def confirm(preset: str) -> Grid:
         if row.ranks != before.ranks:
             where = f"{preset}: {row.strategy} on {row.state.devices}"
             raise PlanError(f"{where} came out otherwise; make it again")
-    return _written(grid.model_copy(update={"code": code_digest(preset)}))
+    return _written(grid.model_copy(update={"code": code_digest(grid.experiment)}))
 
 
 def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
@@ -203,7 +203,7 @@ def _written(grid: Grid) -> Grid:
 def _grid(name: str, rows: list[GridRow]) -> Grid:
     plan, preset = GRIDS[name], _preset(name)
     return Grid(
-        **made_here(code_digest(name)),
+        **made_here(code_digest(experiment_of(name))),
         rows=rows,
         preset=name,
         title=preset.title,

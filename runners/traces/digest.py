@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runners.traces.programs import declared
+from runners.traces.schema import digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COVERED = ("runners.experiments", "runners.training")
@@ -159,10 +160,7 @@ def source_digest(experiment: str) -> str:
     """
     measuring = {path for pattern in MEASURING for path in ROOT.glob(pattern)}
     files = measuring | set(covered_files(experiment_path(experiment)))
-    digest = hashlib.sha256()
-    for one in sorted(file_digest(path) for path in files):
-        digest.update(one.encode())
-    return digest.hexdigest()[:16]
+    return digest_of(sorted(file_digest(path) for path in files))
 
 
 @cache

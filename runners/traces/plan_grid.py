@@ -248,15 +248,9 @@ def _rank(one: GridRank, num_microbatches: int) -> RankRecord:
     )
 
 
-def is_stale(trace: Trace) -> bool:
-    """Whether the code behind a grid's trace, or the preset's architecture, has changed since."""
-    preset = next((one for one in _architectures() if experiment_of(one) == trace.experiment), "")
-    return trace.code.digest != code_digest(preset)
-
-
-def code_digest(preset: str) -> str:
-    """The digest of what a grid of this preset follows from, 16 hexadecimal digits."""
-    return digest_of([engine_digest(), _architectures().get(preset)])
+def code_digest(experiment: str) -> str:
+    """The digest of what a grid follows from: the code that simulates, and the architecture."""
+    return digest_of([engine_digest(), _architectures().get(experiment)])
 
 
 @cache
@@ -271,4 +265,4 @@ def _architectures() -> dict[str, object]:
     import yaml  # most who read this file never ask for presets
 
     presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
-    return {one["id"]: one["architecture"] for one in presets}
+    return {experiment_of(one["id"]): one["architecture"] for one in presets}

@@ -115,7 +115,5 @@ def reference_of(name: str, kind: str | None = None) -> str:
 
 def is_stale(trace: Trace) -> bool:
     """Whether what a trace of plans follows from has changed since."""
-    known = COMPARISONS.get(trace.experiment)
-    if known is None:
-        return plan_grid.is_stale(trace)
-    return trace.code.digest != known.digest
+    known, name = COMPARISONS.get(trace.experiment), trace.experiment
+    return trace.code.digest != (known.digest if known else plan_grid.code_digest(name))

@@ -76,10 +76,10 @@ def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refus
     before = path.read_text()
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
     monkeypatch.setattr(questions, "engine_digest", lambda: "another")
-    assert plan_grid.code_digest("tiny") != first.code
+    assert plan_grid.code_digest("plan_tiny") != first.code
     again, simulated, _ = tiny(grid.confirm)
     assert len(simulated) == len(first.rows[:: grid.EACH]) == 1
-    assert again.code == plan_grid.code_digest("tiny")
+    assert again.code == plan_grid.code_digest("plan_tiny")
     assert read_grid(path).rows == first.rows
     rank = first.rows[0].ranks[0]
     other = rank.model_copy(update={"peak_bytes": rank.peak_bytes + 1})
@@ -95,10 +95,10 @@ def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):
     names = {path.name for path in covered_files(ROOT / plan_grid._ENTRY, plan_grid._ROOMS)}
     assert {"one_rank.py", "transformer.py", "stand_ins.py", "caching_allocator.py"} <= names
     assert not {"command.py", "table.py", "processes.py", "grid.py", "suite.py"} & names
-    before = plan_grid.code_digest("llama-8b")
-    assert before != plan_grid.code_digest("llama-70b")
+    before = plan_grid.code_digest("plan_llama_8b")
+    assert before != plan_grid.code_digest("plan_llama_70b")
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
-    assert plan_grid.code_digest("llama-8b") != before
+    assert plan_grid.code_digest("plan_llama_8b") != before
 
 
 # --- what is committed
