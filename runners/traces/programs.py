@@ -87,12 +87,6 @@ def read(path: Path) -> Program:
     return Program(path, _ranks(path, ast.get_docstring(tree) or ""), expected, budget, settings)
 
 
-def declared(docstring: str, text: str) -> list[str]:
-    """The lines of a program that are no code and yet say how it runs: part of a digest."""
-    commands = [match.group() for match in COMMAND.finditer(docstring)]
-    return commands + [line for line in text.splitlines() if DECLARED.match(line)]
-
-
 def _parsed(path: Path) -> tuple[str, ast.Module]:
     try:
         text = path.read_text(encoding="utf-8")
