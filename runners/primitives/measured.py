@@ -1,7 +1,7 @@
 """Measure the primitives of this machine, as an experiment is measured.
 
-Out: `primitives.json` in the machine's folder: computing with one, two and four ranks busy,
-communication by bytes, and the few rates that a person asks for, with α and β of an all-reduce.
+Out: `primitives.json` in the machine's folder: computing with one, two and four ranks busy, an
+all-reduce by bytes, and the few rates that a person asks for: of the products, α and β.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from runners.traces.records import Primitives
 from runners.traces.schema import now
 
 ROWS, WIDTH = 512, 256  # of the layer whose products are timed
-VALUE_BYTES = 1_048_576  # of an elementwise operation
 SMALL_BYTES, LARGE_BYTES = 4_096, 16_777_216  # of a call
 
 
@@ -73,8 +72,6 @@ def summary(taken: Mapping[str, SampledSeconds]) -> dict[str, float]:
     found: dict[str, float] = {}
     if layer := seconds.get(f"matrix_{ROWS}x{WIDTH}_1_seconds"):
         found["matrix_flops_per_second"] = 6.0 * ROWS * WIDTH * WIDTH / layer
-    if memory := seconds.get(f"elementwise_{VALUE_BYTES}_1_seconds"):
-        found["memory_bytes_per_second"] = 2.0 * VALUE_BYTES / memory
     for ranks in (2, 4):
         small = seconds.get(f"all_reduce_{ranks}_{SMALL_BYTES}_seconds")
         large = seconds.get(f"all_reduce_{ranks}_{LARGE_BYTES}_seconds")

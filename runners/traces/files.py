@@ -26,7 +26,6 @@ from runners.traces.plan_grid import PREFIX, Grid
 from runners.traces.records import Machine, Primitives, Trace
 from runners.traces.schema import Record, digest_of
 
-MAX_TRACE_BYTES = 300_000
 NOT_TRACES = frozenset({"machine", "primitives"})  # what else a machine's folder holds
 EDITED = "edited or cut since it was written; make it again, or restore the file from git"
 GUARDED: dict[type[Record], str] = {Trace: "runs", Grid: "rows"}  # whose digest is `values`
@@ -149,26 +148,18 @@ def write(path: Path, record: Record) -> None:
     """Write a record of any kind, whole: a reader sees the old file or the new one.
 
     Raises:
-        TraceError: it is a trace that outgrows `MAX_TRACE_BYTES`.
         ValueError: it holds a number that is not finite.
         OSError: the disk refused; nothing is left behind.
     """
     document = record.as_json()
     if guarded := GUARDED.get(type(record)):
         document["values"] = digest_of(document[guarded])
-    text = _as_text(document)
-    if isinstance(record, Trace) and len(text) > MAX_TRACE_BYTES:
-        raise TraceError(f"{path.name} would hold {len(text)} bytes, more than {MAX_TRACE_BYTES}")
-    write_text(path, text)
+    write_json(path, document)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write JSON sorted and indented, as `write`."""
-    write_text(path, _as_text(document))
-
-
-def _as_text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
