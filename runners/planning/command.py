@@ -28,7 +28,7 @@ from runners.planning.question import (
 )
 from runners.planning.recommendation import search, told
 from runners.planning.table import GIB, Layout, layouts, lines, ordered
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write
 from runners.traces.machine import num_cores

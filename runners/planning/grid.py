@@ -15,7 +15,7 @@ from runners.planning.committed import question_of
 from runners.planning.processes import answers, answers_anew
 from runners.planning.question import Model, PlanError, Question, strategy_of, unknown
 from runners.planning.recommendation import microbatch_of
-from runners.plans.model_presets import ModelPreset, model_presets
+from runners.plans.architecture import ModelPreset, model_presets
 from runners.traces.digest import ROOT
 from runners.traces.files import read_grid, write
 from runners.traces.machine import num_cores

@@ -21,8 +21,7 @@ from runners.planning.answer import Answer
 from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.table import GIB
-from runners.plans.architecture import Architecture
-from runners.plans.model_presets import Id, Source
+from runners.plans.architecture import Architecture, Id, Source
 from runners.plans.settings import Count
 from runners.traces.published import MOST_ERROR, PLANNER, run, run_name
 from runners.traces.records import Run

@@ -25,7 +25,7 @@ SIMULATED = """
 import json
 from runners.planning.processes import answers
 from runners.planning.question import Model, Question, Training, strategy_of
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 from runners.simulate.suite import simulate, wanted
 
 found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]))

@@ -12,7 +12,7 @@ from runners.planning.committed import answers_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, told
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 from runners.simulate import processes
 from runners.traces import plan_grid
 from runners.traces.digest import ROOT, covered_files

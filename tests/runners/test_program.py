@@ -16,7 +16,7 @@ from torch import nn
 from runners.planning.law_of_time import Cluster
 from runners.planning.program import check, covered, program_of
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 from tests.runners.program_ranks import NUM_STEPS, loaded
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from runners.planning.processes import answers_anew
 from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, strategies, told
 from runners.planning.table import GIB, layouts
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 from tests.runners.questions import LLAMA, asked, changed
 
 SMALL = changed(LLAMA, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128)
