@@ -77,7 +77,7 @@ class Ran:
     num_left: int = 0
     surprises: list[str] = field(default_factory=list)
     not_measured: list[str] = field(default_factory=list)
-    not_quiet: dict[str, str] = field(default_factory=dict)
+    not_quiet: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -93,7 +93,8 @@ class Ran:
             if run.is_surprise:
                 self.surprises.append(_surprise(trace.experiment, name, run))
         if is_new and trace.quiet and trace.quiet.disturbances:
-            self.not_quiet[trace.experiment] = " and ".join(trace.quiet.disturbances)
+            why = " and ".join(trace.quiet.disturbances)
+            self.not_quiet.append(f"{trace.experiment} ({why})")
 
     def say(self) -> None:
         """Print how it ended; what needs a look goes to standard error."""
@@ -109,8 +110,7 @@ class Ran:
             lines.append(f"not measured, for the causes above: {', '.join(self.not_measured)}")
             lines.append("traces are as before; the next `run` measures what is missing")
         if self.not_quiet:
-            first = next(iter(self.not_quiet.values()))
-            lines.append(f"the machine was not quiet ({first}) around {', '.join(self.not_quiet)}")
+            lines.append(f"the machine was not quiet around {', '.join(self.not_quiet)}")
         sys.stderr.writelines(f"{line}\n" for line in lines)
 
 
@@ -139,7 +139,8 @@ def main(arguments: argparse.Namespace) -> int:
         tuple(arguments.names), arguments.force, arguments.full, arguments.as_reference
     )
     if arguments.dry:
-        print("\n".join(dry(request)))
+        where = measure.folder(as_reference=request.as_reference)
+        print("\n".join(estimates(request.pending(where), where)))
         return 0
     ran = run(request)
     ran.say()
@@ -209,15 +210,6 @@ def _measure(
     return unfinished
 
 
-def dry(request: RunRequest) -> list[str]:
-    """What `run` would do, a line an experiment and one for all; nothing runs."""
-    where = measure.folder(as_reference=request.as_reference)
-    waiting = request.pending(where)
-    if not waiting:
-        return ["nothing would run: all that was asked for is fresh"]
-    return estimates(waiting, where)
-
-
 def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
     """A line for each experiment that would run, and one for all.
 
@@ -225,6 +217,8 @@ def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
         waiting: what would run.
         where: this machine's folder.
     """
+    if not waiting:
+        return ["nothing would run: all that was asked for is fresh"]
     said, everything = [], list[Run]()
     for one in waiting:
         known = _last(one.experiment.name, [where, *machine.references()])

@@ -22,7 +22,6 @@ from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
 from runners.traces.files import write
-from runners.traces.records import Trace
 from runners.traces.schema import Setting, digest_of
 from runners.traces.summary import summary_lines
 
@@ -30,7 +29,7 @@ from runners.traces.summary import summary_lines
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
 # What readers' runs measured, beside the book and never part of it; git ignores it. Under `mkdocs
-# serve` the pages read it. Elsewhere only for tests.
+# serve` the pages read it. The same try again writes over its file. Elsewhere only for tests.
 TRIES = Path(os.environ.get("PROOFBOOK_TRIES", machine.HOME / "content" / "tries"))
 
 
@@ -62,23 +61,13 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"{name}.{run}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
         changed = replace(experiment, runs={run: trial.plan})
         trace = measure.measure_alone(changed, run, launcher, Progress())
-    path = keep(trace)
-    print("\n".join(summary_lines(trace.runs[run])))
+    measured = trace.runs[run]
+    asked = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
+    path = TRIES / f"{name}.{run}-{digest_of(asked)}.json"
+    write(path, trace)
+    print("\n".join(summary_lines(measured)))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
     return 0
-
-
-def keep(trace: Trace) -> Path:
-    """Write a try; the same try again writes over its file.
-
-    Raises:
-        OSError: the disk refused; nothing is left behind.
-    """
-    ((name, run),) = trace.runs.items()
-    digest = digest_of([run.world_size, run.seed, run.budget_bytes, run.settings])
-    path = TRIES / f"{trace.experiment}.{name}-{digest}.json"
-    write(path, trace)
-    return path
 
 
 def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
@@ -168,8 +157,6 @@ def _settled(experiment: str, declared: RunPlan, changes: Mapping[str, Setting])
         # Nothing that a try prints comes from a timeline.
         plan = replace(declared, settings=settings, has_timeline=False, **of_the_plan)
         values(plan)  # what follows from impossible settings may have no value
-    except (ArithmeticError, LookupError) as error:
+    except (ArithmeticError, LookupError, ValueError) as error:
         raise FixableError(f"{experiment}: no run can have these settings: {error}") from None
-    except ValueError as error:
-        raise FixableError(f"{experiment}: {error}") from None
     return plan

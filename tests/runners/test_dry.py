@@ -35,7 +35,7 @@ def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
 ):
     monkeypatch.setattr(running, "Launcher", None)
     _trace(root, folder, "heavier", 7.0)
-    first, whole = running.dry(RunRequest(names=("heavier",)))
+    first, whole = running.estimates(RunRequest(names=("heavier",)).pending(folder), folder)
     assert first.split()[:4] == ["heavier", "1", "runs", "7.0"]
     assert whole.startswith("in all")
     assert [p.name for p in folder.iterdir()] == ["heavier.json"]

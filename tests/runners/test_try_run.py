@@ -60,7 +60,7 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
         ),
         ("shared", "num_samples", "write --set KEY=VALUE, not 'num_samples'"),
         ("shared", "num_samples=0", "num_samples must be greater than or equal to 1, not 0"),
-        ("shared", "num_samples=13", "changeable: num_samples 13 cannot be shared by 2 ranks"),
+        ("shared", "num_samples=13", "settings: num_samples 13 cannot be shared by 2 ranks"),
         ("shared", "num_samples_per_rank=5", "follows from the other settings and would be 6; set"),
         ("shared", "world_size=1", "world_size of shared must be 2 to 8, not 1"),
         ("shared", "world_size=99", "world_size of shared must be 2 to 8, not 99"),
