@@ -2,8 +2,7 @@
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
 them. Out: for each path the page's value, the new one, the tolerance, and "same" or "differs". Each
-run is measured once. Without a field, a whole run or experiment is compared as `compare` does.
-Nothing of the book is written.
+run is measured once, and nothing of the book is written.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.commands.compare import compare
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
@@ -23,23 +21,23 @@ from runners.plans.experiment import check_name, find
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
-from runners.traces.fields import Key, at, in_words, measure_of, steps_of
+from runners.traces.fields import Key, at, in_words, steps_of
 from runners.traces.files import is_stale, read, read_grid, read_machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
 from runners.traces.records import Machine, Run, Trace
-from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
-from runners.traces.tolerance import Tolerance, is_number, tolerance
+from runners.traces.summary import how_it_ended
+from runners.traces.tolerance import Tolerance, tolerance
 
 NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
 
 
 class Wanted(NamedTuple):
-    """A field to measure again: its path, and its steps from the run; a whole run has none."""
+    """A field to measure again: its path, and its steps from the run."""
 
     path: str
     run: str
-    steps: tuple[Key, ...] = ()
+    steps: tuple[Key, ...]
 
 
 @dataclass
@@ -79,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="+",
         metavar="EXPERIMENT.RUN.FIELD",
-        help="as pages and `show` print them; without a field, all of a run",
+        help="as pages and `show` print them",
     )
     parser.add_argument(
         "--from",
@@ -117,17 +115,10 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """
     found: dict[str, Requested] = {}
     for path in paths:
-        experiment, *rest = path.split(".", 2)
+        experiment = path.partition(".")[0]
         if experiment not in found:
             found[experiment] = _of_page(experiment, folder)
-        wanted = found[experiment]
-        runs = wanted.trace.runs
-        if rest and rest[0] not in runs:
-            raise unknown(f"run of {experiment}", rest[0], runs)
-        if len(rest) == 2:
-            wanted.fields.append(_field(path, runs[rest[0]]))
-        else:
-            wanted.fields += [Wanted(f"{experiment}.{run}", run) for run in rest or runs]
+        found[experiment].fields.append(_field(path, found[experiment].trace))
     return list(found.values())
 
 
@@ -146,7 +137,7 @@ def _of_page(experiment: str, folder: Path) -> Requested:
     return Requested(read(path), read_machine(folder))
 
 
-def _field(path: str, run: Run) -> Wanted:
+def _field(path: str, trace: Trace) -> Wanted:
     """The field that a path names in a run of the page.
 
     Raises:
@@ -156,7 +147,9 @@ def _field(path: str, run: Run) -> Wanted:
         _, name, *steps = steps_of(path)
     except ValueError as error:
         raise FixableError(str(error)) from None
-    if not _has(run, steps):
+    if name not in trace.runs:
+        raise unknown(f"run of {trace.experiment}", str(name), trace.runs)
+    if not _has(trace.runs[str(name)], steps):
         raise FixableError(f"the page's run has no value at {path}")
     return Wanted(path, str(name), tuple(steps))
 
@@ -202,21 +195,7 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
     for line in one.otherwise_here():
         _say(f"note: {line}")
     for wanted in one.fields:
-        verdict = _verdict if wanted.steps else _verdict_of_run
-        is_same = verdict(wanted, one, measured[wanted.run])
-        _say("  same" if is_same else "  differs")
-        yield is_same
-
-
-def _verdict_of_run(wanted: Wanted, page: Requested, new: Run) -> bool:
-    """Say what differs in a whole run, and whether nothing does."""
-    # Of one digest, so that runs of changed code are compared too; the note has said that.
-    runs = (page.trace.runs[wanted.run], new)
-    both = [page.trace.model_copy(update={"runs": {wanted.run: run}}) for run in runs]
-    found = compare(*({page.trace.experiment: trace} for trace in both))
-    _say(f"{wanted.path} (the page | here)")
-    _say("\n".join(f"  {line}" for line in found.lines()))
-    return found.is_none
+        yield _verdict(wanted, one, measured[wanted.run])
 
 
 def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
@@ -226,19 +205,10 @@ def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
     if _has(new, steps):
         is_like = old.device == new.device and not any(page.otherwise_here())
-        here, found = said(new, steps), tolerance(steps, old, new, is_like=is_like)
+        here, found = in_words(at(new, steps), steps), tolerance(steps, old, new, is_like=is_like)
     _say(wanted.path)
-    _say(f"  page       {said(old, steps)} ({where}, {page.trace.recorded_at})")
+    _say(f"  page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})")
     _say(f"  here       {here}")
     _say(f"  tolerance  {found.words}")
+    _say("  same" if found.is_same else "  differs")
     return found.is_same
-
-
-def said(run: Run, steps: tuple[Key, ...]) -> str:
-    """A value of a run with all its digits, and a single number rounded as people say it too."""
-    value, measure = at(run, steps), measure_of(steps)
-    exact = in_words(value, steps)
-    if measure is None or not is_number(value):
-        return exact or "none"
-    round_one = bytes_in_words(value) if measure == "bytes" else seconds_in_words(value)
-    return f"{round_one} = {exact}"

@@ -22,8 +22,9 @@ from runners.measuring.pending import Pending, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
 from runners.plans.experiment import check_names, find
-from runners.primitives.measured import PrimitiveError, measure_once
+from runners.primitives.measured import measure_once
 from runners.system import accelerator
+from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import TraceError, read
 from runners.traces.records import Run, Trace
@@ -193,7 +194,7 @@ def _measure(
         if not request.names:  # who names experiments works on them, and has no time for it
             try:
                 measure_once(launcher, where, progress)
-            except PrimitiveError as error:  # the experiments are measured all the same
+            except FixableError as error:  # the experiments are measured all the same
                 progress.said(f"no primitives are measured here: {error}")
             readings.begin()
         for one in waiting:

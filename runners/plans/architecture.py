@@ -18,7 +18,6 @@ from runners.traces.schema import Record
 
 PRESETS = Path(__file__).resolve().parents[2] / "content" / "planner" / "model_presets.yml"
 
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
 
 
@@ -129,7 +128,7 @@ class Source(Record):
     """
 
     repository: str
-    commit: Commit
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
     path: str
     field: str
 
@@ -144,12 +143,12 @@ class ModelPreset(Record):
 
 
 @cache
-def model_presets(path: Path = PRESETS) -> dict[str, ModelPreset]:
+def model_presets() -> dict[str, ModelPreset]:
     """All presets by their id, in the order of the file.
 
     Raises:
         ValueError: the file is not what it should be.
     """
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
     presets = TypeAdapter(list[ModelPreset]).validate_python(document["presets"])
     return {one.id: one for one in presets}

@@ -23,16 +23,12 @@ ROWS, WIDTH = 512, 256  # of the layer whose products are timed
 SMALL_BYTES, LARGE_BYTES = 4_096, 16_777_216  # of a call
 
 
-class PrimitiveError(FixableError, RuntimeError):
-    """A primitive could not be measured here."""
-
-
 def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
     """Measure them where this machine has not.
 
     Raises:
         LaunchError, OSError.
-        PrimitiveError: ranks failed; the message is theirs.
+        FixableError: ranks failed; the message is theirs.
     """
     if read_primitives(where) is not None:
         return
@@ -59,7 +55,7 @@ def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds
         result = launcher.run_pass(experiment, name, "timed", progress.watcher(name, "timed"))
         if result.root_cause is not None:
             why = result.not_measured or result.root_cause.message
-            raise PrimitiveError(f"{name}: {why}")
+            raise FixableError(f"{name}: {why}")
         seconds = result.outcomes[0].measured_seconds
         taken |= {known: SampledSeconds.of(samples) for known, samples in seconds.items()}
         progress.said(f"{name}: {len(seconds)} primitives in {result.seconds:.1f} s")

@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import platform
 import re
 import shutil
 import socket
@@ -187,13 +186,8 @@ def cannot_link() -> str | None:
 
     It is tried, once: whether the kernel lets us is not written anywhere.
     """
-    if platform.system() != "Linux":
-        return f"{platform.system()} has no network namespaces"
-    missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
-    if missing:
-        return f"ranks cannot have links of their own without `{missing[0]}` (iproute2)"
-    if os.geteuid() != 0:
-        return "only root may give ranks links of their own"
+    if not (shutil.which("ip") and shutil.which("tc") and os.geteuid() == 0):
+        return "only root may give ranks links of their own, with `ip` and `tc` of Linux"
     try:
         with linked(1, 10**9):
             return None

@@ -91,10 +91,8 @@ def _parsed(path: Path) -> tuple[str, ast.Module]:
     try:
         text = path.read_text(encoding="utf-8")
         return text, ast.parse(text)
-    except SyntaxError as error:
-        raise FixableError(f"{_shown(path)}:{error.lineno or 1}: {error.msg}") from None
-    except ValueError as error:  # no UTF-8, or a null byte
-        raise FixableError(f"{_shown(path)}:1: not the text of a program: {error}") from None
+    except (SyntaxError, ValueError) as error:  # or no UTF-8
+        raise FixableError(f"{_shown(path)}:{getattr(error, 'lineno', 1)}: {error}") from None
 
 
 def _ranks(path: Path, docstring: str) -> int:
