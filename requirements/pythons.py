@@ -1,6 +1,6 @@
-"""Try the project on each Python of this machine but that of `.venv`, which the tests run on.
+"""Try the project on the oldest and the newest Python of this machine but that of `.venv`.
 
-`make pythons`; ARGS=--ends for the oldest and the newest alone. Finds CPython 3.11 and later in the
+`make pythons`. Finds CPython 3.11 and later in the
 folders of `pyenv` and `uv` and on the path, one of each. For each it makes an environment such as
 `.pythons/3.12` and runs the smoke: `check` of the content, one experiment with its metered passes,
 a simulation, a plan, the tests of the memory meter. The torch that pip installs by default is
@@ -65,12 +65,10 @@ def smoke(python: Path, name: str) -> bool:
 
 
 def main() -> int:
-    """Try each Python, or the oldest and the newest, and print what came of it."""
+    """Try the oldest Python and the newest, and print what came of it."""
     found = list(pythons().items())
-    if "--ends" in sys.argv[1:]:
-        found = [*found[:1], *found[1:][-1:]]
     failed = False
-    for said, python in found:
+    for said, python in dict([*found[:1], *found[-1:]]).items():
         folder = ROOT / ".pythons" / said
         if not set_up(python, folder):
             print(f"{said}: not tried: pip found no packages")

@@ -38,7 +38,7 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
-from runners.cluster.peers import Peers, Place, explain, say
+from runners.cluster.peers import Peers, Place, explain
 from runners.measuring.endings import UnfinishedError
 from runners.measuring.measure import alone, measure
 from runners.measuring.pending import pending
@@ -46,6 +46,7 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import RunPlan, find
 from runners.system.errors import LaunchError, unknown
 from runners.system.links import interface_of
+from runners.system.patience import say
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.records import Machine

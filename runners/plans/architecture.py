@@ -75,11 +75,6 @@ class Architecture(Record):
         return self.vocabulary * self.hidden_size
 
     @property
-    def position_parameters(self) -> int:
-        """Of learned positions."""
-        return self.context_length * self.hidden_size if self.positions == "learned" else 0
-
-    @property
     def norm_parameters(self) -> int:
         """Of one norm over the hidden size: a weight, and for `layernorm` a bias."""
         return self.hidden_size * self._norm_vectors
@@ -111,7 +106,8 @@ class Architecture(Record):
     def num_parameters(self) -> int:
         """Of the whole model."""
         logits = 0 if self.has_tied_embeddings else self.embedding_parameters
-        ends = self.embedding_parameters + self.position_parameters + self.norm_parameters + logits
+        positions = self.context_length * self.hidden_size if self.positions == "learned" else 0
+        ends = self.embedding_parameters + positions + self.norm_parameters + logits
         return self.num_layers * self.layer_parameters + ends
 
     @property

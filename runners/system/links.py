@@ -88,12 +88,10 @@ def _remove(names: list[str]) -> None:
             _call("ip", "netns", "delete", name)
 
 
-def sweep() -> list[str]:
-    """Remove the namespaces that launchers left which are dead by now; their names."""
+def sweep() -> None:
+    """Remove the namespaces that launchers left which are dead by now."""
     owned = [(n, m) for n in _names() if (m := _OURS.fullmatch(n))]
-    left = [n for n, m in owned if not processes.lives(int(m.group(1)), int(m.group(2)))]
-    _remove(left)
-    return left
+    _remove([n for n, m in owned if not processes.lives(int(m.group(1)), int(m.group(2)))])
 
 
 def _shaping(interface: str, bits_per_second: int) -> str:

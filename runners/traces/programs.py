@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from runners.system.errors import FixableError
+from runners.traces.machine import shown
 from runners.traces.schema import Setting, Status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,9 +53,9 @@ def found(root: Path, pattern: str) -> dict[str, Program]:
     programs: dict[str, Program] = {}
     for path in sorted(root.glob(pattern)):
         if path.stem in programs:
-            other = _shown(programs[path.stem].path)
+            other = shown(programs[path.stem].path)
             raise FixableError(
-                f"{_shown(path)}: {other} has this name too; a program is known by its file's name "
+                f"{shown(path)}: {other} has this name too; a program is known by its file's name "
                 "in the whole book"
             )
         programs[path.stem] = read(path)
@@ -82,7 +83,7 @@ def read(path: Path) -> Program:
                 settings[name] = names[name] = eval(value, {"__builtins__": {}}, names)
         except Exception as error:  # noqa: BLE001 whatever somebody wrote there
             known = f"; there are {', '.join(OUTCOMES)}" if name == "expected" else ""
-            raise FixableError(f"{_shown(path)}:{place}: {name}: {error}{known}") from None
+            raise FixableError(f"{shown(path)}:{place}: {name}: {error}{known}") from None
     budget: Any = settings.pop("budget_bytes", None)
     return Program(path, _ranks(path, ast.get_docstring(tree) or ""), expected, budget, settings)
 
@@ -92,7 +93,7 @@ def _parsed(path: Path) -> tuple[str, ast.Module]:
         text = path.read_text(encoding="utf-8")
         return text, ast.parse(text)
     except (SyntaxError, ValueError) as error:  # or no UTF-8
-        raise FixableError(f"{_shown(path)}:{getattr(error, 'lineno', 1)}: {error}") from None
+        raise FixableError(f"{shown(path)}:{getattr(error, 'lineno', 1)}: {error}") from None
 
 
 def _ranks(path: Path, docstring: str) -> int:
@@ -100,13 +101,9 @@ def _ranks(path: Path, docstring: str) -> int:
         if command["file"] == path.name and int(command["ranks"]) > 0:
             return int(command["ranks"])
     raise FixableError(
-        f"{_shown(path)}:1: the docstring must hold the command that runs it, such as "
+        f"{shown(path)}:1: the docstring must hold the command that runs it, such as "
         f"torchrun --nproc-per-node 2 {path.name}"
     )
-
-
-def _shown(path: Path) -> Path:
-    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def constants(tree: ast.Module) -> dict[str, Setting]:

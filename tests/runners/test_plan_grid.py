@@ -200,6 +200,7 @@ def test_ddp_sums_every_gradient_once_and_reserves_at_least_what_it_allocates(co
 def test_committed_rows_come_out_the_same_today(capsys):
     first, *others = plan_grid.named_rows(read_grid(grid.PLANS / "gpt2-124m.json"))
     names = [first, next(name for name in others if name.startswith("fsdp"))]
-    peak = f"plan_gpt2_124m.{first}.ranks[0].memory.peak_bytes"
-    assert main(["reproduce", peak, *(f"plan_gpt2_124m.{name}" for name in names)]) == 0
-    assert capsys.readouterr().out.endswith("2 of 2 are the same\n")
+    fields = ("memory.peak_bytes", "measures.reserved_bytes", "measures.sent_bytes")
+    paths = [f"plan_gpt2_124m.{name}.ranks[0].{field}" for name in names for field in fields]
+    assert main(["reproduce", *paths]) == 0
+    assert capsys.readouterr().out.endswith("6 of 6 are the same\n")
