@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
 
-NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
+_say = partial(print, flush=True)
 
 
 class Wanted(NamedTuple):
@@ -73,25 +74,17 @@ class Requested:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="EXPERIMENT.RUN.FIELD",
-        help="as pages and `show` print them",
-    )
-    parser.add_argument(
-        "--from",
-        dest="on",
-        metavar="MACHINE",
-        help="whose trace the page shows; by default the reference machine's",
-    )
+    add = parser.add_argument
+    add("paths", nargs="+", metavar="EXPERIMENT.RUN.FIELD", help="as pages and `show` print them")
+    add("--from", dest="on", metavar="MACHINE", help="whose trace the page shows, if another's")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
+    wanted = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool] = []
     with alone(), Launcher(accelerator.kind()) as launcher:
-        for one in requested(arguments.paths, machine.folder_of(arguments.on)):
+        for one in wanted:
             if one.machine is None:
                 measured = _simulated(one.trace.experiment, one.runs)
             else:
@@ -100,10 +93,6 @@ def main(arguments: argparse.Namespace) -> int:
     if len(verdicts) > 1:
         _say(f"{sum(verdicts)} of {len(verdicts)} are the same")
     return 0 if all(verdicts) else 1
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
@@ -157,7 +146,7 @@ def _field(path: str, trace: Trace) -> Wanted:
 def _has(run: Run, steps: Sequence[Key]) -> bool:
     try:
         return at(run, steps) is not None
-    except NO_VALUE:
+    except (KeyError, IndexError, AttributeError, TypeError):
         return False
 
 

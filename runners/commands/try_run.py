@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
@@ -33,13 +33,6 @@ MOST_RANKS = 8
 TRIES = Path(os.environ.get("PROOFBOOK_TRIES", machine.HOME / "content" / "tries"))
 
 
-class Trial(NamedTuple):
-    """One run as it is about to be tried: its plan, and what differs, in words."""
-
-    plan: RunPlan
-    lines: list[str]
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
@@ -56,10 +49,10 @@ def main(arguments: argparse.Namespace) -> int:
     check_name(name)
     with measure.alone(), Launcher(accelerator.kind()) as launcher:
         experiment = launcher.fitted(find(name))
-        trial = prepare(experiment, run, arguments.set)
-        launcher.prepare(trial.plan.passes)
-        print(f"{name}.{run}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
-        changed = replace(experiment, runs={run: trial.plan})
+        plan, lines = prepare(experiment, run, arguments.set)
+        launcher.prepare(plan.passes)
+        print(f"{name}.{run}: {'; '.join(lines or ['as declared'])}", flush=True)
+        changed = replace(experiment, runs={run: plan})
         trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]
     asked = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
@@ -70,8 +63,8 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
-    """The run with what a reader set.
+def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> tuple[RunPlan, list[str]]:
+    """The run with what a reader set, and what of it differs, in words.
 
     Args:
         experiment: where the run is declared.
@@ -103,15 +96,14 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         f"{reasons.get(name, ', which follows')}"
         for name in sorted(differing, key=lambda name: name not in chosen)
     ]
-    return Trial(plan, lines)
+    return plan, lines
 
 
 def values(plan: RunPlan) -> dict[str, Setting]:
     """All that a reader may set of a run, as it stands."""
-    of_the_plan = {name: getattr(plan, name) for name in OF_THE_PLAN}
-    if plan.budget_bytes is None:
-        del of_the_plan["budget_bytes"]
-    return {**plan.settings.as_json(), **of_the_plan}
+    said = {name: getattr(plan, name) for name in OF_THE_PLAN}
+    set_by_it = {name: value for name, value in said.items() if value is not None}
+    return {**plan.settings.as_json(), **set_by_it}
 
 
 def _written(value: Setting) -> str:
