@@ -33,8 +33,9 @@ from runners.traces.schema import Status
 
 # NCCL waits by spinning, on the device and in the process: processor time says nothing there, nor
 # where the kernel does not tell it. Only heartbeats do, which come at each phase: so ranks with an
-# accelerator, and those of other systems than Linux, are given so many times as long.
-BEATS_ALONE = 5.0
+# accelerator are given so many times as long, and those of other systems than Linux, which load
+# torch each for itself, still longer.
+SPINNING, UNTOLD = 5.0, 10.0
 # gloo's threads wake up a hundred times a second while they wait; that little is not work.
 IDLE_SHARE = 0.02
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -93,8 +94,9 @@ class LiveRank:
 
     def is_quiet(self, seconds: float) -> bool:
         """Whether it has neither spoken nor worked for these seconds."""
-        patience = seconds if self.ticks is not None else seconds * BEATS_ALONE
-        if time.monotonic() - self.quiet_since <= patience:
+        if self.ticks is None:
+            seconds *= SPINNING if self.spins else UNTOLD
+        if time.monotonic() - self.quiet_since <= seconds:
             return False
         if not self.spins and processes.wants_processor(self.pid):  # starved by others
             self.quiet_since = time.monotonic()

@@ -54,11 +54,12 @@ def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:
     Time that the host took from a virtual machine ("steal") was used by others, too. None where the
     platform does not tell.
     """
-    if not stat.exists():
+    try:
+        before = _ticks(stat)
+        time.sleep(seconds)
+        total, idle = (b - a for a, b in zip(before, _ticks(stat), strict=True))
+    except OSError:
         return None
-    before = _ticks(stat)
-    time.sleep(seconds)
-    total, idle = (b - a for a, b in zip(before, _ticks(stat), strict=True))
     return 1 - idle / total if total else None
 
 
