@@ -182,11 +182,8 @@ def _lesson(rank: Rank[Settings]) -> Lesson:
         num_classes=NUM_CLASSES,
         temperature=settings.teacher_temperature,
     )
-    like = lesson.training.features
-    return Lesson(
-        Samples(2 * scaled(lesson.training, like).features - 1, lesson.training.labels),
-        Samples(2 * scaled(lesson.validation, like).features - 1, lesson.validation.labels),
-    )
+    like, both = lesson.training.features, (lesson.training, lesson.validation)
+    return Lesson(*(Samples(2 * scaled(one, like).features - 1, one.labels) for one in both))
 
 
 STRATEGIES = {"ddp_view": partial(ddp, view=True)}  # gradients are views of the buckets
