@@ -9,8 +9,7 @@ a small transformer on real ranks, where the two meters are compared.
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
 
 import torch
 import torch.distributed as dist
@@ -198,14 +197,7 @@ MODELS = {
 
 
 def _run(
-    model: str,
-    ranks: int,
-    replicas: int = 1,
-    parts: int = 1,
-    *,
-    strategy: str = "fake",
-    full: bool = True,
-    **changed: int,
+    model: str, ranks: int, replicas: int = 1, parts: int = 1, **changed: int
 ) -> RunPlan[Settings]:
     """One run of a model whose ranks are so many replicas, and parts of a layer; or shards."""
     divided = {"num_ranks": ranks, "num_replicas": replicas, "num_tensor_ranks": parts}
@@ -213,28 +205,29 @@ def _run(
     if parts > 1:
         label = "fsdp_tensor" if ranks > replicas * parts else "tensor_parallel"
     return RunPlan(
-        strategy,
-        ranks if strategy == "real" else 1,
+        "fake",
+        1,
         Settings(**{**asdict(MODELS[model]), **changed, **divided}),
         label=label,
         passes=("metered",),
         can_share_device=False,
         only_on_cpu=True,
-        nature="real" if strategy == "real" else "simulated",
-        full=full,
+        nature="simulated",
+        full=True,
     )
 
 
-def _both(way: str, **ranks: Any) -> dict[str, RunPlan[Settings]]:
-    """The small model on real ranks, and on one with fake tensors."""
-    kinds = ("real", "fake")
-    return {f"{kind}_{way}": _run("small", 4, strategy=kind, **ranks) for kind in kinds}
+def _both(way: str, **ranks: int) -> dict[str, RunPlan[Settings]]:
+    """The small model on real ranks, and on one with fake tensors; one such pair is not heavy."""
+    fake = replace(_run("small", 4, **ranks), full=way != "fsdp_tensor")
+    real = replace(fake, strategy="real", world_size=4, nature="real")
+    return {f"real_{way}": real, f"fake_{way}": fake}
 
 
 RUNS = {
     **_both("fsdp"),
     **_both("tensor", parts=4),
-    **_both("fsdp_tensor", parts=2, full=False),
+    **_both("fsdp_tensor", parts=2),
     **_both("hsdp", replicas=2),
     # A few layers of a large model are soon worked out; a layer is like the next.
     "seventy_layers_4": _run("seventy", 1024, parts=8, num_layers=4),

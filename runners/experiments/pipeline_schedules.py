@@ -322,21 +322,19 @@ SCHEDULES = {
     "interleaved": "interleaved",
     "zero_bubble": "zero_bubble",
 }
-LONG: dict[str, Any] = {"forward_seconds": 0.12}  # of two stages
-SHORT: dict[str, Any] = {"forward_seconds": 0.027}  # as much work for a rank as with one stage
-EQUAL: dict[str, Any] = {"forward_seconds": 0.04, "backward_ratio": 1.0}
 HEAVIER = {
     **{f"paced_gpipe_{m}": _paced("gpipe", num_microbatches=m) for m in (2, 4, 16)},
     "paced_1f1b_16": _paced("one_f_one_b", num_microbatches=16),
     "paced_interleaved_16": _paced("interleaved", num_microbatches=16),
-    "paced_zero_bubble_long": _paced("zero_bubble", **LONG),
-    "paced_zero_bubble_v": _paced("zero_bubble_v", **LONG),
-    "paced_interleaved_short": _paced("interleaved", **SHORT),
-    "paced_zero_bubble_short": _paced("zero_bubble", **SHORT),
+    # Seconds of both stages of a rank: long ones, and as few as a rank with one stage takes.
+    "paced_zero_bubble_long": _paced("zero_bubble", forward_seconds=0.12),
+    "paced_zero_bubble_v": _paced("zero_bubble_v", forward_seconds=0.12),
+    "paced_interleaved_short": _paced("interleaved", forward_seconds=0.027),
+    "paced_zero_bubble_short": _paced("zero_bubble", forward_seconds=0.027),
     "paced_gpipe_two_ranks": _paced("gpipe", 2),
     "paced_1f1b_two_ranks": _paced("one_f_one_b", 2),
-    "paced_gpipe_equal": _paced("gpipe", **EQUAL),
-    "paced_1f1b_equal": _paced("one_f_one_b", **EQUAL),
+    "paced_gpipe_equal": _paced("gpipe", forward_seconds=0.04, backward_ratio=1.0),
+    "paced_1f1b_equal": _paced("one_f_one_b", forward_seconds=0.04, backward_ratio=1.0),
     "paced_gpipe_slow": _paced("gpipe", slow_ratio=2.0),
     **{  # with a timeline, for a picture
         f"drawn_{name}": replace(_paced(SCHEDULES[name]), passes=("metered",), has_timeline=True)
