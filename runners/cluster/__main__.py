@@ -71,11 +71,6 @@ def runs_named(wanted: Sequence[str]) -> dict[str, set[str]]:
     return named
 
 
-def _software(names: Sequence[str]) -> list[object]:
-    """What must be the same on all nodes: the code of experiments, and torch."""
-    return [metadata.version("torch"), *([source_digest(n), program_digests(n)] for n in names)]
-
-
 def _described(peers: Peers) -> Machine:
     """All nodes as one machine, which is as many of rank 0's.
 
@@ -175,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = parser.parse_args(arguments).names
     try:
         wanted, place = runs_named(names), Place.of(os.environ)
-        peers = Peers(place, {"software": _software(list(wanted))})
+        code = [[source_digest(name), program_digests(name)] for name in wanted]
+        peers = Peers(place, {"software": [metadata.version("torch"), code]})
     except stopping.Stopped as stopped:
         return stopping.told(stopped)
     except (ValueError, OSError, DistError) as error:
