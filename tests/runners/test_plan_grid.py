@@ -14,7 +14,7 @@ from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, told
 from runners.plans.architecture import model_presets
 from runners.simulate import processes
-from runners.traces import plan_grid
+from runners.traces import plan_grid, published
 from runners.traces.digest import ROOT, covered_files
 from runners.traces.files import read_grid
 from runners.traces.plan_grid import as_trace
@@ -118,7 +118,7 @@ def rows_by(found):
 
 def test_a_file_is_fresh_and_has_every_row_that_is_asked_for(committed):
     trace = as_trace(committed)
-    assert not plan_grid.is_stale(trace)
+    assert not published.is_stale(trace)
     asked = dict(grid.questions(model_presets()[committed.preset]))
     assert rows_by(committed).keys() == asked.keys()
     rows = plan_grid.named_rows(committed)
