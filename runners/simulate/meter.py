@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -54,13 +55,6 @@ _REDUCING = "chunk_cat"  # and so what comes of this copy of gradients: their su
 GATHER_STREAM, REDUCE_STREAM = 1, 2
 
 
-class _NoThreads:
-    """Stands for gloo's threads, of which a simulation has none."""
-
-    def wait_until_idle(self) -> None:
-        """They are idle."""
-
-
 class Meter(FakeMemoryMeter):
     """Follows storages as the memory meter does, and logs what the counted step calls.
 
@@ -90,7 +84,8 @@ class Meter(FakeMemoryMeter):
     ) -> None:
         super().__init__()
         self._meshes, self._is_gloo, self._activation_axes = meshes, is_gloo, activation_axes
-        self._gloo = _NoThreads()  # type: ignore[assignment]
+        # A simulation has none of gloo's threads.
+        self._gloo = SimpleNamespace(wait_until_idle=lambda: None)  # type: ignore[assignment]
         self.log_always = False
         self.flops: Counter[str] = Counter()
         self.timeline = Timeline()

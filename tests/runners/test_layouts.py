@@ -9,8 +9,7 @@ import torch
 
 from runners.planning import one_rank
 from runners.planning.one_rank import simulate_rank
-from runners.planning.schedules import BACKWARD, FORWARD, turns
-from runners.planning.step import Repeats
+from runners.planning.step import BACKWARD, FORWARD, Repeats, turns
 from runners.planning.tensor_axis import TensorAxis
 from tests.runners.questions import GPT, asked, changed
 

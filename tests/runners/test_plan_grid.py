@@ -6,9 +6,7 @@ import pytest
 
 from runners.__main__ import main
 from runners.planning import grid
-from runners.planning import processes as questions
-from runners.planning.answer import Answer
-from runners.planning.committed import answers_of
+from runners.planning.answer import Answer, answers_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, told
@@ -44,7 +42,6 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "_Process", listed)
 
     monkeypatch.setattr(grid, "PLANS", tmp_path / "plans")
-    monkeypatch.setattr(questions, "CACHE", tmp_path / "cache")
 
     def made(how=grid.make):
         simulated.clear()
@@ -75,7 +72,6 @@ def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refus
     first, _, path = tiny()
     before = path.read_text()
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
-    monkeypatch.setattr(questions, "engine_digest", lambda: "another")
     assert plan_grid.code_digest("plan_tiny") != first.code
     again, simulated, _ = tiny(grid.confirm)
     assert len(simulated) == len(first.rows[:: grid.EACH]) == 1
@@ -94,7 +90,7 @@ def test_rows_of_changed_code_that_come_out_equal_are_confirmed_and_others_refus
 def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):
     names = {path.name for path in covered_files(ROOT / plan_grid._ENTRY, plan_grid._ROOMS)}
     assert {"one_rank.py", "transformer.py", "stand_ins.py", "caching_allocator.py"} <= names
-    assert not {"command.py", "table.py", "processes.py", "grid.py", "suite.py"} & names
+    assert not {"command.py", "answer.py", "law_of_time.py", "processes.py", "grid.py"} & names
     before = plan_grid.code_digest("plan_llama_8b")
     assert before != plan_grid.code_digest("plan_llama_70b")
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
