@@ -72,8 +72,8 @@ bench: .venv/.test  ## what meters cost a step and an edit an author, as ratios
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)
 
-pythons: .venv/.test  ## a smoke run on each Python found here but that of .venv (ARGS=--ends: oldest and newest)
-	@$(PY) requirements/pythons.py $(ARGS)
+pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here but that of .venv
+	@$(PY) requirements/pythons.py
 
 locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 	@$(PY) requirements/lock.py
@@ -85,11 +85,7 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
-.venv/.pages: requirements/pages.txt pyproject.toml
-.venv/.run: requirements/run.txt requirements/pages.txt pyproject.toml
-.venv/.test: requirements/test.txt requirements/run.txt requirements/pages.txt pyproject.toml
-
-.venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/install.py
+.venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/pins.txt pyproject.toml requirements/install.py
 	@command -v $(PYTHON) >/dev/null || { echo "proofbook: no $(PYTHON) here; try make PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) requirements/install.py $*
 	@touch $(SERVED_BY_$*)

@@ -1,9 +1,8 @@
-"""Make `.venv` and install one requirements file into it: `python3 requirements/install.py pages`.
+"""Make `.venv` and install what a purpose needs: `python3 requirements/install.py pages`.
 
-Takes `pages`, `run` or `test`: which file beside this one; and a folder, where it is not `.venv`.
-The Makefile calls it when that file is newer than its stamp, so a second call costs nothing. Shows
-large downloads, and what pip said last where it fails. Exits 2 with one line where this Python
-cannot do it.
+Takes `pages`, `run` or `test`, and a folder, where it is not `.venv`. The Makefile calls it when
+`pins.txt` is newer than its stamp, so a second call costs nothing. Shows large downloads, and what
+pip said last where it fails. Exits 2 with one line where this Python cannot do it.
 
 Runs under whatever Python the machine has, so its syntax is that of Python 3.7: it must be able to
 say that a Python is too old.
@@ -19,6 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OLDEST = (3, 11)
+EXTRAS = {"pages": "", "run": "[run]", "test": "[run,test]"}  # of `pyproject.toml`
 
 
 def refuse(reason: str) -> None:
@@ -48,9 +48,9 @@ def make_environment(python: Path) -> None:
 
 
 def pip(python: Path, *arguments: str) -> None:
-    """Run pip; of what it does, downloads of a megabyte and more are shown."""
+    """Install pinned versions; of what pip does, downloads of a megabyte and more are shown."""
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
-    command += ["--progress-bar", "off", *arguments]
+    command += ["--progress-bar", "off", "-c", str(HERE / "pins.txt"), *arguments]
     if not sys.dont_write_bytecode:  # half of the time; what is imported is compiled then, once
         command.append("--no-compile")
     said = []
@@ -71,9 +71,9 @@ def main() -> None:
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / ".venv"
     python = folder / "bin" / "python"
     make_environment(python)
-    print(f"Installing requirements/{purpose}.txt into {folder.name}", flush=True)
-    pip(python, "-r", str(HERE / f"{purpose}.txt"))
-    pip(python, "--no-build-isolation", "--no-deps", "-e", str(ROOT))
+    print(f"Installing what {purpose} needs into {folder.name}", flush=True)
+    pip(python, "setuptools")  # builds the project
+    pip(python, "--no-build-isolation", "-e", f"{ROOT}{EXTRAS[purpose]}")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from runners.system import stopping
@@ -52,7 +51,6 @@ COMMANDS = {
     "plan": "runners.planning.command",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"
-ONLY_READ = ("list", "show", "compare")  # without torch, and without a scratch folder
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -84,9 +82,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
             "this Python has no torch; run `make .venv/.run` once and call .venv/bin/python, or "
             "pip install 'proofbook[run]'"
         )
-    with ExitStack() as stack:
-        if name not in ONLY_READ:
-            stack.enter_context(Scratch())  # torch's compiler keeps its files there
+    with Scratch():  # torch's compiler keeps its files there
         module = importlib.import_module(COMMANDS[name])
         description = (module.__doc__ or "").partition("\n")[0]
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {name}", description=description)

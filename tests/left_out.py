@@ -10,13 +10,12 @@ import sys
 from collections.abc import Sequence
 
 from runners.measuring.gather import skipped
+from runners.measuring.launch import Place
 from runners.measuring.measure import code_of, folder, trace_of
 from runners.plans.experiment import find
 from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read_primitives, write
-from runners.traces.schema import now
-from runners.traces.values import list_values
 
 REASON = "another session of the tests measures it"
 
@@ -32,11 +31,10 @@ def leave_out(names: Sequence[str]) -> None:
     for name in names:
         experiment = find(name)
         runs = {
-            run: skipped(plan, REASON, backend="gloo", device=device)
+            run: skipped(plan, REASON, Place(device, "gloo"))
             for run, plan in experiment.runs.items()
         }
-        write(where / f"{name}.json", trace_of(experiment, code_of(name), here.name, runs, now()))
-    list_values(where)
+        write(where / f"{name}.json", trace_of(experiment, code_of(name), here.name, runs))
 
 
 if __name__ == "__main__":

@@ -23,11 +23,9 @@ ALSO_FOR_THE_GENERATOR = {
     "runners.plans.closed_forms",
     "runners.plans.experiment",
     "runners.planning.answer",
-    "runners.planning.committed",
     "runners.planning.law_of_time",
     "runners.planning.question",
     "runners.planning.recommendation",
-    "runners.planning.table",
 }
 NEED_TORCH = (
     *(

@@ -15,8 +15,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-PURPOSES = ("pages", "run", "test")
-
 
 @pytest.fixture
 def install(root):
@@ -27,9 +25,9 @@ def install(root):
     return module
 
 
-def _pins(root, purpose: str) -> dict[str, str]:
-    lines = (root / "requirements" / f"{purpose}.txt").read_text().splitlines()
-    return dict(line.split("==") for line in lines if not line.startswith(("#", "-r ")))
+def _pins(root) -> dict[str, str]:
+    lines = (root / "requirements" / "pins.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 
 def test_an_old_python_is_refused_in_one_line(install, capsys):
@@ -54,27 +52,21 @@ def test_a_python_without_venv_is_refused_with_what_to_install(install, capsys, 
 def test_every_direct_dependency_is_pinned_within_its_range(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    pins: dict[str, str] = {}
-    for purpose, direct in zip(
-        PURPOSES, (project["dependencies"], extras["run"], extras["test"]), strict=True
-    ):
-        pins |= _pins(root, purpose)
-        for needed in map(Requirement, direct):
-            assert needed.specifier.contains(pins[canonicalize_name(needed.name)]), needed
+    pins = _pins(root)
+    for needed in map(Requirement, [*project["dependencies"], *extras["run"], *extras["test"]]):
+        assert needed.specifier.contains(pins[canonicalize_name(needed.name)]), needed
 
 
 def test_the_oldest_python_installs_every_pin(root):
-    for purpose in PURPOSES:
-        for name in _pins(root, purpose):
-            asked = importlib.metadata.metadata(name).get("Requires-Python") or ""
-            assert "3.11.0" in SpecifierSet(asked), f"bound {name} in pyproject.toml"
+    for name in _pins(root):
+        asked = importlib.metadata.metadata(name).get("Requires-Python") or ""
+        assert "3.11.0" in SpecifierSet(asked), f"bound {name} in pyproject.toml"
 
 
 def test_pins_are_exact_and_leave_the_machine_and_the_index_to_pip(root):
-    for purpose in PURPOSES:
-        for line in (root / "requirements" / f"{purpose}.txt").read_text().splitlines():
-            assert re.fullmatch(r"#.*|-r \w+\.txt|[a-z0-9-]+==[0-9][a-z0-9.]*", line), line
-            assert not line.startswith(("nvidia-", "triton", "cuda-"))
+    for line in (root / "requirements" / "pins.txt").read_text().splitlines():
+        assert re.fullmatch(r"#.*|[a-z0-9-]+==[0-9][a-z0-9.]*", line), line
+        assert not line.startswith(("nvidia-", "triton", "cuda-"))
 
 
 def test_every_dependency_says_what_it_is_for(root):

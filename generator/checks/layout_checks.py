@@ -17,9 +17,8 @@ from generator.content.lesson import WhyFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import Value, numeric
-from runners.planning.committed import answer_of, rivals
+from runners.planning.answer import Layout, answer_of, layout, rivals
 from runners.planning.law_of_time import Cluster
-from runners.planning.table import Layout, layout
 
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 

@@ -44,8 +44,7 @@ from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
 from runners.traces import files as traces
 from runners.traces.files import is_stale
-from runners.traces.machine_records import Machine
-from runners.traces.records import Run, Trace
+from runners.traces.records import Machine, Run, Trace
 
 __all__ = ["Book", "Topic", "TraceOnPage", "load"]
 

@@ -17,11 +17,10 @@ from generator.content.claim import Reference
 from generator.content.errors import Files, found_in, nearest
 from runners.plans.experiment import command_for
 from runners.traces import files as traces
-from runners.traces import published, values
+from runners.traces import published
 from runners.traces.files import NOT_TRACES
-from runners.traces.machine_records import Machine, Primitives
 from runners.traces.plan_grid import PREFIX, Grid, as_trace
-from runners.traces.records import Run, Trace
+from runners.traces.records import Machine, Primitives, Run, Trace
 
 NO_FOLDER = (
     "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `make traces` "
@@ -103,14 +102,12 @@ class Measured:
         traces: what it measured itself, by experiment.
         stale: the experiments whose code has changed since.
         primitives: what it computes and communicates in how long; None where it did not measure.
-        altered: files that are not as they were measured, each with why, as lines.
     """
 
     machine: Machine
     traces: dict[str, Trace]
     stale: frozenset[str] = frozenset()
     primitives: Primitives | None = None
-    altered: tuple[str, ...] = ()
 
 
 @dataclass
@@ -171,7 +168,7 @@ class Shelf:
             runs = {run: found for run, found in trace.runs.items() if run not in old}
             if runs and name not in measured.stale:
                 new[name] = trace.model_copy(update={"runs": runs})
-        return {own: replace(measured, traces=new, altered=())} if new else {}
+        return {own: replace(measured, traces=new)} if new else {}
 
     def first_two(
         self, machines: Mapping[str, Measured]
@@ -241,9 +238,7 @@ class Shelf:
         primitives = trying(traces.read_primitives, folder)
         if primitives:
             self._check_name(folder / "primitives.json", "machine", primitives.machine)
-        where, edited = self.files.name(folder), trying(values.edited, folder) or ()
-        altered = tuple(f"{where}/{one}.json: {values.EDITED}" for one in edited)
-        return Measured(machine, found, stale, primitives, altered)
+        return Measured(machine, found, stale, primitives)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Numbers must not pass for another machine's: a file says where it was measured."""

@@ -38,17 +38,18 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
-from runners.cluster.peers import Peers, Place, explain, say
+from runners.cluster.peers import Peers, Place, explain
+from runners.measuring.endings import UnfinishedError
 from runners.measuring.measure import alone, measure
-from runners.measuring.not_measured import UnfinishedError
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import RunPlan, find
 from runners.system.errors import LaunchError, unknown
 from runners.system.links import interface_of
+from runners.system.patience import say
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.machine_records import Machine
+from runners.traces.records import Machine
 from runners.traces.summary import how_it_ended
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
@@ -68,11 +69,6 @@ def runs_named(wanted: Sequence[str]) -> dict[str, set[str]]:
             raise unknown(f"run of {experiment}", run, runs)
         named.setdefault(experiment, set()).update([run] if run else runs)
     return named
-
-
-def _software(names: Sequence[str]) -> list[object]:
-    """What must be the same on all nodes: the code of experiments, and torch."""
-    return [metadata.version("torch"), *([source_digest(n), program_digests(n)] for n in names)]
 
 
 def _described(peers: Peers) -> Machine:
@@ -174,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = parser.parse_args(arguments).names
     try:
         wanted, place = runs_named(names), Place.of(os.environ)
-        peers = Peers(place, {"software": _software(list(wanted))})
+        code = [[source_digest(name), program_digests(name)] for name in wanted]
+        peers = Peers(place, {"software": [metadata.version("torch"), code]})
     except stopping.Stopped as stopped:
         return stopping.told(stopped)
     except (ValueError, OSError, DistError) as error:

@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple, NoReturn
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from runners.system import processes, stopping
-from runners.system.patience import Patience
+from runners.system.patience import Patience, say
 
 # Torchrun's variables of a `Place`, in the order of its fields.
 NUMBERS = (
@@ -67,12 +66,6 @@ class Place(NamedTuple):
                 f"{error} is not set; start it on each node with `torchrun --nnodes 2 … "
                 "-m runners.cluster EXPERIMENT.RUN`"
             ) from None
-
-
-def say(line: str) -> None:
-    """Write a line to standard error, at once."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 def explain(line: str) -> None:

@@ -1,11 +1,65 @@
-"""`python -m runners compare`: what two machines measured otherwise. In: their folders."""
+"""`python -m runners compare`: what two machines' traces say differently, beyond their spread.
+
+In: the traces of two folders. Out: lines. Outcomes and everything else that a rerun must reproduce
+should be equal, by the rule of `traces/tolerance.py`. What the kernel counts, and what another
+processor or torch rounds, may differ. Two times differ where their quartile ranges do not overlap.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from runners.traces import machine
-from runners.traces.compare import compare, traces_of
+from runners.traces.fields import Key, in_words, is_of_kernel, is_of_time, written
+from runners.traces.files import read, trace_paths
+from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run, Trace
+from runners.traces.summary import seconds_in_words
+from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap
+
+# Fields of a run that are set, or are words for people, or whose times are compared by themselves.
+NOT_COMPARED = {
+    "settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances",
+}  # fmt: skip
+# What is said above the lines of each list of a `Difference`.
+HEADS = {
+    "circumstances": "measured under other circumstances",
+    "outcomes": "ended otherwise",
+    "unequal": "should be equal, and is not",
+    "times": "took another time, beyond its spread",
+    "left_out": "not compared",
+}
+Steps = tuple[Key, ...]
+
+
+@dataclass
+class Difference:
+    """What two machines measured differently, a line each under its head, and how much stayed."""
+
+    circumstances: list[str] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
+    unequal: list[str] = field(default_factory=list)  # by the rule
+    times: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)  # cannot be compared
+    num_equal: int = 0  # outcomes, fields and times
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing differs that should be equal."""
+        return not (self.outcomes or self.unequal or self.times)
+
+    def lines(self) -> list[str]:
+        """The whole as a person reads it."""
+        said = []
+        for name, head in HEADS.items():
+            rows = dict.fromkeys(getattr(self, name))
+            said += [f"{head}:", *(f"  {row}" for row in rows)] if rows else []
+        return [*said, f"stayed: {self.num_equal} outcomes, fields and times"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,3 +72,96 @@ def main(arguments: argparse.Namespace) -> int:
     found = compare(*(traces_of(machine.folder_of(name)) for name in arguments.names))
     print("\n".join([" | ".join(arguments.names), *found.lines()]))
     return 0 if found.is_none else 1
+
+
+def traces_of(folder: Path) -> dict[str, Trace]:
+    """Every trace of a machine's folder, by experiment.
+
+    Raises:
+        TraceError: a trace cannot be read.
+    """
+    return {path.stem: read(path) for path in trace_paths(folder)}
+
+
+def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Difference:
+    """What two sets of traces say differently."""
+    found = Difference()
+    for name in sorted({*first, *second}):
+        if name not in first or name not in second:
+            lacks = "second" if name in first else "first"
+            found.left_out.append(f"{name}: not measured on the {lacks}")
+            continue
+        one, other = first[name], second[name]
+        under = vars(other.circumstances)
+        found.circumstances += [
+            f"{fact.replace('_', ' ')}: {value} | {under[fact]}"
+            for fact, value in vars(one.circumstances).items()
+            if value != under[fact]
+        ]
+        if (one.code.digest, one.code.programs) != (other.code.digest, other.code.programs):
+            found.left_out.append(f"{name}: measured by other code")
+            continue
+        for run in sorted(one.runs.keys() & other.runs.keys()):
+            _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found)
+    return found
+
+
+def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
+    if "skipped" in (one.status, other.status):
+        if one.status != other.status:
+            which = "first" if one.status == "skipped" else "second"
+            found.left_out.append(f"{path}: skipped on the {which}")
+    elif (one.settings, one.world_size) != (other.settings, other.world_size):
+        found.left_out.append(f"{path}: has other settings there")
+    elif one.status != other.status:
+        found.outcomes.append(f"{path}: {one.status} | {other.status}")
+    else:
+        found.num_equal += 1
+        _compare_fields(path, one, other, found)
+        _compare_times(path, one.timing.sampled, other.timing.sampled, found)
+
+
+def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
+    """Note each field that differs and may not, by the rule; elements of a list in one line."""
+    left, right = (
+        dict(_leaves((), run.model_dump(mode="json", exclude=NOT_COMPARED))) for run in (one, other)
+    )
+    apart: dict[str, list[str]] = defaultdict(list)
+    for steps in dict.fromkeys([*left, *right]):
+        a, b = left.get(steps), right.get(steps)
+        if of_values(steps, a, b, is_like=False).is_same:
+            found.num_equal += 1
+        else:
+            name = re.sub(r"\[\d+\]", "[]", written(steps))
+            apart[name].append(f"{in_words(a, steps)} | {in_words(b, steps)}")
+    for name, pairs in apart.items():
+        others = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+        found.unequal.append(f"{path}.{name}: {pairs[0]}{others}")
+
+
+def _leaves(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
+    """Every value that a rerun must reproduce, with its path."""
+    if isinstance(value, dict | list):
+        below = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in below:
+            if key != "failure":  # its words are the allocator's or the kernel's
+                yield from _leaves((*steps, key), one)
+    elif not (is_of_time(steps) or is_of_kernel(steps)):  # a single time has no spread
+        yield steps, value
+
+
+def _compare_times(
+    path: str,
+    left: Mapping[str, SampledSeconds],
+    right: Mapping[str, SampledSeconds],
+    found: Difference,
+) -> None:
+    for name in sorted(left.keys() & right.keys()):
+        a, b = left[name], right[name]
+        if min(a.num_samples, b.num_samples) < FEWEST_SAMPLES:
+            continue  # too few to tell
+        if overlap(a, b):
+            found.num_equal += 1
+        else:
+            medians = (seconds_in_words(one.median_seconds) for one in (a, b))
+            found.times.append(f"{path}, {name}: {' | '.join(medians)}")

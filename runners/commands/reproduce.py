@@ -2,8 +2,7 @@
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
 them. Out: for each path the page's value, the new one, the tolerance, and "same" or "differs". Each
-run is measured once. Without a field, a whole run or experiment is compared as `compare` does.
-Nothing of the book is written.
+run is measured once, and nothing of the book is written.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
@@ -21,22 +22,19 @@ from runners.plans.experiment import check_name, find
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
-from runners.traces.compare import compare
-from runners.traces.fields import Key, at, in_words, measure_of, steps_of
+from runners.traces.fields import Key, at, in_words, steps_of
 from runners.traces.files import is_stale, read, read_grid, read_machine
-from runners.traces.machine_records import Machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
-from runners.traces.records import Run, Trace
-from runners.traces.summary import bytes_in_words, how_it_ended, seconds_in_words
-from runners.traces.tolerance import Tolerance, is_number, tolerance
+from runners.traces.records import Machine, Run, Trace
+from runners.traces.summary import how_it_ended
+from runners.traces.tolerance import Tolerance, tolerance
 
-NO_VALUE = (KeyError, IndexError, AttributeError, TypeError)
+_say = partial(print, flush=True)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """One field to measure again: its path, and its steps from the run."""
+class Wanted(NamedTuple):
+    """A field to measure again: its path, and its steps from the run."""
 
     path: str
     run: str
@@ -50,19 +48,17 @@ class Requested:
     Attributes:
         trace: what the pages show of it.
         machine: that measured the trace; None for plans, which were simulated.
-        whole: runs to compare as a whole.
-        fields: to compare one by one.
+        fields: to compare.
     """
 
     trace: Trace
     machine: Machine | None
-    whole: list[str] = field(default_factory=list)
     fields: list[Wanted] = field(default_factory=list)
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Every run that it takes, each once."""
-        return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
+        return tuple(dict.fromkeys(one.run for one in self.fields))
 
     def otherwise_here(self) -> Iterator[str]:
         """What else than chance may keep values apart: was this there, is that here."""
@@ -78,39 +74,25 @@ class Requested:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="EXPERIMENT.RUN.FIELD",
-        help="as pages and `show` print them; without a field, all of a run",
-    )
-    parser.add_argument(
-        "--from",
-        dest="on",
-        metavar="MACHINE",
-        help="whose trace the page shows; by default the reference machine's",
-    )
+    add = parser.add_argument
+    add("paths", nargs="+", metavar="EXPERIMENT.RUN.FIELD", help="as pages and `show` print them")
+    add("--from", dest="on", metavar="MACHINE", help="whose trace the page shows, if another's")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
     wanted = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool] = []
-    for one in wanted:
-        if one.machine is None:
-            verdicts += _compared(one, _simulated(one.trace.experiment, one.runs))
-    if any(one.machine for one in wanted):
-        with alone(), Launcher(accelerator.kind()) as launcher:
-            for one in wanted:
-                if one.machine is not None:
-                    verdicts += _compared(one, _measured(one, launcher, Progress()))
+    with alone(), Launcher(accelerator.kind()) as launcher:
+        for one in wanted:
+            if one.machine is None:
+                measured = _simulated(one.trace.experiment, one.runs)
+            else:
+                measured = _measured(one, launcher, Progress())
+            verdicts += _compared(one, measured)
     if len(verdicts) > 1:
         _say(f"{sum(verdicts)} of {len(verdicts)} are the same")
     return 0 if all(verdicts) else 1
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
@@ -122,17 +104,10 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """
     found: dict[str, Requested] = {}
     for path in paths:
-        experiment, *rest = path.split(".", 2)
+        experiment = path.partition(".")[0]
         if experiment not in found:
             found[experiment] = _of_page(experiment, folder)
-        wanted = found[experiment]
-        runs = wanted.trace.runs
-        if rest and rest[0] not in runs:
-            raise unknown(f"run of {experiment}", rest[0], runs)
-        if len(rest) == 2:
-            wanted.fields.append(_field(path, runs[rest[0]]))
-        else:
-            wanted.whole += rest or runs
+        found[experiment].fields.append(_field(path, found[experiment].trace))
     return list(found.values())
 
 
@@ -151,27 +126,27 @@ def _of_page(experiment: str, folder: Path) -> Requested:
     return Requested(read(path), read_machine(folder))
 
 
-def _field(path: str, run: Run) -> Wanted:
+def _field(path: str, trace: Trace) -> Wanted:
     """The field that a path names in a run of the page.
 
     Raises:
         FixableError: it leads nowhere.
     """
-    nowhere = f"the page's run has no value at {path}"
     try:
         _, name, *steps = steps_of(path)
     except ValueError as error:
-        raise FixableError(f"{nowhere}: {error}") from None
-    for last in range(1, len(steps) + 1):
-        if not _has(run, steps[:last]):
-            raise FixableError(f"{nowhere}: there is no {steps[last - 1]!r}")
+        raise FixableError(str(error)) from None
+    if name not in trace.runs:
+        raise unknown(f"run of {trace.experiment}", str(name), trace.runs)
+    if not _has(trace.runs[str(name)], steps):
+        raise FixableError(f"the page's run has no value at {path}")
     return Wanted(path, str(name), tuple(steps))
 
 
 def _has(run: Run, steps: Sequence[Key]) -> bool:
     try:
         return at(run, steps) is not None
-    except NO_VALUE:
+    except (KeyError, IndexError, AttributeError, TypeError):
         return False
 
 
@@ -187,9 +162,9 @@ def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:
     name = wanted.trace.experiment
     loaded = launcher.fitted(find(name))
-    gone = [run for run in wanted.runs if run not in loaded.runs]
-    if gone:
-        raise FixableError(f"the code of {name} has no run {gone[0]!r} any more")
+    for run in wanted.runs:
+        if run not in loaded.runs:
+            raise unknown(f"run of {name}", run, loaded.runs)
     picked = replace(loaded, runs={run: loaded.runs[run] for run in wanted.runs})
     progress.begin(picked)
     found: dict[str, Run] = {}
@@ -208,21 +183,8 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
         _say(f"note: the code of {name} has changed since the page was made")
     for line in one.otherwise_here():
         _say(f"note: {line}")
-    if one.whole:
-        there, here = ({run: of[run] for run in one.whole} for of in (one.trace.runs, measured))
-        # Of one digest, so that runs of changed code are compared too; the note has said that.
-        both = [{name: one.trace.model_copy(update={"runs": runs})} for runs in (there, here)]
-        found = compare(*both)
-        _say(f"{name}: {', '.join(one.whole)} (the page | here)")
-        _say("\n".join(f"  {line}" for line in found.lines()))
-        yield _judged(is_same=found.is_none)
     for wanted in one.fields:
         yield _verdict(wanted, one, measured[wanted.run])
-
-
-def _judged(*, is_same: bool) -> bool:
-    _say("  same" if is_same else "  differs")
-    return is_same
 
 
 def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
@@ -232,19 +194,10 @@ def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
     if _has(new, steps):
         is_like = old.device == new.device and not any(page.otherwise_here())
-        here, found = said(new, steps), tolerance(steps, old, new, is_like=is_like)
+        here, found = in_words(at(new, steps), steps), tolerance(steps, old, new, is_like=is_like)
     _say(wanted.path)
-    _say(f"  page       {said(old, steps)} ({where}, {page.trace.recorded_at})")
+    _say(f"  page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})")
     _say(f"  here       {here}")
     _say(f"  tolerance  {found.words}")
-    return _judged(is_same=found.is_same)
-
-
-def said(run: Run, steps: tuple[Key, ...]) -> str:
-    """A value of a run with all its digits, and a single number rounded as people say it too."""
-    value, measure = at(run, steps), measure_of(steps)
-    exact = in_words(value, steps)
-    if measure is None or not is_number(value):
-        return exact or "none"
-    round_one = bytes_in_words(value) if measure == "bytes" else seconds_in_words(value)
-    return f"{round_one} = {exact}"
+    _say("  same" if found.is_same else "  differs")
+    return found.is_same

@@ -2,27 +2,31 @@
 
 In: the names of experiments and what is requested (`RunRequest`). Out: traces in the machine's
 folder, and `Ran`, which the command prints: how many were measured, what surprised, what is left.
+
+With `--dry` nothing runs. How long a run takes, and how much memory its ranks take together, is
+then read off its last trace here, however stale; else off the reference machine's.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.commands.dry import estimates
 from runners.measuring import measure
+from runners.measuring.endings import UnfinishedError, is_full
 from runners.measuring.launch import Launcher
-from runners.measuring.not_measured import UnfinishedError, is_full
 from runners.measuring.pending import Pending, part_of, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
 from runners.plans.experiment import check_names, find
-from runners.primitives.measured import PrimitiveError, measure_once
+from runners.primitives.measured import measure_once
 from runners.system import accelerator
+from runners.system.errors import FixableError
 from runners.traces import machine
-from runners.traces.files import read
+from runners.traces.files import TraceError, read
 from runners.traces.records import Run, Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
@@ -74,7 +78,7 @@ class Ran:
     num_left: int = 0
     surprises: list[str] = field(default_factory=list)
     not_measured: list[str] = field(default_factory=list)
-    not_quiet: dict[str, str] = field(default_factory=dict)
+    not_quiet: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -90,7 +94,8 @@ class Ran:
             if run.is_surprise:
                 self.surprises.append(_surprise(trace.experiment, name, run))
         if is_new and trace.quiet and trace.quiet.disturbances:
-            self.not_quiet[trace.experiment] = " and ".join(trace.quiet.disturbances)
+            why = " and ".join(trace.quiet.disturbances)
+            self.not_quiet.append(f"{trace.experiment} ({why})")
 
     def say(self) -> None:
         """Print how it ended; what needs a look goes to standard error."""
@@ -106,8 +111,7 @@ class Ran:
             lines.append(f"not measured, for the causes above: {', '.join(self.not_measured)}")
             lines.append("traces are as before; the next `run` measures what is missing")
         if self.not_quiet:
-            first = next(iter(self.not_quiet.values()))
-            lines.append(f"the machine was not quiet ({first}) around {', '.join(self.not_quiet)}")
+            lines.append(f"the machine was not quiet around {', '.join(self.not_quiet)}")
         sys.stderr.writelines(f"{line}\n" for line in lines)
 
 
@@ -136,7 +140,8 @@ def main(arguments: argparse.Namespace) -> int:
         tuple(arguments.names), arguments.force, arguments.full, arguments.as_reference
     )
     if arguments.dry:
-        print("\n".join(dry(request)))
+        where = measure.folder(as_reference=request.as_reference)
+        print("\n".join(estimates(request.pending(where), where)))
         return 0
     ran = run(request)
     ran.say()
@@ -189,7 +194,7 @@ def _measure(
         if not request.names:  # who names experiments works on them, and has no time for it
             try:
                 measure_once(launcher, where, progress)
-            except PrimitiveError as error:  # the experiments are measured all the same
+            except FixableError as error:  # the experiments are measured all the same
                 progress.said(f"no primitives are measured here: {error}")
             readings.begin()
         for one in waiting:
@@ -206,10 +211,45 @@ def _measure(
     return unfinished
 
 
-def dry(request: RunRequest) -> list[str]:
-    """What `run` would do, a line an experiment and one for all; nothing runs."""
-    where = measure.folder(as_reference=request.as_reference)
-    waiting = request.pending(where)
+def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
+    """A line for each experiment that would run, and one for all.
+
+    Args:
+        waiting: what would run.
+        where: this machine's folder.
+    """
     if not waiting:
         return ["nothing would run: all that was asked for is fresh"]
-    return estimates(waiting, where)
+    said, everything = [], list[Run]()
+    for one in waiting:
+        known = _last(one.experiment.name, [where, *machine.references()])
+        runs = [known[name] for name in one.measured if name in known]
+        said.append(_line(one.experiment.name, len(one.measured), runs, one.reason))
+        everything += runs
+    return [*said, _line("in all", sum(len(one.measured) for one in waiting), everything)]
+
+
+def _last(experiment: str, folders: Sequence[Path]) -> dict[str, Run]:
+    """What was measured of an experiment; of each run, what the first folder has that has it."""
+    known: dict[str, Run] = {}
+    for folder in reversed(folders):
+        try:
+            runs = read(folder / f"{experiment}.json").runs
+        except TraceError:
+            continue
+        known |= {name: run for name, run in runs.items() if run.status != "skipped"}
+    return known
+
+
+def _line(name: str, num_runs: int, known: Sequence[Run], reason: str = "") -> str:
+    """So many runs one after another, of which some are known: seconds, and the largest peak."""
+    least = "" if len(known) == num_runs else "at least "
+    length = f"{least}{sum(run.timing.wall_seconds for run in known):.1f} s"
+    peak = f"{max(map(_peak_bytes, known)) / 2**20:.0f}" if known else "?"
+    return f"{name:<20} {num_runs:>3} runs {length:>17} {peak:>8} MiB  {reason}".rstrip()
+
+
+def _peak_bytes(run: Run) -> int:
+    """What the ranks of a run held together, each at its own peak; fake tensors take no memory."""
+    known = [rank.memory for rank in run.ranks if rank.memory and run.nature != "simulated"]
+    return sum(memory.peak_bytes or memory.kernel_peak_bytes or 0 for memory in known)

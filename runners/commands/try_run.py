@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
@@ -18,20 +20,17 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import Experiment, RunPlan, check_name, find
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
-from runners.traces import machine, tries
-from runners.traces.schema import Setting
+from runners.traces import machine
+from runners.traces.files import write
+from runners.traces.schema import Setting, digest_of
 from runners.traces.summary import summary_lines
 
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
-
-
-class Trial(NamedTuple):
-    """One run as it is about to be tried: its plan, and what differs, in words."""
-
-    plan: RunPlan
-    lines: list[str]
+# What readers' runs measured, beside the book and never part of it; git ignores it. Under `mkdocs
+# serve` the pages read it. The same try again writes over its file. Elsewhere only for tests.
+TRIES = Path(os.environ.get("PROOFBOOK_TRIES", machine.HOME / "content" / "tries"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,19 +49,22 @@ def main(arguments: argparse.Namespace) -> int:
     check_name(name)
     with measure.alone(), Launcher(accelerator.kind()) as launcher:
         experiment = launcher.fitted(find(name))
-        trial = prepare(experiment, run, arguments.set)
-        launcher.prepare(trial.plan.passes)
-        print(f"{name}.{run}: {'; '.join(trial.lines or ['as declared'])}", flush=True)
-        changed = replace(experiment, runs={run: trial.plan})
+        plan, lines = prepare(experiment, run, arguments.set)
+        launcher.prepare(plan.passes)
+        print(f"{name}.{run}: {'; '.join(lines or ['as declared'])}", flush=True)
+        changed = replace(experiment, runs={run: plan})
         trace = measure.measure_alone(changed, run, launcher, Progress())
-    path = tries.keep(trace)
-    print("\n".join(summary_lines(trace.runs[run])))
+    measured = trace.runs[run]
+    asked = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
+    path = TRIES / f"{name}.{run}-{digest_of(asked)}.json"
+    write(path, trace)
+    print("\n".join(summary_lines(measured)))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
     return 0
 
 
-def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
-    """The run with what a reader set.
+def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> tuple[RunPlan, list[str]]:
+    """The run with what a reader set, and what of it differs, in words.
 
     Args:
         experiment: where the run is declared.
@@ -94,15 +96,14 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> Trial:
         f"{reasons.get(name, ', which follows')}"
         for name in sorted(differing, key=lambda name: name not in chosen)
     ]
-    return Trial(plan, lines)
+    return plan, lines
 
 
 def values(plan: RunPlan) -> dict[str, Setting]:
     """All that a reader may set of a run, as it stands."""
-    of_the_plan = {name: getattr(plan, name) for name in OF_THE_PLAN}
-    if plan.budget_bytes is None:
-        del of_the_plan["budget_bytes"]
-    return {**plan.settings.as_json(), **of_the_plan}
+    said = {name: getattr(plan, name) for name in OF_THE_PLAN}
+    set_by_it = {name: value for name, value in said.items() if value is not None}
+    return {**plan.settings.as_json(), **set_by_it}
 
 
 def _written(value: Setting) -> str:
@@ -148,8 +149,6 @@ def _settled(experiment: str, declared: RunPlan, changes: Mapping[str, Setting])
         # Nothing that a try prints comes from a timeline.
         plan = replace(declared, settings=settings, has_timeline=False, **of_the_plan)
         values(plan)  # what follows from impossible settings may have no value
-    except (ArithmeticError, LookupError) as error:
+    except (ArithmeticError, LookupError, ValueError) as error:
         raise FixableError(f"{experiment}: no run can have these settings: {error}") from None
-    except ValueError as error:
-        raise FixableError(f"{experiment}: {error}") from None
     return plan

@@ -7,32 +7,22 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
 from runners.plans.experiment import RunPlan
-from runners.traces.programs import ROOT, Program
+from runners.traces.programs import ROOT, found
 from runners.training.settings import ProgramSettings
 
 
-def plans(programs: Mapping[str, Program]) -> dict[str, RunPlan[ProgramSettings]]:
+def plans(pattern: str) -> dict[str, RunPlan[ProgramSettings]]:
     """The runs of programs: each as it declares itself, and without its budget if it has one."""
-    found: dict[str, RunPlan[ProgramSettings]] = {}
-    for name, program in programs.items():
-        found[name] = _plan(program, limited=program.budget_bytes is not None)
+    runs: dict[str, RunPlan[ProgramSettings]] = {}
+    for name, program in found(ROOT, pattern).items():
+        path = program.path.relative_to(ROOT).as_posix()
+        settings = ProgramSettings.from_json({"program": path, **program.settings})
+        plan = partial(RunPlan, "program", program.ranks, settings, passes=("timed",), full=True)
+        on_cpu = partial(plan, only_on_cpu=True)  # the programs place their tensors there
+        runs[name] = on_cpu(expected=program.expected, budget_bytes=program.budget_bytes)
         if program.budget_bytes is not None:
-            found[f"{name}_unlimited"] = _plan(program, limited=False)
-    return found
-
-
-def _plan(program: Program, *, limited: bool) -> RunPlan[ProgramSettings]:
-    path = program.path.relative_to(ROOT).as_posix()
-    return RunPlan(
-        "program",
-        program.ranks,
-        ProgramSettings.from_json({"program": path, **program.settings}),
-        expected=program.expected if limited or program.budget_bytes is None else "completed",
-        budget_bytes=program.budget_bytes if limited else None,
-        passes=("budgeted",) if limited else ("timed",),
-        full=True,
-        only_on_cpu=True,  # the programs place their tensors there
-    )
+            runs[f"{name}_unlimited"] = on_cpu()
+    return runs

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -19,7 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.plans.experiment import PassName, RunPlan
+from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -171,35 +172,23 @@ class GradientSettings(RunSettings):
     num_classes: Count = 8
 
 
-def _run(strategy: str = "train", *passes: PassName, **settings: Any) -> RunPlan:
-    is_ddp = strategy == "train"
-    return RunPlan(
-        strategy,
-        2,
-        Settings(**settings),
-        passes=passes or ("timed", "metered"),
-        label="ddp" if is_ddp else "",
-        can_share_device=is_ddp,
-    )
-
-
-def _gradients(**settings: Any) -> RunPlan:
-    plan = GradientSettings(**settings)
-    return RunPlan("gradients", 2, plan, passes=("timed",))
-
-
+ddp = partial(RunPlan, "train", 2, label="ddp")
+metered = partial(ddp, passes=("metered",))
+fsdp = partial(RunPlan, "sharded", 2, passes=("metered",), can_share_device=False)
+compared = partial(RunPlan, "gradients", 2, passes=("timed",))
+UNEQUAL_TOKENS = GradientSettings(task="tokens", parts=(3, 16, 8, 12, 5, 16, 2, 10))
 RUNS = {
-    "whole": _run(num_microbatches=1),
-    "accumulated": _run(),
-    "reduced_each": _run(reduces_each=True),
-    "accumulated_8": _run("train", "metered", num_microbatches=8),
-    "reduced_each_8": _run("train", "metered", num_microbatches=8, reduces_each=True),
-    "sharded": _run("sharded", "metered"),
-    "sharded_reduced_each": _run("sharded", "metered", reduces_each=True),
-    "samples": _gradients(),
-    "samples_equal": _gradients(parts=(24,) * 8),
-    "tokens": _gradients(task="tokens", parts=(3, 16, 8, 12, 5, 16, 2, 10)),
-    "batch_norm": _gradients(norm="batch", parts=(24,) * 8),
+    "whole": ddp(Settings(num_microbatches=1)),
+    "accumulated": ddp(Settings()),
+    "reduced_each": ddp(Settings(reduces_each=True)),
+    "accumulated_8": metered(Settings(num_microbatches=8)),
+    "reduced_each_8": metered(Settings(num_microbatches=8, reduces_each=True)),
+    "sharded": fsdp(Settings()),
+    "sharded_reduced_each": fsdp(Settings(reduces_each=True)),
+    "samples": compared(GradientSettings()),
+    "samples_equal": compared(GradientSettings(parts=(24,) * 8)),
+    "tokens": compared(UNEQUAL_TOKENS),
+    "batch_norm": compared(GradientSettings(norm="batch", parts=(24,) * 8)),
 }
 ON_CUDA = {
     name: {"width": 4096, "num_samples": 8192}

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import FileStore
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, RunSettings
@@ -27,26 +25,23 @@ from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.system import delay, links
 from runners.traces.schema import Setting
-from runners.training.transfers import seconds_alone
+from runners.training.transfers import in_turns, join_group
 
 
 def collectives(rank: Rank[Settings]) -> None:
     """Every operation at every size, in turns."""
-    settings = rank.settings
     _join(rank)
-    for size in settings.sizes_bytes:
+    for size in rank.settings.sizes_bytes:
         for operation, call in _operations(rank, size).items():
             _measure(rank, f"{operation}_{size}", call)
-    _step(rank)
 
 
 def _measure(rank: Rank[Settings], name: str, call: Callable[[], object]) -> None:
     """Times of one operation, each that of the rank that took longest."""
     with rank.phase(name, computes=False):
-        seconds = [seconds_alone(rank, call) for _ in range(rank.settings.num_times + 1)]
-        longest = torch.tensor(seconds[1:], dtype=torch.float64)  # the first opens connections
+        longest = torch.tensor(in_turns(rank, [call], rank.settings.num_times))
         dist.all_reduce(longest, dist.ReduceOp.MAX)
-    rank.measure_seconds(name, longest.tolist())
+    rank.measure_seconds(name, longest.flatten().tolist())
 
 
 def _join(rank: Rank[Settings]) -> None:
@@ -54,14 +49,7 @@ def _join(rank: Rank[Settings]) -> None:
     if rank.settings.latency_microseconds:
         delay.start(rank.rank, rank.settings.latency_microseconds / 1e6)
         os.environ["GLOO_SOCKET_IFNAME"] = delay.INTERFACE
-    store = FileStore(str(rank.scratch / "store"), rank.world_size)
-    dist.init_process_group(
-        "gloo",
-        store=store,
-        rank=rank.rank,
-        world_size=rank.world_size,
-        timeout=timedelta(minutes=5),
-    )
+    join_group(rank.scratch / "store", rank.rank, rank.world_size)
 
 
 def _operations(rank: Rank[Any], num_bytes: int) -> dict[str, Callable[[], object]]:
@@ -104,12 +92,6 @@ def _send(rank: Rank[Any], whole: Tensor) -> None:
         dist.send(torch.zeros(1), 0)
 
 
-def _step(rank: Rank[Any]) -> None:
-    """A step, of which a record of a run has at least one."""
-    for _ in rank.steps(1):
-        dist.barrier()
-
-
 def nodes(rank: Rank[Nodes]) -> None:
     """Sum over two nodes of two ranks: in one ring, and by node."""
     settings = rank.settings
@@ -130,7 +112,6 @@ def nodes(rank: Rank[Nodes]) -> None:
 
     _measure(rank, "flat", partial(dist.all_reduce, whole))
     _measure(rank, "by_node", by_node)
-    _step(rank)
 
 
 QUESTION = "Do a latency and a rate tell how long a collective takes?"
@@ -149,11 +130,8 @@ class Settings(RunSettings):
 
     def closed_forms(self) -> dict[str, Setting]:
         """The latency, and the seconds of a byte."""
-        rate = self.link_bits_per_second
-        return {
-            "latency_seconds": self.latency_microseconds / 1e6,
-            "byte_seconds": 0.0 if rate is None else 8 / rate,
-        }
+        rate, latency_seconds = self.link_bits_per_second, self.latency_microseconds / 1e6
+        return {"latency_seconds": latency_seconds, "byte_seconds": 8 / rate if rate else 0.0}
 
 
 class Nodes(Settings):
@@ -173,37 +151,20 @@ class Nodes(Settings):
         }
 
 
-def _plan(strategy: str, num_ranks: int, settings: Settings, **more: Any) -> RunPlan[Settings]:
-    return RunPlan(
-        strategy,
-        num_ranks,
-        settings,
-        passes=("timed",),
-        needs_group=False,  # a link gets its latency before the first connection
-        only_on_cpu=True,
-        own_network=True,
-        **more,
-    )
-
-
+# A link gets its latency before the first connection: ranks form the group themselves.
+linked = partial(RunPlan, passes=("timed",), needs_group=False, only_on_cpu=True, own_network=True)
+SLOW = {f"mbit_{rate}": Settings(link_bits_per_second=rate * MEGABIT) for rate in (100, 200, 400)}
+LATE = {
+    f"ms_{ms}": Settings(sizes_bytes=(SMALL, MIDDLING), latency_microseconds=1000 * ms)
+    for ms in (10, 20)
+}
 RUNS = {
     **{
-        f"mbit_{rate}_ranks_{n}": _plan(
-            "collectives", n, Settings(link_bits_per_second=rate * MEGABIT)
-        )
-        for rate in (100, 200, 400)
+        f"{name}_ranks_{n}": linked("collectives", n, settings)
+        for name, settings in {**SLOW, **LATE}.items()
         for n in (2, 4)
     },
-    **{
-        f"ms_{ms}_ranks_{n}": _plan(
-            "collectives",
-            n,
-            Settings(sizes_bytes=(SMALL, MIDDLING), latency_microseconds=1000 * ms),
-        )
-        for ms in (10, 20)
-        for n in (2, 4)
-    },
-    "two_nodes": _plan("nodes", 4, Nodes()),
+    "two_nodes": linked("nodes", 4, Nodes()),
 }
 TRIED_WITH = {
     "*": {"num_times": 1},

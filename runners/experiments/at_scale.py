@@ -9,7 +9,7 @@ a small transformer on real ranks, where the two meters are compared.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, replace
 
 import torch
 import torch.distributed as dist
@@ -17,9 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.gloo_threads import wait_until_idle
-from runners.meters.memory import local
+from runners.meters.memory import FakeMemoryMeter, local
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 from runners.ranks.rank import Rank
@@ -32,7 +31,7 @@ from runners.training.transformer_model import Transformer, next_token_loss
 def fake(rank: Rank[Settings]) -> None:
     """Rank 0 of a group that pretends, and tensors without memory."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=rank.settings.num_ranks)
-    model = _wrapped(rank, _mesh(rank, "cpu"))
+    model = _wrapped(rank, _mesh(rank))
     with FakeTensorMode(allow_non_fake_inputs=True):
         rank.start_memory(FakeMemoryMeter())
         _train(rank, model)
@@ -41,7 +40,7 @@ def fake(rank: Rank[Settings]) -> None:
 
 def real(rank: Rank[Settings]) -> None:
     """Ranks that exist, and tensors that hold numbers."""
-    mesh = _mesh(rank, rank.device.type)
+    mesh = _mesh(rank)
     model = _wrapped(rank, mesh)
     _touch_once(rank, mesh)
     rank.start_memory()
@@ -70,16 +69,13 @@ def _train(rank: Rank[Settings], model: Transformer) -> None:
         update.zero_grad()
 
 
-def _mesh(rank: Rank[Settings], device_type: str) -> DeviceMesh:
+def _mesh(rank: Rank[Settings]) -> DeviceMesh:
     """The ranks as replicas × shards × parts of a layer, without dimensions of one rank."""
     settings = rank.settings
-    sizes = {
-        "replica": settings.num_replicas,
-        "shard": settings.num_shards,
-        "tensor": settings.num_tensor_ranks,
-    }
-    used = {name: size for name, size in sizes.items() if size > 1}
-    return init_device_mesh(device_type, tuple(used.values()), mesh_dim_names=tuple(used))
+    sizes = (settings.num_replicas, settings.num_shards, settings.num_tensor_ranks)
+    axes = zip(("replica", "shard", "tensor"), sizes, strict=True)
+    used = {name: size for name, size in axes if size > 1}
+    return init_device_mesh(rank.device.type, tuple(used.values()), mesh_dim_names=tuple(used))
 
 
 def _wrapped(rank: Rank[Settings], mesh: DeviceMesh) -> Transformer:
@@ -192,54 +188,46 @@ class Settings(TransformerSettings):
         return max(forward, 3 * own + done * share + whole + still_kept)
 
 
-SIZES = ("vocabulary", "width", "num_heads", "hidden", "num_layers", "context")
 MODELS = {
-    "small": (1024, 256, 8, 1024, 6, 64),
+    "small": TransformerShape(1024, 64, 256, 8, 6, 1024),
     # Billions of parameters, with the widths and depths of models that are called so.
-    "seven": (32768, 4096, 32, 16384, 32, 2048),
-    "seventy": (32768, 8192, 64, 36864, 80, 2048),
+    "seven": TransformerShape(32768, 2048, 4096, 32, 32, 16384),
+    "seventy": TransformerShape(32768, 2048, 8192, 64, 80, 36864),
 }
 
 
 def _run(
-    model: str,
-    ranks: int,
-    replicas: int = 1,
-    parts: int = 1,
-    *,
-    strategy: str = "fake",
-    full: bool = True,
-    **changed: int,
+    model: str, ranks: int, replicas: int = 1, parts: int = 1, **changed: int
 ) -> RunPlan[Settings]:
     """One run of a model whose ranks are so many replicas, and parts of a layer; or shards."""
-    sizes = dict(zip(SIZES, MODELS[model], strict=True))
     divided = {"num_ranks": ranks, "num_replicas": replicas, "num_tensor_ranks": parts}
     label = "hsdp" if replicas > 1 else "fsdp"
     if parts > 1:
         label = "fsdp_tensor" if ranks > replicas * parts else "tensor_parallel"
     return RunPlan(
-        strategy,
-        ranks if strategy == "real" else 1,
-        Settings(**{**sizes, **changed, **divided}),
+        "fake",
+        1,
+        Settings(**{**asdict(MODELS[model]), **changed, **divided}),
         label=label,
         passes=("metered",),
         can_share_device=False,
         only_on_cpu=True,
-        nature="real" if strategy == "real" else "simulated",
-        full=full,
+        nature="simulated",
+        full=True,
     )
 
 
-def _both(way: str, **ranks: Any) -> dict[str, RunPlan[Settings]]:
-    """The small model on real ranks, and on one with fake tensors."""
-    kinds = ("real", "fake")
-    return {f"{kind}_{way}": _run("small", 4, strategy=kind, **ranks) for kind in kinds}
+def _both(way: str, **ranks: int) -> dict[str, RunPlan[Settings]]:
+    """The small model on real ranks, and on one with fake tensors; one such pair is not heavy."""
+    fake = replace(_run("small", 4, **ranks), full=way != "fsdp_tensor")
+    real = replace(fake, strategy="real", world_size=4, nature="real")
+    return {f"real_{way}": real, f"fake_{way}": fake}
 
 
 RUNS = {
     **_both("fsdp"),
     **_both("tensor", parts=4),
-    **_both("fsdp_tensor", parts=2, full=False),
+    **_both("fsdp_tensor", parts=2),
     **_both("hsdp", replicas=2),
     # A few layers of a large model are soon worked out; a layer is like the next.
     "seventy_layers_4": _run("seventy", 1024, parts=8, num_layers=4),

@@ -10,44 +10,32 @@ proportion, DDP is measured beside it.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
-import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.training import steps
 from runners.training.networks import average, flat
 from runners.training.settings import SmallClassifierSettings
-from runners.training.steps import (
-    epochs,
-    mlp_for,
-    num_distinct,
-    of_all_ranks,
-    optimizer_for,
-    scaled_lesson,
-    shard_of,
-    train_batch,
-    validate,
-)
 from runners.training.teacher import Samples
 
 
 def train(rank: Rank[Settings]) -> None:
     """Train to the end; average as the settings say."""
     settings = rank.settings
-    lesson = scaled_lesson(rank)
-    samples, model = shard_of(rank, lesson.training), mlp_for(rank)
+    lesson = steps.scaled_lesson(rank)
+    samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
     by_gradients = settings.averages == "gradients"
-    replica = DistributedDataParallel(model) if by_gradients else model
-    optimizer = optimizer_for(rank, model)
+    replica = steps.replica_of(rank, model) if by_gradients else model
+    optimizer = steps.optimizer_for(rank, model)
     last = settings.num_epochs * (len(samples.labels) // settings.batch_size)
-    for epoch in epochs(rank, replica, optimizer, lesson.validation):
+    for epoch in steps.epochs(rank, replica, optimizer, lesson.validation):
         for batch in epoch.batches(samples, settings.batch_size):
-            train_batch(replica, optimizer, batch, epoch)
+            steps.train_batch(replica, optimizer, batch, epoch)
             done = rank.step_index + 1
             if by_gradients or done % settings.steps_between:
                 continue
@@ -59,18 +47,16 @@ def train(rank: Rank[Settings]) -> None:
 
 def _average_and_compare(rank: Rank[Settings], model: nn.Module, validation: Samples) -> None:
     """Average the replicas, and look at each of them before and after."""
-    _, loss, _ = validate(model, validation)
-    facts: dict[str, Setting] = {
-        "validation_losses": [*of_all_ranks(rank, loss)],
-        "num_distinct": num_distinct(rank, model.parameters()),
-    }
+    losses = steps.of_all_ranks(rank, steps.validate(model, validation)[1])
+    num_distinct = steps.num_distinct(rank, model.parameters())
     before = flat(model)
-    with rank.predict("average", "average the replicas' parameters", before, facts) as out:
+    with rank.predict("average", "average the replicas' parameters", before) as out:
         after = average(list(model.parameters()))
-        out(after)
-        apart = (torch.linalg.norm(before - after) / torch.linalg.norm(after)).item()
-        facts["distances"] = [*of_all_ranks(rank, apart)]
-        _, facts["validation_loss"], facts["validation_accuracy"] = validate(model, validation)
+        apart = ((before - after).norm() / after.norm()).item()
+        distances = [*steps.of_all_ranks(rank, apart)]
+        out(after, validation_losses=[*losses], num_distinct=num_distinct, distances=distances)
+        _, loss, accuracy = steps.validate(model, validation)
+        out(after, validation_loss=loss, validation_accuracy=accuracy)
 
 
 QUESTION = (
@@ -87,19 +73,16 @@ class Settings(SmallClassifierSettings):
     steps_between: Count = 1
 
 
-def _plan(**settings: Any) -> RunPlan:
-    label = "ddp" if settings.get("averages") == "gradients" else "averaged"
-    return RunPlan("train", 4, Settings(**settings), passes=("timed",), label=label)
-
-
-ADAM: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.01, "num_epochs": 1}
+timed = partial(RunPlan, "train", 4, passes=("timed",))
+averaged = partial(timed, label="averaged")
+with_adam = partial(Settings, optimizer="adam", learning_rate=0.01, num_epochs=1)
 RUNS = {
-    "each_step": _plan(),
-    "ten_steps": _plan(steps_between=10),
-    "each_epoch": _plan(steps_between=100),
-    "at_end": _plan(steps_between=500),
-    "gradients_adam": _plan(**ADAM, averages="gradients"),
-    "each_step_adam": _plan(**ADAM),
+    "each_step": averaged(Settings()),
+    "ten_steps": averaged(Settings(steps_between=10)),
+    "each_epoch": averaged(Settings(steps_between=100)),
+    "at_end": averaged(Settings(steps_between=500)),
+    "gradients_adam": timed(with_adam(averages="gradients"), label="ddp"),
+    "each_step_adam": averaged(with_adam()),
 }
 TRIED_WITH = {
     "*": {"num_samples": 1000, "num_epochs": 4},  # as `ddp`, with which a law compares

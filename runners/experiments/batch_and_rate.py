@@ -9,72 +9,54 @@ parameters hardly move, which is where linear scaling follows from arithmetic.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
+from collections.abc import Callable
+from functools import partial
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, closed_form
 from runners.ranks.rank import Rank
+from runners.training import steps
 from runners.training.settings import GlobalBatchSettings
-from runners.training.steps import (
-    Epoch,
-    batch_of,
-    mlp_for,
-    optimizer_for,
-    scaled_lesson,
-    shard_of,
-    train_batch,
-    validate,
-)
 
 
 def fixed(rank: Rank[Settings]) -> None:
     """The rate that one rank had, however many there are."""
-    _train(rank, rank.settings.learning_rate)
+    _train(rank, lambda _: rank.settings.learning_rate)
 
 
 def scaled(rank: Rank[Settings]) -> None:
     """The rate times the ranks, from the first update on."""
-    _train(rank, rank.settings.learning_rate * rank.world_size)
+    _train(rank, lambda _: rank.settings.learning_rate * rank.world_size)
 
 
 def warmed(rank: Rank[WarmedSettings]) -> None:
     """From the rate of one rank up to the rate times the ranks."""
-    highest = rank.settings.learning_rate * rank.world_size
-    _train(rank, highest, rank.settings.num_warm_up_updates)
+    first, num_updates = rank.settings.learning_rate, rank.settings.num_warm_up_updates
+    highest = first * rank.world_size
+    _train(rank, lambda index: first + min(1.0, index / num_updates) * (highest - first))
 
 
-def _train(rank: Rank[Settings], highest: float, num_warm_up_updates: int = 0) -> None:
-    """Train to the end, and look at the validation samples after every so many samples.
-
-    Args:
-        rank: that trains.
-        highest: learning rate once warm.
-        num_warm_up_updates: over which the rate rises to it, from that of the settings.
-    """
+def _train(rank: Rank[Settings], rate_of: Callable[[int], float]) -> None:
+    """Train with the rate of each update; look at the validation samples now and then."""
     settings = rank.settings
-    lesson = scaled_lesson(rank)
-    samples = shard_of(rank, lesson.training)
-    model: nn.Module = mlp_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model) if rank.world_size > 1 else model
-    optimizer = optimizer_for(rank, model)
+    lesson = steps.scaled_lesson(rank)
+    samples = steps.shard_of(rank, lesson.training)
+    model = steps.mlp_for(rank)
+    replica = steps.replica_of(rank, model) if rank.world_size > 1 else model
+    optimizer = steps.optimizer_for(rank, model)
     rank.watch(replica, optimizer)
-    rank.measure("first_loss", validate(model, lesson.validation)[1])
-    epoch, losses, rates = Epoch(rank, 1), [], []
+    rank.measure("first_loss", steps.validate(model, lesson.validation)[1])
+    epoch, losses, rates = steps.Epoch(rank, 1), [], []
     num_batches = len(samples.labels) // settings.batch_size
     between = settings.num_updates // settings.num_looks
     for index in rank.steps(settings.num_updates):
-        warm = min(1.0, index / num_warm_up_updates) if num_warm_up_updates else 1.0
-        rates.append(settings.learning_rate + warm * (highest - settings.learning_rate))
+        rates.append(rate_of(index))
         optimizer.param_groups[0]["lr"] = rates[-1]
-        batch = batch_of(samples, index % num_batches, settings.batch_size)
-        train_batch(replica, optimizer, batch, epoch)
+        batch = steps.batch_of(samples, index % num_batches, settings.batch_size)
+        steps.train_batch(replica, optimizer, batch, epoch)
         if (index + 1) % between == 0:
-            losses.append(validate(model, lesson.validation)[1])
-    epoch.close(validate(model, lesson.validation) if rank.rank == 0 else None)
+            losses.append(steps.validate(model, lesson.validation)[1])
+    epoch.close(steps.validate(model, lesson.validation))
     rank.measure("validation_losses", losses)
     rank.measure("first_rate", rates[0])
     rank.measure("last_rate", rates[-1])
@@ -105,21 +87,18 @@ class WarmedSettings(Settings):
     num_warm_up_updates: Count
 
 
-def _plan(strategy: str, ranks: int, settings: Settings) -> RunPlan:
-    return RunPlan(strategy, ranks, settings, passes=("timed",), keeps_steps=True)
-
-
+timed = partial(RunPlan, passes=("timed",), keeps_steps=True)
 GENTLE = Settings(num_epochs=1, learning_rate=0.001, momentum=0.0)
 RUNS = {
-    "one": _plan("fixed", 1, Settings()),
-    "fixed": _plan("fixed", 4, Settings()),
-    "scaled": _plan("scaled", 4, Settings()),
-    "warmed": _plan("warmed", 4, WarmedSettings(num_warm_up_updates=32)),
-    "fixed_eight": replace(_plan("fixed", 8, Settings()), full=True),
-    "scaled_eight": replace(_plan("scaled", 8, Settings()), full=True),
-    "warmed_eight": replace(_plan("warmed", 8, WarmedSettings(num_warm_up_updates=16)), full=True),
-    "one_gentle": _plan("fixed", 1, GENTLE),
-    "fixed_gentle": _plan("fixed", 4, GENTLE),
-    "scaled_gentle": _plan("scaled", 4, GENTLE),
+    "one": timed("fixed", 1, Settings()),
+    "fixed": timed("fixed", 4, Settings()),
+    "scaled": timed("scaled", 4, Settings()),
+    "warmed": timed("warmed", 4, WarmedSettings(num_warm_up_updates=32)),
+    "fixed_eight": timed("fixed", 8, Settings(), full=True),
+    "scaled_eight": timed("scaled", 8, Settings(), full=True),
+    "warmed_eight": timed("warmed", 8, WarmedSettings(num_warm_up_updates=16), full=True),
+    "one_gentle": timed("fixed", 1, GENTLE),
+    "fixed_gentle": timed("fixed", 4, GENTLE),
+    "scaled_gentle": timed("scaled", 4, GENTLE),
 }
 TRIED_WITH = {"*": {"num_samples": 3200}}

@@ -9,7 +9,8 @@ Beside them: one device on the whole batch, and one with a larger learning rate.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -19,31 +20,23 @@ from torch.nn.utils import vector_to_parameters
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, closed_form
 from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.training import steps
 from runners.training.networks import flat_gradient, gradients_of
 from runners.training.settings import BatchSettings
-from runners.training.steps import (
-    batch_of,
-    epochs,
-    forward_backward,
-    mlp_for,
-    optimizer_for,
-    scaled_lesson,
-)
 from runners.training.teacher import Samples
 
 
 def parts(rank: Rank[Settings]) -> None:
     """Train on this rank's part of every batch; one device has the whole of it."""
     size = rank.settings.batch_size
-    lesson, model = scaled_lesson(rank), mlp_for(rank)
-    optimizer = optimizer_for(rank, model)
+    lesson, model = steps.scaled_lesson(rank), steps.mlp_for(rank)
+    optimizer = steps.optimizer_for(rank, model)
     if not rank.is_metered:
-        _compare(rank, model, _ordered(rank, batch_of(lesson.training, 0, size)))
-    for epoch in epochs(rank, model, optimizer, lesson.validation, LINE):
+        _compare(rank, model, _ordered(rank, steps.batch_of(lesson.training, 0, size)))
+    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, LINE):
         for batch in epoch.batches(lesson.training, size):
             own = _part(rank, _ordered(rank, batch))
-            logits, loss = forward_backward(model, own)
+            logits, loss = steps.forward_backward(model, own)
             with rank.phase("combine", computes=False):
                 _combine(rank, model)
             optimizer.step()
@@ -88,14 +81,14 @@ def _compare(rank: Rank[Settings], model: nn.Module, batch: Samples) -> None:
     model.zero_grad()
     cross_entropy(model(batch.features), batch.labels).backward()
     whole = flat_gradient(model)
-    facts: dict[str, Setting] = {
-        "length_ratio": (combined.norm() / whole.norm()).item(),
-        "relative_distance": ((combined - whole).norm() / whole.norm()).item(),
-        "own_relative_distance": ((mine - whole).norm() / whole.norm()).item(),
-    }
     operation = "backward on the whole batch, for comparison"
-    with rank.predict("whole_gradient", operation, batch.features, facts) as out:
-        out(whole)
+    with rank.predict("whole_gradient", operation, batch.features) as out:
+        out(
+            whole,
+            length_ratio=(combined.norm() / whole.norm()).item(),
+            relative_distance=((combined - whole).norm() / whole.norm()).item(),
+            own_relative_distance=((mine - whole).norm() / whole.norm()).item(),
+        )
     model.zero_grad()
 
 
@@ -127,20 +120,18 @@ class Settings(BatchSettings):
 LINE = "epoch {epoch}: validation loss {validation_loss:.4f}, accuracy {validation_accuracy:.3f}"
 
 
-def _timed(ranks: int = 2, **settings: Any) -> RunPlan:
-    label = "single" if ranks == 1 else ""
-    return RunPlan("parts", ranks, Settings(**settings), passes=("timed",), label=label)
-
-
+plan = partial(RunPlan, "parts", 2)
+timed = partial(plan, passes=("timed",))
+single = partial(RunPlan, "parts", 1, passes=("timed",), label="single")
 RUNS = {
-    "own_loss": RunPlan("parts", 2, Settings(), has_timeline=True),
-    "whole": _timed(1, num_last_samples=100),
-    "summed": _timed(weights="none"),
-    "larger_rate": _timed(1, num_last_samples=100, learning_rate=0.1),
-    "adam": _timed(optimizer="adam", learning_rate=0.005),
-    "adam_summed": _timed(optimizer="adam", learning_rate=0.005, weights="none"),
-    "unequal": _timed(num_last_samples=20, order="by_label"),
-    "unequal_by_rank": _timed(num_last_samples=20, order="by_label", weights="by_rank"),
-    "unequal_by_rank_shuffled": _timed(num_last_samples=20, weights="by_rank"),
+    "own_loss": plan(Settings(), has_timeline=True),
+    "whole": single(Settings(num_last_samples=100)),
+    "summed": timed(Settings(weights="none")),
+    "larger_rate": single(Settings(num_last_samples=100, learning_rate=0.1)),
+    "adam": timed(Settings(optimizer="adam", learning_rate=0.005)),
+    "adam_summed": timed(Settings(optimizer="adam", learning_rate=0.005, weights="none")),
+    "unequal": timed(Settings(num_last_samples=20, order="by_label")),
+    "unequal_by_rank": timed(Settings(num_last_samples=20, order="by_label", weights="by_rank")),
+    "unequal_by_rank_shuffled": timed(Settings(num_last_samples=20, weights="by_rank")),
 }
 TRIED_WITH = {"*": {"num_epochs": 2}}

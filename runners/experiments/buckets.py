@@ -10,7 +10,7 @@ backward has ended, and then everything at once.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -28,15 +28,14 @@ from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import average, gradients_of
 from runners.training.settings import StackSettings
-from runners.training.steps import random_samples, stack_for
+from runners.training.steps import random_samples, replica_of, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
     """Train on one batch; after the last step show which buckets it sent."""
     settings = rank.settings
     stack = stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(stack, bucket_cap_mb=settings.bucket_cap_mib or None)
+    replica = replica_of(rank, stack, bucket_cap_mb=settings.bucket_cap_mib or None)
     optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
     features, labels = random_samples(rank, settings.batch_size)
     rank.watch(replica, optimizer)
@@ -54,9 +53,8 @@ def train(rank: Rank[Settings]) -> None:
         del loss  # before the next forward pass
     rank.epoch(1, loss=last_loss, num_samples=settings.batch_size, parameters=stack.parameters())
     if settings.overlaps:
-        facts: dict[str, Setting] = {**left}
-        with rank.predict("buckets", "send buckets while backward runs", features, facts) as out:
-            out(features)
+        with rank.predict("buckets", "send buckets while backward runs", features) as out:
+            out(features, **left)
 
 
 def leaving(replica: DistributedDataParallel) -> dict[str, list[int]]:
@@ -65,25 +63,21 @@ def leaving(replica: DistributedDataParallel) -> dict[str, list[int]]:
     They are its bytes, its gradients, and how many gradients were finished before it left.
     """
     left: dict[str, list[int]] = {"bytes": [], "num_gradients": [], "num_finished_before": []}
-    num_finished = 0
-
-    def finished(_: Tensor) -> None:
-        nonlocal num_finished
-        num_finished += 1
+    finished: list[torch.Size] = []  # gradients of this backward pass
 
     def leave(group: dist.ProcessGroup, bucket: GradBucket) -> Future[Tensor]:
-        nonlocal num_finished
-        of_bucket = (bucket.buffer().nbytes, len(bucket.parameters()), num_finished)
-        for column, value in zip(left.values(), of_bucket, strict=True):
-            if bucket.index() == 0:  # another backward pass
+        if bucket.index() == 0:  # another backward pass
+            for column in left.values():
                 column.clear()
-            column.append(value)
+        left["bytes"].append(bucket.buffer().nbytes)
+        left["num_gradients"].append(len(bucket.parameters()))
+        left["num_finished_before"].append(len(finished))
         if bucket.is_last():
-            num_finished = 0
+            finished.clear()
         return allreduce_hook(group, bucket)
 
     for parameter in replica.module.parameters():
-        parameter.register_hook(finished)
+        parameter.register_hook(lambda gradient: finished.append(gradient.shape))
     # A hook's annotations, of which there may be none, must not be texts as in this file.
     replica.register_comm_hook(None, lambda group, bucket: leave(group, bucket))  # noqa: PLW0108
     return left
@@ -112,15 +106,12 @@ class Settings(StackSettings):
         }
 
 
-def _plan(**settings: Any) -> RunPlan:
-    return RunPlan("train", 2, Settings(**settings), has_timeline=True, label="ddp")
-
-
+ddp = partial(RunPlan, "train", 2, has_timeline=True, label="ddp")
 RUNS = {
-    "as_it_comes": _plan(),
-    "small": _plan(bucket_cap_mib=1),
-    "middling": _plan(bucket_cap_mib=4),
-    "one_bucket": _plan(bucket_cap_mib=1000),
-    "after_backward": _plan(overlaps=False),
+    "as_it_comes": ddp(Settings()),
+    "small": ddp(Settings(bucket_cap_mib=1)),
+    "middling": ddp(Settings(bucket_cap_mib=4)),
+    "one_bucket": ddp(Settings(bucket_cap_mib=1000)),
+    "after_backward": ddp(Settings(overlaps=False)),
 }
 TRIED_WITH = {"*": {"num_steps": 4}}

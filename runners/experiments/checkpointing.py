@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting
 from runners.training.settings import StackSettings
-from runners.training.steps import random_samples
+from runners.training.steps import sgd_steps, step_on_samples
 
 
 def recomputed(rank: Rank[Cut]) -> None:
@@ -52,27 +53,15 @@ def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tens
     settings = rank.settings
     torch.manual_seed(rank.seed)
     stack = nn.Sequential(*(Block(settings.width, rank.device) for _ in range(settings.num_layers)))
-    optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
-    features, labels = random_samples(rank, settings.batch_size)
-
-    def differentiate() -> float:
-        with rank.phase("forward"):  # segments are called, and not the stack whose hook would tell
-            loss = nn.functional.cross_entropy(forward(stack, features), labels)
-        loss.backward()
-        return loss.item()
-
-    rank.watch(stack, optimizer)
-    for _ in rank.steps(settings.num_steps):
-        differentiate()
-        optimizer.step()
-        optimizer.zero_grad()
+    differentiate = step_on_samples(rank, partial(forward, stack))
+    sgd_steps(rank, stack, differentiate)
     with FlopCounterMode(display=False) as counter:
         loss = differentiate()
     gradients = [p.grad for p in stack.parameters() if p.grad is not None]
     rank.measure("num_flops", counter.get_total_flops())
     rank.measure("gradient_digest", parameter_digest(gradients))
     rank.measure("num_gradients", len(gradients))
-    rank.epoch(1, loss=loss, num_samples=len(labels))
+    rank.epoch(1, loss=loss, num_samples=settings.batch_size)
 
 
 class Block(nn.Module):

@@ -15,6 +15,7 @@ The size of an operation is that of the whole: what `all_gather` ends with on ea
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -24,33 +25,33 @@ from runners.plans.settings import Count, RunSettings
 from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.transfers import fit, seconds_alone
+from runners.training.transfers import fit, in_turns, sent
 
 
 def timed(rank: Rank[Timed]) -> None:
-    """Steps of one all_reduce; then every operation at every size, in turns; then the fits."""
-    settings = rank.settings
-    largest = torch.zeros(max(settings.sizes_bytes) // FLOAT_BYTES, device=rank.device)
-    for _ in rank.steps(settings.num_steps):
+    """Steps of one all_reduce; then every operation at every size, with a fit for each turn."""
+    sizes = rank.settings.sizes_bytes
+    calls = {size: _operations(rank, size) for size in sizes}
+    for _ in rank.steps(rank.settings.num_steps):
         with rank.phase("all_reduce", computes=False):
-            dist.all_reduce(largest)
-    calls = {size: _operations(rank, size) for size in settings.sizes_bytes}
-    for operation in calls[settings.sizes_bytes[0]]:
+            calls[max(sizes)]["all_reduce"]()
+    for operation in calls[sizes[0]]:
         with rank.phase(operation, computes=False):
-            _time(rank, operation, {size: calls[size][operation] for size in calls})
+            of_sizes = [calls[size][operation] for size in sizes]
+            turns = in_turns(rank, of_sizes, rank.settings.num_turns)
+        for size, *seconds in zip(sizes, *turns, strict=True):
+            rank.measure_seconds(f"{operation}_{size}", seconds)
+        fits = [fit(sizes, turn) for turn in turns]
+        rank.measure_seconds(f"{operation}_alpha", [alpha for alpha, _ in fits])
+        rank.measure_seconds(f"{operation}_beta_a_mebibyte", [beta * (1 << 20) for _, beta in fits])
 
 
 def counted(rank: Rank[Settings]) -> None:
     """Every operation at every size, once, between two readings of this rank's link."""
     for size in rank.settings.sizes_bytes:
         for operation, call in _operations(rank, size).items():
-            with rank.phase(operation, computes=False):
-                before = rank.link_count()
+            with rank.phase(operation), sent(rank, **{f"{operation}_{size}_sent_bytes": 1}):
                 call()
-                after = rank.link_count()
-            assert before is not None
-            assert after is not None
-            rank.measure(f"{operation}_{size}_sent_bytes", (after - before).sent_payload_bytes)
 
 
 def _operations(rank: Rank[Settings], num_bytes: int) -> dict[str, Callable[[], object]]:
@@ -66,21 +67,6 @@ def _operations(rank: Rank[Settings], num_bytes: int) -> dict[str, Callable[[], 
         "broadcast": lambda: dist.broadcast(whole, 0),
         "all_to_all": lambda: dist.all_to_all_single(other, whole),
     }
-
-
-def _time(rank: Rank[Timed], operation: str, calls: dict[int, Callable[[], object]]) -> None:
-    """Raw samples of one operation at each size, and what fits them: one fit a turn."""
-    taken: dict[int, list[float]] = {size: [] for size in calls}
-    for turn in range(rank.settings.num_turns + 1):
-        for size, call in calls.items():
-            seconds = seconds_alone(rank, call)
-            if turn:  # the first finds cold caches and connections that have not grown yet
-                taken[size].append(seconds)
-    for size, samples in taken.items():
-        rank.measure_seconds(f"{operation}_{size}", samples)
-    fits = [fit(list(calls), turn) for turn in zip(*taken.values(), strict=True)]
-    rank.measure_seconds(f"{operation}_alpha", [f.alpha for f in fits])
-    rank.measure_seconds(f"{operation}_beta_a_mebibyte", [f.beta * (1 << 20) for f in fits])
 
 
 QUESTION = "How long does each collective take, and how many bytes does it really send?"
@@ -99,15 +85,11 @@ class Settings(RunSettings):
 
     def check(self) -> None:
         """Refuse a single size, or one that the ranks cannot share equally."""
-        if len(set(self.sizes_bytes)) < 2:
+        share = self.world_size * FLOAT_BYTES
+        if len(set(self.sizes_bytes)) < 2 or any(size % share for size in self.sizes_bytes):
             raise ValueError(
-                "sizes_bytes must list two or more sizes in bytes, such as 3072,3145728"
+                f"sizes_bytes must list two or more multiples of {share}, such as 3072,3145728"
             )
-        for size in self.sizes_bytes:
-            if size % (self.world_size * FLOAT_BYTES):
-                raise ValueError(
-                    f"a size of {size} bytes cannot be dealt out to {self.world_size} ranks"
-                )
 
 
 class Timed(Settings):
@@ -118,15 +100,9 @@ class Timed(Settings):
     num_steps: Count = 12
 
 
-RUNS: dict[str, RunPlan[Settings]] = {
-    **{
-        f"ranks_{n}": RunPlan("timed", n, Timed(), passes=("timed",), can_share_device=False)
-        for n in (2, 3, 4)
-    },
-    **{
-        f"wire_{n}": RunPlan(
-            "counted", n, Settings(), passes=("timed",), only_on_cpu=True, own_network=True
-        )
-        for n in (2, 3, 4)
-    },
+plan = partial(RunPlan, passes=("timed",))
+linked = partial(plan, only_on_cpu=True, own_network=True)
+RUNS = {
+    **{f"ranks_{n}": plan("timed", n, Timed(), can_share_device=False) for n in (2, 3, 4)},
+    **{f"wire_{n}": linked("counted", n, Settings()) for n in (2, 3, 4)},
 }

@@ -11,94 +11,79 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
+from runners.training import steps
 from runners.training.follow import compare_replicas, follow_replica, show_step
 from runners.training.networks import flat
 from runners.training.settings import GlobalBatchSettings
-from runners.training.steps import epochs, lesson_for, mlp_of_rank, optimizer_for, shard_of
-from runners.training.teacher import Samples, Scaling
+from runners.training.teacher import Samples, scaled
 
 
 def ddp(rank: Rank[Settings], *, averages: bool = True) -> None:
     """One replica a rank; DDP averages gradients in every backward pass, or never."""
     training, validation = _samples(rank)
-    model = mlp_of_rank(rank)
+    model = steps.mlp_of_rank(rank)
     wrap = "broadcast the parameters of rank zero to every replica"
     with rank.phase("wrap"), rank.stage("wrap", wrap, flat(model), everywhere=True) as out:
         replica = DistributedDataParallel(model)
         if averages:
             out(flat(model))
-    optimizer = optimizer_for(rank, replica)
     with nullcontext() if averages else replica.no_sync():
-        _train(rank, replica, optimizer, training, validation)
+        _train(rank, replica, training, validation)
     if rank.is_metered:
         return
     compare_replicas(rank, model, validation)
     if averages:
         batch = training.take(slice(0, rank.settings.batch_size))
-        show_step(rank, replica, optimizer_for(rank, replica), batch, validation)
-        follow_replica(rank, model, optimizer_for(rank, replica), batch)
+        show_step(rank, replica, steps.optimizer_for(rank, replica), batch, validation)
+        follow_replica(rank, model, steps.optimizer_for(rank, replica), batch)
 
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: one device, the global batch, the same samples in the same order."""
     training, validation = _samples(rank)
-    model = mlp_of_rank(rank)
-    _train(rank, model, optimizer_for(rank, model), training, validation)
+    _train(rank, steps.mlp_of_rank(rank), training, validation)
 
 
-def _train(
-    rank: Rank[Settings],
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    training: Samples,
-    validation: Samples,
-) -> None:
+def _train(rank: Rank[Settings], model: nn.Module, training: Samples, validation: Samples) -> None:
+    optimizer = steps.optimizer_for(rank, model)
     line = "epoch {epoch}: loss {loss:.4f} on rank 0"
-    for epoch in epochs(rank, model, optimizer, validation, line):
+    for epoch in steps.epochs(rank, model, optimizer, validation, line):
         for batch in epoch.batches(training, rank.settings.batch_size):
-            logits = model(batch.features)
-            loss = cross_entropy(logits, batch.labels)
-            loss.backward()  # DDP averages the gradients here
-            optimizer.step()
-            optimizer.zero_grad()
-            epoch.add(loss, logits, batch.labels)
-            del logits, loss  # before the next forward pass
+            steps.train_batch(model, optimizer, batch, epoch)  # DDP averages gradients in backward
 
 
 def _samples(rank: Rank[Settings]) -> tuple[Samples, Samples]:
     """This rank's samples, scaled, and the validation samples scaled as rank 0 would."""
-    lesson = lesson_for(rank)
+    lesson = steps.lesson_for(rank)
     whole = lesson.training
     if rank.settings.order == "sorted":  # as a careless export leaves them
         whole = whole.take(whole.features[:, 0].argsort(stable=True))
-    shard = shard_of(rank, whole)
+    shard = steps.shard_of(rank, whole)
     take = "take this rank's shard of the samples"
     with rank.stage("load", take, whole.features, everywhere=True) as out:
         out(shard.features)
     is_own = rank.settings.scaling == "per_shard"
-    scaling = Scaling.of(shard.features if is_own else whole.features)
+    like = (shard if is_own else whole).features
     whose = "its shard's" if is_own else "all samples'"
     scale = f"scale each feature by {whose} minimum and maximum"
     with rank.stage("scale", scale, shard.features, everywhere=True) as out:
-        scaled = scaling.apply(shard.features)
-        out(scaled)
-    training = Samples(scaled, shard.labels).to(rank.device)
+        training = scaled(shard, like)
+        out(training.features)
+    training = training.to(rank.device)
     if rank.world_size == 1:  # each global batch holds one batch of every shard
-        order = torch.arange(len(scaled)).view(rank.settings.num_shards, -1)
+        order = torch.arange(len(training.labels)).view(rank.settings.num_shards, -1)
         training = training.take(order.T.reshape(-1))
-    held_out = Samples(scaling.apply(lesson.validation.features), lesson.validation.labels)
-    validation = held_out.to(rank.device)
+    validation = scaled(lesson.validation, like).to(rank.device)
     rank.inputs(training.features, training.labels, validation.features, validation.labels)
     return training, validation
 
@@ -132,22 +117,17 @@ class Settings(GlobalBatchSettings):
 
 
 shown = partial(RunPlan, has_timeline=True)
-
-
-def _timed(strategy: str, ranks: int, **settings: Any) -> RunPlan:
-    return shown(strategy, ranks, Settings(**settings), passes=("timed",))
-
-
+timed = partial(shown, passes=("timed",))
+early = partial(Settings, num_epochs=3)  # what scaling does shows early
 RUNS = {
     "ddp": shown("ddp", 4, Settings(), keeps_steps=True),
     "single": shown("single", 1, Settings(batch_size=100)),
-    "ddp_fp64": _timed("ddp", 4, dtype="float64"),
-    "single_fp64": _timed("single", 1, dtype="float64", batch_size=100),
+    "ddp_fp64": timed("ddp", 4, Settings(dtype="float64")),
+    "single_fp64": timed("single", 1, Settings(dtype="float64", batch_size=100)),
     "no_sync": shown("no_sync", 4, Settings()),
-    # What scaling does shows early.
-    "per_shard_shuffled": _timed("ddp", 4, num_epochs=3, scaling="per_shard"),
-    "per_shard_sorted": _timed("ddp", 4, num_epochs=3, scaling="per_shard", order="sorted"),
-    "global_sorted": _timed("ddp", 4, num_epochs=3, order="sorted"),
-    "ddp_two_ranks": _timed("ddp", 2, batch_size=50),
+    "per_shard_shuffled": timed("ddp", 4, early(scaling="per_shard")),
+    "per_shard_sorted": timed("ddp", 4, early(scaling="per_shard", order="sorted")),
+    "global_sorted": timed("ddp", 4, early(order="sorted")),
+    "ddp_two_ranks": timed("ddp", 2, Settings(batch_size=50)),
 }
 TRIED_WITH = {"*": {"num_samples": 1000, "num_epochs": 4}}

@@ -18,9 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
-from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -28,7 +26,6 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import FileStore
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -43,26 +40,26 @@ from runners.ranks.recorder import parameter_digest
 from runners.system.processes import end_with
 from runners.traces.schema import Setting
 from runners.training.networks import description
+from runners.training.settings import StackSettings
+from runners.training.transfers import join_group
 
 
 def main() -> None:
     """One rank from one death to the next: take up the last whole checkpoint, train, save."""
     attempt = Attempt(**json.loads(sys.argv[1]))
-    settings = attempt.settings
-    training = Training(settings, attempt.seed)
-    training.load(attempt.folder)
-    attempt.note("resumed", training.step)
-    while training.step < settings.num_steps:
+    attempt.load()
+    attempt.note("resumed")
+    while attempt.step < attempt.settings.num_steps:
         dist.barrier()  # all have got here: how many steps a death costs is the same each time
-        attempt.die_if_due("step", training.step)
+        attempt.die_if_due("step")
         start = time.perf_counter()
-        training.take_step()
-        attempt.note("step", training.step, seconds=time.perf_counter() - start)
-        if training.step % settings.checkpoint_every == 0:
+        attempt.take_step()
+        attempt.note("step", seconds=time.perf_counter() - start)
+        if attempt.step % attempt.settings.checkpoint_every == 0:
             start = time.perf_counter()
-            training.save(attempt.folder, lambda: attempt.die_if_due("save", training.step))
-            attempt.note("saved", training.step, seconds=time.perf_counter() - start)
-    attempt.note("ended", training.step, digest=parameter_digest(training.model.parameters()))
+            attempt.save()
+            attempt.note("saved", seconds=time.perf_counter() - start)
+    attempt.note("ended", digest=parameter_digest(attempt.model.parameters()))
     dist.barrier()
     os._exit(0)
 
@@ -74,8 +71,8 @@ class Training:
     so a training that is resumed can equal one that never stopped.
     """
 
-    def __init__(self, settings: Settings, seed: int) -> None:
-        self.settings, self.seed = settings, seed
+    def __init__(self, settings: Settings, seed: int, folder: Path) -> None:
+        self.settings, self.seed, self.folder = settings, seed, folder
         self.step = 0
         self.sampler_step = 0  # which samples come next: the number of the step, unless forgotten
         torch.manual_seed(seed)
@@ -103,25 +100,24 @@ class Training:
         model, optimizer = get_state_dict(self.model, self.optimizer)
         return {"model": model, "optimizer": optimizer, "step": self.step}
 
-    def save(self, folder: Path, at_worst: Callable[[], None] = lambda: None) -> None:
-        """Write a checkpoint: every rank its shards of parameters and of the optimizer's state.
-
-        Args:
-            folder: where checkpoints lie, each in a folder of its own.
-            at_worst: called at the worst moment: all shards are written, and what says so is not.
-        """
+    def save(self) -> None:
+        """Write a checkpoint: every rank its shards of parameters and of the optimizer's state."""
+        at_worst_moment = self.at_worst_moment
 
         class Writer(FileSystemWriter):
             def finish(self, *arguments: Any, **more: Any) -> None:
-                at_worst()
+                at_worst_moment()
                 super().finish(*arguments, **more)
 
-        save(self._state(), storage_writer=Writer(folder / f"step-{self.step:06}"))
+        save(self._state(), storage_writer=Writer(self.folder / f"step-{self.step:06}"))
 
-    def load(self, folder: Path) -> None:
+    def at_worst_moment(self) -> None:
+        """All shards of a checkpoint are written, and what makes it whole is not."""
+
+    def load(self) -> None:
         """Go on from the newest checkpoint that is whole, if there is one."""
         # One rank writes the metadata last: a folder without it holds half a checkpoint.
-        whole = [place.parent for place in folder.glob("step-*/.metadata")]
+        whole = [place.parent for place in self.folder.glob("step-*/.metadata")]
         if not whole:
             return
         state = self._state()
@@ -135,19 +131,19 @@ class Training:
 
 def undisturbed(rank: Rank[Settings]) -> None:
     """From the first step to the last, with no checkpoint."""
-    _train(rank, Training(rank.settings, rank.seed))
+    _train(rank, Training(rank.settings, rank.seed, rank.scratch))
 
 
 def resumed(rank: Rank[ResumedSettings]) -> None:
     """Saved after some steps, built anew, loaded and gone on; without what is forgotten."""
-    training = Training(rank.settings, rank.seed)
+    training = Training(rank.settings, rank.seed, rank.scratch)
     while training.step < rank.settings.stop_step:
         training.take_step()
     with rank.phase("save"):
-        training.save(rank.scratch)
-    training = Training(rank.settings, rank.seed)
+        training.save()
+    training = Training(rank.settings, rank.seed, rank.scratch)
     with rank.phase("load"):
-        training.load(rank.scratch)
+        training.load()
     if rank.settings.forgets == "optimizer":
         training.forget_optimizer()
     if rank.settings.forgets == "position":
@@ -166,43 +162,45 @@ def _train(rank: Rank[Settings], training: Training) -> None:
 
 
 def _describe(rank: Rank[Settings], num_ranks: int) -> None:
-    num_layers = rank.settings.num_layers
-    widths = [rank.settings.width] * (num_layers + 1)
-    rank.describe(description(widths, [range(num_ranks)] * num_layers, sharded=[True] * num_layers))
+    layers = range(rank.settings.num_layers)
+    held_by, sharded = [range(num_ranks) for _ in layers], [True for _ in layers]
+    rank.describe(description(rank.settings.widths, held_by, sharded=sharded))
 
 
 # --- deaths under the elastic launcher
 
 
-class Attempt:
+class Attempt(Training):
     """One start of a rank's process, after as many deaths as its number says."""
 
+    settings: ElasticSettings
+
     def __init__(self, folder: str, launcher: int, seed: int, settings: dict[str, Any]) -> None:
-        self.folder, self.seed = Path(folder), seed
-        self.settings = ElasticSettings.from_json(settings)
-        self.rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.rank = int(os.environ["RANK"])
         self.number = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
         end_with(launcher)
         torch.set_num_threads(1)
         # A store of each attempt's own: what a dead attempt left behind would confuse the next.
-        store = FileStore(str(self.folder / f"store-{self.number}"), world_size)
-        patience = timedelta(seconds=60)  # of a collective in which a rank is missing
-        dist.init_process_group(
-            "gloo", store=store, rank=self.rank, world_size=world_size, timeout=patience
-        )
+        store = Path(folder) / f"store-{self.number}"
+        join_group(store, self.rank, int(os.environ["WORLD_SIZE"]))
+        super().__init__(ElasticSettings.from_json(settings), seed, Path(folder))
 
-    def note(self, what: str, step: int, **more: Any) -> None:
+    def note(self, what: str, **more: Any) -> None:
         """Add a line to the events, at once and whole."""
-        event = {"what": what, "step": step, "attempt": self.number, "rank": self.rank, **more}
+        event = {"what": what, "attempt": self.number, "rank": self.rank, **more}
         with (self.folder / "events.jsonl").open("a") as events:
             events.write(json.dumps({"at": time.monotonic(), **event}) + "\n")
 
-    def die_if_due(self, moment: str, step: int) -> None:
+    def die_if_due(self, moment: str) -> None:
         """Leave where this attempt is to die: as a machine that loses power, without a word."""
         deaths = self.settings.deaths()[self.number : self.number + 1]
-        if moment == self.settings.moment and (step, self.rank) in deaths:
-            self.note("dies", step)
+        if moment == self.settings.moment and (self.step, self.rank) in deaths:
+            self.note("dies")
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def at_worst_moment(self) -> None:
+        """Die here if this save is to be torn."""
+        self.die_if_due("save")
 
 
 def elastic(rank: Rank[ElasticSettings]) -> None:
@@ -213,11 +211,11 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
     folder.mkdir()
     _describe(rank, settings.num_ranks)
     attempt = {"folder": str(folder), "launcher": os.getpid(), "seed": rank.seed}
-    is_over = threading.Event()
 
     def beat() -> None:  # while the processes work that this rank has started
-        while not is_over.wait(0.1):
+        while rank.phase_name == "elastic launcher":
             rank.beat()
+            time.sleep(0.1)
 
     with rank.phase("elastic launcher"):
         threading.Thread(target=beat, daemon=True).start()
@@ -233,27 +231,25 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
                 json.dumps({**attempt, "settings": settings.declared()}),
             ]
         )
-        is_over.set()
     lines = (folder / "events.jsonl").read_text().splitlines()
     _record(rank, sorted(map(json.loads, lines), key=lambda event: event["at"]))
 
 
 def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]]) -> None:
     """Record what the events show: steps lost, costs of checkpoints and restarts, the end."""
-    by_kind: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for event in events:
-        by_kind[event["what"]].append(event)
-    resumed, ended = by_kind["resumed"], sorted(by_kind["ended"], key=lambda e: e["rank"])
-    steps = [e["seconds"] for e in by_kind["step"] if e["rank"] == 0]
+
+    def those(what: str) -> list[dict[str, Any]]:
+        return [event for event in events if event["what"] == what]
+
+    steps, saves = ([e["seconds"] for e in those(x) if e["rank"] == 0] for x in ("step", "saved"))
     rank.outcome.step_seconds = steps
-    saves = [e["seconds"] for e in by_kind["saved"] if e["rank"] == 0]
     rank.measure_seconds("checkpoint", saves)
     # From each death to the moment at which all ranks have taken up the training again.
-    taken_up = {e["attempt"]: e["at"] for e in resumed}  # of the last rank of each attempt
-    deaths = [(e["at"], taken_up.get(e["attempt"] + 1)) for e in by_kind["dies"]]
-    rank.measure_seconds("restart", [after - at for at, after in deaths if after is not None])
+    taken_up = {e["attempt"]: e["at"] for e in those("resumed")}  # of each attempt's last rank
+    rank.measure_seconds("restart", [taken_up[e["attempt"] + 1] - e["at"] for e in those("dies")])
     rank.measure("num_attempts", len(taken_up))
-    rank.measure("num_steps_lost", len(steps) - ended[0]["step"])
+    rank.measure("num_steps_lost", len(steps) - rank.settings.num_steps)
+    ended = sorted(those("ended"), key=lambda e: e["rank"])
     rank.measure("parameter_digests", [e["digest"] for e in ended])
     last = max((rank.scratch / "faults").glob("step-*"), default=None)
     if last is not None:
@@ -265,36 +261,34 @@ def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]]) -> None:
 
 def replayed(rank: Rank[ReplayedSettings]) -> None:
     """A long training on paper: measured costs, seeded failures, intervals around Young's."""
-    settings, measured = rank.settings, rank.followed
-    step = median(measured["step"])
-    checkpoint, restart = median(measured["checkpoint"]), median(measured["restart"])
-    costs = on_paper.Costs(step, checkpoint, restart, settings.mtbf_seconds)
+    settings = rank.settings
+    step, save, restart = (median(rank.followed[x]) for x in ("step", "checkpoint", "restart"))
+    costs = on_paper.Costs(step, save, restart, settings.mtbf_seconds)
     work = costs.mtbf_seconds * settings.num_failures
     num_steps = round(work / step)
 
-    def between(interval: float) -> int:
-        return max(1, round(interval / step))
+    def took(interval: float) -> tuple[float, float]:
+        """Seconds of the training, replayed and in closed form."""
+        between = max(1, round(interval / step))
+        predicted = on_paper.expected_seconds(costs, between, num_steps)
+        return on_paper.replay(costs, between, num_steps, settings.fault_seed), predicted
 
-    def took(num_steps_between: int) -> float:
-        return on_paper.replay(costs, num_steps_between, num_steps, settings.fault_seed)
-
-    young_interval = on_paper.young_seconds(costs)
+    young, daly = on_paper.young_seconds(costs), on_paper.daly_seconds(costs)
     # Powers of the root of two around Young's interval, which stands in the middle.
-    around = [between(2 ** (power / 2) * young_interval) for power in range(-6, 7)]
-    seconds = [took(one) for one in around]
-    young, daly = seconds[len(seconds) // 2], took(between(on_paper.daly_seconds(costs)))
-    predicted = [on_paper.expected_seconds(costs, one, num_steps) for one in around]
+    around = [took(2 ** (power / 2) * young) for power in range(-6, 7)]
+    seconds = [replayed for replayed, _ in around]
     rank.measure_seconds("replayed", seconds)
-    rank.measure_seconds("predicted", predicted)
-    rank.measure_seconds("replayed_at_young", [young])
-    for name, one in {"best": min(seconds), "young": young, "daly": daly}.items():
-        rank.measure_seconds(f"lost_at_{name}", [one - work])
+    rank.measure_seconds("predicted", [predicted for _, predicted in around])
+    rank.measure_seconds("replayed_at_young", [took(young)[0]])
+    rank.measure_seconds("lost_at_best", [min(seconds) - work])
+    rank.measure_seconds("lost_at_young", [took(young)[0] - work])
+    rank.measure_seconds("lost_at_daly", [took(daly)[0] - work])
 
 
 QUESTION = "What does it take for a training run that was killed to end as if nothing had happened?"
 
 
-class Settings(RunSettings):
+class Settings(StackSettings):
     """A stack of layers of width², trained by Adam."""
 
     width: Count = 640
@@ -346,32 +340,21 @@ class ReplayedSettings(RunSettings):
     fault_seed: CountOrZero = 1
 
 
-def _plan(strategy: str, settings: RunSettings, ranks: int = 2, **more: Any) -> RunPlan:
-    # The elastic launcher's ranks are on CPU; all must be comparable to the bit.
-    plan: dict[str, Any] = {"passes": ("timed",), "only_on_cpu": True}
-    return RunPlan(strategy, ranks, settings, **plan, **more)
-
-
-def _elastic(**settings: Any) -> RunPlan:
-    return _plan("elastic", ElasticSettings(**settings), 1, full=bool(settings))
-
-
-def _replayed(seconds: int) -> RunPlan:
-    settings = ReplayedSettings(mtbf_seconds=seconds)
-    return _plan("replayed", settings, 1, nature="simulated", follows="killed")
-
-
+# The elastic launcher's ranks are on CPU; all must be comparable to the bit.
+timed = partial(RunPlan, passes=("timed",), only_on_cpu=True)
+launched = partial(timed, "elastic", 1)
+long = partial(timed, "replayed", 1, nature="simulated", follows="killed")
 RUNS = {
-    "undisturbed": _plan("undisturbed", Settings()),
-    "resumed": _plan("resumed", ResumedSettings()),
-    "resumed_without_optimizer": _plan("resumed", ResumedSettings(forgets="optimizer")),
-    "resumed_without_position": _plan("resumed", ResumedSettings(forgets="position")),
-    "killed": _elastic(),
-    "replayed_minute": _replayed(60),
-    "replayed_hour": _replayed(3600),
-    "killed_three_times": _elastic(num_deaths=3, fault_seed=9),
-    "killed_while_saving": _elastic(moment="save"),
-    "killed_without_checkpoint": _elastic(checkpoint_every=31),
+    "undisturbed": timed("undisturbed", 2, Settings()),
+    "resumed": timed("resumed", 2, ResumedSettings()),
+    "resumed_without_optimizer": timed("resumed", 2, ResumedSettings(forgets="optimizer")),
+    "resumed_without_position": timed("resumed", 2, ResumedSettings(forgets="position")),
+    "killed": launched(ElasticSettings()),
+    "replayed_minute": long(ReplayedSettings(mtbf_seconds=60)),
+    "replayed_hour": long(ReplayedSettings(mtbf_seconds=3600)),
+    "killed_three_times": launched(ElasticSettings(num_deaths=3, fault_seed=9), full=True),
+    "killed_while_saving": launched(ElasticSettings(moment="save"), full=True),
+    "killed_without_checkpoint": launched(ElasticSettings(checkpoint_every=31), full=True),
 }
 TRIED_WITH = {"killed_three_times": {"num_deaths": 1}}  # each start of the ranks takes seconds
 

@@ -44,7 +44,7 @@ def fsdp(rank: Rank[Settings]) -> None:
     optimizer = steps.optimizer_for(rank, model)
     for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
         for batch in epoch.batches(samples, rank.settings.batch_size):
-            _step(rank, model, optimizer, batch, epoch)
+            model.step(optimizer, batch, epoch)
 
 
 class Units(nn.Module):
@@ -75,28 +75,19 @@ class Units(nn.Module):
                 out(local(layer.weight))
         return activation
 
-
-def _step(
-    rank: Rank[Settings],
-    model: Units,
-    optimizer: torch.optim.Optimizer,
-    batch: Samples,
-    epoch: steps.Epoch,
-) -> None:
-    """Forward, backward with a reduce-scatter for each unit, and the update of the shards."""
-    logits = model(batch.features)
-    loss = nn.functional.cross_entropy(logits, batch.labels)
-    weight = model.units[0].weight
-    operation = "gather each unit again, differentiate, reduce-scatter its gradients"
-    with rank.stage("backward", operation, logits) as out:
-        loss.backward()
-        assert weight.grad is not None
-        out(local(weight.grad))
-    with rank.stage("update", "update this rank's shards", local(weight.grad)) as out:
-        optimizer.step()
-        out(local(weight))
-    optimizer.zero_grad()
-    epoch.add(loss, logits, batch.labels)
+    def step(self, optimizer: torch.optim.Optimizer, batch: Samples, epoch: steps.Epoch) -> None:
+        """Forward, backward with a reduce-scatter for each unit, and the update of the shards."""
+        stage, weight, logits = self.rank.stage, self.units[0].weight, self(batch.features)
+        loss = nn.functional.cross_entropy(logits, batch.labels)
+        operation = "gather each unit again, differentiate, reduce-scatter its gradients"
+        with stage("backward", operation, logits) as out:
+            loss.backward()
+            out(local(weight.grad))
+        with stage("update", "update this rank's shards", local(weight.grad)) as out:
+            optimizer.step()
+            out(local(weight))
+        optimizer.zero_grad()
+        epoch.add(loss, logits, batch.labels)
 
 
 def single(rank: Rank[Settings]) -> None:

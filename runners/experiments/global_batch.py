@@ -11,41 +11,30 @@ with `no_sync` until the last; `reduced_each` does so without it.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
-
-from torch.nn.parallel import DistributedDataParallel
+from functools import partial
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, closed_form
 from runners.ranks.rank import Rank
+from runners.training import steps
 from runners.training.settings import GlobalBatchSettings
-from runners.training.steps import (
-    batch_of,
-    epochs,
-    forward_backward,
-    mlp_for,
-    optimizer_for,
-    scaled_lesson,
-    shard_of,
-)
 
 
 def train(rank: Rank[Settings]) -> None:
     """Train to the end: a step is one update, on a batch taken whole or in parts."""
     settings = rank.settings
-    lesson = scaled_lesson(rank)
-    samples, model = shard_of(rank, lesson.training), mlp_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
-    optimizer = optimizer_for(rank, model)
+    lesson = steps.scaled_lesson(rank)
+    samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
+    replica = steps.replica_of(rank, model)
+    optimizer = steps.optimizer_for(rank, model)
     line = "epoch {epoch}: {validation_accuracy:.1%} of the validation samples right"
-    for epoch in epochs(rank, replica, optimizer, lesson.validation, line):
+    for epoch in steps.epochs(rank, replica, optimizer, lesson.validation, line):
         for batch in epoch.batches(samples, settings.batch_size):
             for part in range(settings.num_parts):
-                own = batch_of(batch, part, settings.batch_size // settings.num_parts)
+                own = steps.batch_of(batch, part, settings.batch_size // settings.num_parts)
                 reduces = settings.reduces_each_part or part == settings.num_parts - 1
                 with nullcontext() if reduces else replica.no_sync():
-                    logits, loss = forward_backward(replica, own, settings.num_parts)
+                    logits, loss = steps.forward_backward(replica, own, settings.num_parts)
                 epoch.add(loss, logits, own.labels)
                 del logits, loss  # before the next forward pass
             optimizer.step()
@@ -69,18 +58,12 @@ class Settings(GlobalBatchSettings):
         return self.num_samples // self.global_batch_size * self.num_epochs
 
 
-def _whole(**settings: Any) -> RunPlan:
-    return RunPlan("train", 4, Settings(**settings), passes=("timed",), label="ddp")
-
-
-def _in_parts(**settings: Any) -> RunPlan:
-    return RunPlan("train", 4, Settings(num_parts=4, **settings), label="ddp")
-
-
+in_parts = partial(RunPlan, "train", 4, label="ddp")
+whole = partial(in_parts, passes=("timed",))
 RUNS = {
-    "grown": _whole(),
-    "grown_scaled": _whole(learning_rate=0.4),
-    "accumulated": _in_parts(),
-    "reduced_each": _in_parts(reduces_each_part=True),
+    "grown": whole(Settings()),
+    "grown_scaled": whole(Settings(learning_rate=0.4)),
+    "accumulated": in_parts(Settings(num_parts=4)),
+    "reduced_each": in_parts(Settings(num_parts=4, reduces_each_part=True)),
 }
 TRIED_WITH = {"*": {"num_samples": 2000, "num_epochs": 2}}

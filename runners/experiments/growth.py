@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
@@ -26,15 +25,14 @@ from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import description, mlp, shard_layers
 from runners.training.settings import StackSettings
-from runners.training.steps import random_samples, stack_for
+from runners.training.stages import back_through_stage, through_stage
+from runners.training.steps import random_samples, replica_of, sgd_steps, stack_for, step_on_samples
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """A replica and a batch on every rank; gradients are averaged."""
-    model = stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
-    _train(rank, replica, _whole_step(rank, replica))
+    replica = replica_of(rank, stack_for(rank))
+    _train(rank, replica, step_on_samples(rank, replica))
 
 
 def fsdp(rank: Rank[Settings]) -> None:
@@ -43,7 +41,7 @@ def fsdp(rank: Rank[Settings]) -> None:
     model = stack_for(rank, is_sharded=True)
     with rank.phase("wrap"):
         shard_layers(model, mesh)
-    _train(rank, model, _whole_step(rank, model))
+    _train(rank, model, step_on_samples(rank, model))
 
 
 def stages(rank: Rank[Settings]) -> None:
@@ -52,29 +50,23 @@ def stages(rank: Rank[Settings]) -> None:
     own = settings.num_layers // rank.world_size
     held_by = [[layer // own] for layer in range(settings.num_layers)]
     rank.describe(description(settings.widths, held_by))
-    is_first, is_last = rank.rank == 0, rank.rank == rank.world_size - 1
+    is_last = rank.rank == rank.world_size - 1
     model = mlp([settings.width] * (own + 1), device=rank.device)
     features, labels = random_samples(rank, settings.batch_size, rank.seed)
 
+    def layers(taken: Tensor) -> Tensor:
+        given: Tensor = model(taken)
+        return given if is_last else torch.relu(given)
+
     def step() -> float | None:
-        taken = features
-        if not is_first:
-            taken = rank.receive(features.shape, source=rank.rank - 1).requires_grad_()
-        with rank.phase("forward"):  # a hook would take sending for a part of it
-            given = model(taken)
-            if is_last:
-                loss = cross_entropy(given, labels)
-            else:
-                given = torch.relu(given)
-        gradient = None
+        taken, given = through_stage(rank, layers, features, features.shape)
         if not is_last:
-            rank.send(given.detach(), to=rank.rank + 1)
-            gradient = rank.receive(given.shape, source=rank.rank + 1)
-        (loss if is_last else given).backward(gradient)
-        if not is_first:
-            assert taken.grad is not None
-            rank.send(taken.grad, to=rank.rank - 1)
-        return loss.item() if is_last else None
+            back_through_stage(rank, taken, given)
+            return None
+        with rank.phase("forward"):
+            loss = cross_entropy(given, labels)
+        back_through_stage(rank, taken, loss)
+        return loss.item()
 
     _train(rank, model, step)
 
@@ -124,33 +116,14 @@ def split(rank: Rank[Settings]) -> None:
 def single(rank: Rank[Settings]) -> None:
     """One device holds everything."""
     model = stack_for(rank)
-    _train(rank, model, _whole_step(rank, model))
-
-
-def _whole_step(rank: Rank[Settings], model: nn.Module) -> Callable[[], float]:
-    """Forward and backward on this rank's whole batch."""
-    features, labels = random_samples(rank, rank.settings.batch_size)
-
-    def step() -> float:
-        loss = cross_entropy(model(features), labels)
-        loss.backward()
-        return loss.item()
-
-    return step
+    _train(rank, model, step_on_samples(rank, model))
 
 
 def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | None]) -> None:
-    """Repeat one step; `step` goes forward and backward, and gives the loss where it is known."""
-    settings = rank.settings
-    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-    rank.watch(model, optimizer)
-    loss = None
-    for _ in rank.steps(settings.num_steps):
-        loss = step()
-        optimizer.step()
-        optimizer.zero_grad()
+    """Repeat one step, which goes forward and backward and gives the loss where it is known."""
+    loss = sgd_steps(rank, model, step)
     parts = rank.world_size if rank.plan.strategy == "split" else 1
-    rank.epoch(1, loss=loss, num_samples=settings.batch_size // parts if loss else 0)
+    rank.epoch(1, loss=loss, num_samples=rank.settings.batch_size // parts if loss else 0)
 
 
 QUESTION = "How do memory, payload and time grow with the ranks, the parameters and the batch size?"

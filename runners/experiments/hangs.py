@@ -17,13 +17,13 @@ from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C import _distributed_c10d
-from torch._C._distributed_c10d import DebugLevel, FileStore, ProcessGroup, set_debug_level
+from torch._C._distributed_c10d import DebugLevel, ProcessGroup, set_debug_level
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,6 +31,8 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.traces.records import Death
+from runners.training.steps import of_all_ranks
+from runners.training.transfers import join_group
 
 
 def ordered(rank: Rank[Ordered]) -> None:
@@ -39,16 +41,13 @@ def ordered(rank: Rank[Ordered]) -> None:
     operation = getattr(dist, settings.second_operation)
     root = (0,) if settings.second_operation == "broadcast" else ()
     first, second = (torch.full((settings.num_values,), x + rank.rank) for x in (1.0, 10.0))
+    calls = [partial(dist.all_reduce, first), partial(operation, second, *root)]
+    if settings.order == "swapped" and rank.rank == 1:
+        calls.reverse()
     with diagnosed(rank) as group:
-        calls = [
-            partial(dist.all_reduce, first, group=group),
-            partial(operation, second, *root, group=group),
-        ]
-        if settings.order == "swapped" and rank.rank == 1:
-            calls.reverse()
         for call in calls:
             with rank.phase("collective"):
-                call()
+                call(group=group)
     rank.measure("num_wrong", wrong(first, 3.0) + wrong(second, 10.0 if root else 21.0))
 
 
@@ -76,11 +75,10 @@ def stepped(rank: Rank[Stepped]) -> None:
 
 def summed(rank: Rank[Summed]) -> None:
     """A sum of as many elements as the run says for each rank; no other."""
-    with diagnosed(rank) as group:
-        values = torch.full((rank.settings.num_elements[rank.rank],), 1.0 + rank.rank)
-        with rank.phase("collective"):
-            dist.all_reduce(values, group=group)
-        rank.measure("num_wrong", wrong(values, 3.0))
+    values = torch.full((rank.settings.num_elements[rank.rank],), 1.0 + rank.rank)
+    with diagnosed(rank) as group, rank.phase("collective"):
+        dist.all_reduce(values, group=group)
+    rank.measure("num_wrong", wrong(values, 3.0))
 
 
 def shaped(rank: Rank[Shaped]) -> None:
@@ -121,14 +119,14 @@ def in_flight(rank: Rank[InFlight]) -> None:
             work = dist.all_reduce(values, group=group, async_op=True)
         assert work is not None
         result = values
-        if rank.rank == 0:
-            if rank.settings.waits_first:
-                dist.barrier()
-                work.wait()
-                result = values.clone()
+        if rank.rank == 0 and rank.settings.waits_first:
+            dist.barrier()
+            work.wait()
+            result = values.clone()
             values.fill_(100.0)
-            if not rank.settings.waits_first:
-                dist.barrier()
+        elif rank.rank == 0:
+            values.fill_(100.0)
+            dist.barrier()
         work.wait()
     rank.measure("num_wrong", wrong(result, 2.0))
 
@@ -150,8 +148,7 @@ def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
     os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"  # calls that the flight recorder keeps
     if getattr(rank.settings, "checks_calls", False):
         set_debug_level(DebugLevel.DETAIL)
-    store = FileStore(str(rank.scratch / "talk"), rank.world_size)
-    dist.init_process_group("gloo", store=store, rank=rank.rank, world_size=rank.world_size)
+    join_group(rank.scratch / "talk", rank.rank, rank.world_size)
     group: ProcessGroup = dist.new_group(timeout=timedelta(seconds=rank.settings.timeout_seconds))
     dist.barrier()
     failure: RuntimeError | None = None
@@ -159,15 +156,14 @@ def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
         yield group
     except RuntimeError as error:
         failure = error
-    gathered: list[Any] = [None] * rank.world_size
-    dist.all_gather_object(gathered, (calls_in(group.group_name), failure is not None))
-    made, failed = zip(*gathered, strict=True)
-    found = compare(made)
+    of_ranks = of_all_ranks(rank, (calls_in(group.group_name), failure is not None))
+    made, failed = zip(*of_ranks, strict=True)
+    first_apart, waiting, in_words = compare(made)
     rank.measure("num_calls", [len(calls) for calls in made])
     rank.measure("num_ranks_in_error", sum(failed))
-    rank.measure("first_call_apart", found.first_apart)
-    rank.measure("waiting_ranks", list(found.waiting) if any(failed) else [])
-    rank.measure("finding", found.in_words)
+    rank.measure("first_call_apart", first_apart)
+    rank.measure("waiting_ranks", waiting if any(failed) else [])
+    rank.measure("finding", in_words)
     rank.has_lost_peers = any(failed)
     if failure is not None:
         raise failure
@@ -188,36 +184,28 @@ def calls_in(group: str) -> list[str]:
     return calls
 
 
-class Finding(NamedTuple):
-    """The first call at which ranks part, counted from 1; 0 where all called the same."""
+def compare(by_rank: Sequence[Sequence[str]]) -> tuple[int, list[int], str]:
+    """Find the first call in which two ranks differ, or that one of them never made.
 
-    first_apart: int
-    waiting: tuple[int, ...]
-    in_words: str
-
-
-def compare(by_rank: Sequence[Sequence[str]]) -> Finding:
-    """Find the first call in which the ranks differ, or that some of them never made."""
+    Returns:
+        The number of that call, from 1, or 0 where there is none; the ranks that made it; and the
+        same in words.
+    """
     if not any(by_rank):
-        return Finding(0, (), "no call was let through")
+        return 0, [], "no call was let through"
     for number, here in enumerate(zip_longest(*by_rank), start=1):
-        if len(set(here)) == 1:
+        if here[0] == here[1]:
             continue
-        there = tuple(r for r, call in enumerate(here) if call is not None)
-        gone = [r for r, call in enumerate(here) if call is None]
-        words = "; ".join(f"rank {r} called {call}" for r, call in enumerate(here))
-        words = f"as call {number} {words}"
-        if gone:
+        there = [rank for rank, call in enumerate(here) if call is not None]
+        if len(there) == 2:
+            words = f"as call {number} rank 0 called {here[0]}; rank 1 called {here[1]}"
+        else:
             words = (
-                f"{_named(there)} called {here[there[0]]} as call {number}; "
-                f"{_named(gone)} made {number - 1} calls and never this one"
+                f"rank {there[0]} called {here[there[0]]} as call {number}; "
+                f"rank {1 - there[0]} made {number - 1} calls and never this one"
             )
-        return Finding(number, there, words)
-    return Finding(0, (), "all ranks made the same calls in the same order")
-
-
-def _named(ranks: Sequence[int]) -> str:
-    return " and ".join(f"rank {rank}" for rank in ranks)
+        return number, there, words
+    return 0, [], "all ranks made the same calls in the same order"
 
 
 QUESTION = (
@@ -280,38 +268,28 @@ class InFlight(Settings):
     waits_first: bool = False
 
 
-def _plan(strategy: str, settings: Settings, **more: Any) -> RunPlan[Settings]:
-    return RunPlan(
-        strategy,
-        2,
-        settings,
-        passes=("timed",),
-        needs_group=False,  # the flight recorder has to be on before the first group is made
-        only_on_cpu=True,  # what follows a mistake is the backend's own affair
-        **more,
-    )
-
-
+# The flight recorder has to be on before the first group is made, and what follows a mistake is
+# the backend's own affair.
+timed = partial(RunPlan, passes=("timed",), needs_group=False, only_on_cpu=True)
 # gloo aborts the process that receives more than it has memory for.
 ABORTS = Death(rank=0, phase="collective", signal="SIGABRT")
 SWAPPED = Ordered(order="swapped", timeout_seconds=SOON)
 ALIKE = Ordered(order="swapped", second_operation="all_reduce")
 CHECKED = Ordered(order="swapped", checks_calls=True)
 LENGTHS = Summed(num_elements=(1000, 1001))
-
 RUNS = {
-    "order_swapped": _plan("ordered", SWAPPED, expected="deadlocked"),
-    "order_swapped_alike": _plan("ordered", ALIKE),
-    "order_swapped_checked": _plan("ordered", CHECKED, expected="failed"),
-    "order_same": _plan("ordered", Ordered()),
-    "step_skipped": _plan("stepped", Stepped(timeout_seconds=SOON), expected="deadlocked"),
-    "step_agreed": _plan("stepped", Stepped(asks_first=True)),
-    "lengths_differ": _plan("summed", LENGTHS, expected="died", expected_death=ABORTS),
-    "lengths_same": _plan("summed", Summed(num_elements=(1000, 1000))),
-    "shapes_differ": _plan("shaped", Shaped(num_rows=(2, 3))),
-    "shapes_same": _plan("shaped", Shaped(num_rows=(2, 2))),
-    "batches_uneven": _plan("uneven", Uneven(timeout_seconds=SOON), expected="deadlocked"),
-    "batches_joined": _plan("uneven", Uneven(joins=True)),
-    "changed_in_flight": _plan("in_flight", InFlight()),
-    "changed_after_wait": _plan("in_flight", InFlight(waits_first=True)),
+    "order_swapped": timed("ordered", 2, SWAPPED, expected="deadlocked"),
+    "order_swapped_alike": timed("ordered", 2, ALIKE),
+    "order_swapped_checked": timed("ordered", 2, CHECKED, expected="failed"),
+    "order_same": timed("ordered", 2, Ordered()),
+    "step_skipped": timed("stepped", 2, Stepped(timeout_seconds=SOON), expected="deadlocked"),
+    "step_agreed": timed("stepped", 2, Stepped(asks_first=True)),
+    "lengths_differ": timed("summed", 2, LENGTHS, expected="died", expected_death=ABORTS),
+    "lengths_same": timed("summed", 2, Summed(num_elements=(1000, 1000))),
+    "shapes_differ": timed("shaped", 2, Shaped(num_rows=(2, 3))),
+    "shapes_same": timed("shaped", 2, Shaped(num_rows=(2, 2))),
+    "batches_uneven": timed("uneven", 2, Uneven(timeout_seconds=SOON), expected="deadlocked"),
+    "batches_joined": timed("uneven", 2, Uneven(joins=True)),
+    "changed_in_flight": timed("in_flight", 2, InFlight()),
+    "changed_after_wait": timed("in_flight", 2, InFlight(waits_first=True)),
 }

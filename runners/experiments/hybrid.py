@@ -9,6 +9,7 @@ along one axis, replicated along the other (HSDP); and in shards over all four r
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -18,18 +19,17 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.meters.axes import AxisMeter
+from runners.meters.collectives import AxisMeter
 from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
 from runners.traces.schema import Setting
 from runners.training.shape import FLOAT, TransformerSettings
-from runners.training.split import blocks_plan, shard_blocks
+from runners.training.split import blocks_plan, own_part, shard_blocks
 from runners.training.steps import of_all_ranks
 from runners.training.transformer_model import Transformer, next_token_loss, next_token_step
 
@@ -41,7 +41,7 @@ def fsdp_tensor(rank: Rank[Settings]) -> None:
     with rank.phase("wrap"):
         parallelize_module(model, mesh["tensor"], blocks_plan(rank.settings.num_layers))
     _shard(rank, model, mesh["shard"])
-    _train(rank, model, _whole_step(rank, model, mesh.get_local_rank("shard")), mesh)
+    _train(rank, model, mesh, part=mesh.get_local_rank("shard"))
 
 
 def hsdp(rank: Rank[Settings]) -> None:
@@ -49,7 +49,7 @@ def hsdp(rank: Rank[Settings]) -> None:
     mesh = _square(rank, "replicate", "shard")
     model = _unfilled(rank)
     _shard(rank, model, mesh)
-    _train(rank, model, _whole_step(rank, model, rank.rank), mesh)
+    _train(rank, model, mesh, part=rank.rank)
 
 
 def fsdp(rank: Rank[Settings]) -> None:
@@ -57,7 +57,7 @@ def fsdp(rank: Rank[Settings]) -> None:
     mesh = init_device_mesh(rank.device.type, (rank.world_size,), mesh_dim_names=("shard",))
     model = _unfilled(rank)
     _shard(rank, model, mesh)
-    _train(rank, model, _whole_step(rank, model, rank.rank), mesh)
+    _train(rank, model, mesh, part=rank.rank)
 
 
 def ddp_pipeline(rank: Rank[Settings]) -> None:
@@ -66,17 +66,16 @@ def ddp_pipeline(rank: Rank[Settings]) -> None:
     mesh = _square(rank, "replicate", "pipeline")
     index = mesh.get_local_rank("pipeline")
     cut = 1 + settings.num_layers // SIDE
-    layers = list(_unfilled(rank))
-    own = nn.Sequential(*(layers[cut:] if index else layers[:cut]))
-    _fill(rank, own, first=cut if index else 0)
+    layers = list(_unfilled(rank).named_children())
+    own = nn.Sequential(OrderedDict(layers[cut:] if index else layers[:cut]))
+    _fill(rank, own)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(own, process_group=mesh.get_group("replicate"))
     group = mesh.get_group("pipeline")
     stage = PipelineStage(replica, index, SIDE, rank.device, group=group)
     schedule = Schedule1F1B(stage, settings.num_microbatches, loss_fn=next_token_loss)
-    tokens, targets = _samples(rank, mesh.get_local_rank("replicate"))
 
-    def step() -> float | None:
+    def step(tokens: Tensor, targets: Tensor) -> float | None:
         losses: list[Tensor] = []
         with rank.phase("backward"):  # forwards of other microbatches are between
             if index == 0:
@@ -85,23 +84,31 @@ def ddp_pipeline(rank: Rank[Settings]) -> None:
                 schedule.step(target=targets, losses=losses, return_outputs=False)
         return torch.stack(losses).mean().item() if losses else None
 
-    _train(rank, replica, step, mesh)
+    _train(rank, replica, mesh, part=mesh.get_local_rank("replicate"), step=step)
 
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: one device, the whole model, the whole batch."""
     model = _unfilled(rank)
     _fill(rank, model)
-    _train(rank, model, _whole_step(rank, model, 0))
+    _train(rank, model)
 
 
 def _train(
     rank: Rank[Settings],
     module: nn.Module,
-    step: Callable[[], float | None],
     mesh: DeviceMesh | None = None,
+    *,
+    part: int = 0,
+    step: Callable[[Tensor, Tensor], float | None] | None = None,
 ) -> None:
-    """Take steps, count the last metered one by axis, and say how large the loss was in each."""
+    """Take steps, count the last metered one by axis, and say how large the loss was in each.
+
+    `part` of the batch goes forward and backward in `step`; where the module takes its sequences in
+    one piece, there is no need for one.
+    """
+    tokens, targets = _samples(rank, part)
+    step = step or partial(next_token_step, module)
     # The fused Adam refuses parameters of which some are cut along one axis and some along both.
     fused = rank.plan.strategy != "fsdp_tensor"
     optimizer = torch.optim.Adam(module.parameters(), lr=rank.settings.learning_rate, fused=fused)
@@ -110,7 +117,7 @@ def _train(
     losses: list[float | None] = []
     for index in rank.steps(rank.settings.num_steps):
         with axes if axes and index == NUM_METERED_STEPS - 1 else nullcontext():
-            losses.append(step())
+            losses.append(step(tokens, targets))
             optimizer.step()
             optimizer.zero_grad()
         rank.count_samples(rank.settings.num_samples_per_rank)
@@ -123,11 +130,6 @@ def _train(
         rank.measure("losses", means)
 
 
-def _whole_step(rank: Rank[Settings], model: nn.Module, part: int) -> Callable[[], float]:
-    """Forward and backward of a model that takes its sequences in one piece: these of `part`."""
-    return partial(next_token_step, model, *_samples(rank, part))
-
-
 def _samples(rank: Rank[Settings], part: int) -> tuple[Tensor, Tensor]:
     """This rank's tokens and the ones that follow them: (samples, context) each."""
     settings = rank.settings
@@ -135,8 +137,7 @@ def _samples(rank: Rank[Settings], part: int) -> tuple[Tensor, Tensor]:
     shape = (settings.batch_size, settings.context + 1)
     drawn = torch.randint(0, settings.vocabulary, shape, generator=source)
     own = drawn[part * settings.num_samples_per_rank :][: settings.num_samples_per_rank]
-    tokens, targets = own[:, :-1].contiguous(), own[:, 1:].contiguous()
-    tokens, targets = tokens.to(rank.device), targets.to(rank.device)
+    tokens, targets = (one.contiguous().to(rank.device) for one in (own[:, :-1], own[:, 1:]))
     rank.inputs(tokens, targets)
     return tokens, targets
 
@@ -157,37 +158,20 @@ def _unfilled(rank: Rank[Settings]) -> Transformer:
 
 
 @torch.no_grad()
-def _fill(rank: Rank[Settings], module: nn.Module, first: int = 0) -> None:
+def _fill(rank: Rank[Settings], module: nn.Module) -> None:
     """Give a module without memory the values it starts with: the same, whichever rank holds them.
 
-    Args:
-        rank: whose part it is.
-        module: a `Transformer`, or some of its layers, perhaps split and sharded.
-        first: the place in the whole model of the first of these layers.
+    It is a `Transformer`, or some of its layers by their names, perhaps split and sharded.
     """
-    wholes = {name: (i, p) for i, (name, p) in enumerate(_unfilled(rank).named_parameters())}
+    places = {name: i for i, (name, _) in enumerate(_unfilled(rank).named_parameters())}
     module.to_empty(device=rank.device)
     for name, parameter in module.named_parameters():
-        layer, _, rest = name.partition(".")
-        place, like = wholes[f"{int(layer) + first}.{rest}"]
         if "norm" in name:
-            whole = torch.full(like.shape, 1.0 if name.endswith("weight") else 0.0)
+            whole = torch.full(parameter.shape, 1.0 if name.endswith("weight") else 0.0)
         else:
-            source = torch.Generator().manual_seed(1000 * rank.seed + place)
-            whole = 0.05 * torch.randn(like.shape, generator=source)
-        local(parameter).copy_(_own_part(parameter, whole))
-
-
-def _own_part(parameter: Tensor, whole: Tensor) -> Tensor:
-    """What this rank holds of a parameter: the tensor axis cut first, FSDP what that left."""
-    if not isinstance(parameter, DTensor):
-        return whole
-    mesh = parameter.device_mesh
-    for axis in reversed(range(mesh.ndim)):
-        dim = getattr(parameter.placements[axis], "dim", None)  # only what is split has one
-        if dim is not None:
-            whole = whole.chunk(mesh.size(axis), dim=dim)[mesh.get_local_rank(axis)]
-    return whole
+            source = torch.Generator().manual_seed(1000 * rank.seed + places[name])
+            whole = 0.05 * torch.randn(parameter.shape, generator=source)
+        local(parameter).copy_(own_part(parameter, whole))
 
 
 QUESTION = "What does each axis of the mesh carry when a model is split in two ways at once?"
@@ -239,7 +223,7 @@ class Settings(TransformerSettings):
         return {
             "model_bytes": FLOAT * shape.num_parameters(),
             "block_bytes": block,
-            "ends_bytes": FLOAT * (shape.embedding_parameters() + shape.head_parameters()),
+            "ends_bytes": FLOAT * shape.root_parameters(1),
             "tensor_block_bytes": FLOAT * shape.block_parameters_on_a_rank(SIDE),
             "first_stage_bytes": FLOAT * shape.embedding_parameters()
             + self.num_layers // SIDE * block,

@@ -9,12 +9,13 @@ and under FSDP: each once without a limit, for its true peak, and once under a b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
@@ -27,8 +28,9 @@ from runners.plans.work import FLOAT_BYTES, layer_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting, Status
 from runners.training.networks import description, grade, mlp, shard_layers
+from runners.training.stages import back_through_stage, through_stage
 from runners.training.steps import batch_of, validate
-from runners.training.teacher import Lesson, Samples, Scaling, teach
+from runners.training.teacher import Lesson, Samples, scaled, teach
 
 
 def single(rank: Rank[Settings]) -> None:
@@ -37,16 +39,11 @@ def single(rank: Rank[Settings]) -> None:
 
 
 def ddp(rank: Rank[Settings], *, view: bool = False) -> None:
-    """A whole replica on every rank, and buckets to average gradients in."""
+    """A whole replica on every rank, and buckets to average gradients in, or to hold them."""
     model = _model(rank)
     with rank.phase("wrap"):
         replica = DistributedDataParallel(model, gradient_as_bucket_view=view)
     _train(rank, replica, part=rank.rank)
-
-
-def ddp_view(rank: Rank[Settings]) -> None:
-    """The same, where gradients live inside the buckets instead of beside them."""
-    ddp(rank, view=True)
 
 
 def fsdp(rank: Rank[Settings]) -> None:
@@ -70,18 +67,6 @@ def tensor_parallel(rank: Rank[Settings]) -> None:
     _train(rank, model, part=0, fused=False)
 
 
-def _train(rank: Rank[Settings], model: nn.Module, part: int, *, fused: bool = True) -> None:
-    """Forward, backward, update on this rank's samples: the same for every whole-batch strategy."""
-    samples, optimizer = _prepared(rank, model, part, fused=fused)
-    for batches, losses in _epochs(rank, samples, lambda: validate(model, _held_out(rank))):
-        for batch in batches:
-            loss = cross_entropy(model(batch.features), batch.labels)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(loss.item())
-
-
 def stages(rank: Rank[Settings]) -> None:
     """Each rank holds some of the layers and sends activations on and gradients back."""
     widths, cut = rank.settings.widths, rank.settings.num_first_stage_layers
@@ -89,38 +74,77 @@ def stages(rank: Rank[Settings]) -> None:
     is_first = rank.rank == 0
     model = mlp(widths[: cut + 1] if is_first else widths[cut:], device=rank.device)
 
-    def first_stage(batch: Samples) -> None:
-        with rank.phase("forward"):  # ends before the rank waits
-            activation = torch.relu(model(batch.features))
-        rank.send(activation.detach(), to=1)
-        activation.backward(rank.receive(activation.shape, source=1))
+    def layers(taken: Tensor) -> Tensor:
+        given: Tensor = model(taken)
+        return torch.relu(given) if is_first else given
 
-    def last_stage(batch: Samples) -> float:
-        activation = rank.receive((len(batch.labels), widths[cut]), source=0).requires_grad_()
-        loss = cross_entropy(model(activation), batch.labels)
-        loss.backward()
-        assert activation.grad is not None
-        rank.send(activation.grad, to=0)
-        return loss.item()
+    def through(batch: Samples) -> tuple[Tensor, Tensor]:
+        return through_stage(rank, layers, batch.features, (len(batch.labels), widths[cut]))
 
-    @torch.no_grad()
-    def grade_stages() -> Graded | None:
-        held_out = _held_out(rank)
-        if is_first:
-            rank.send(torch.relu(model(held_out.features)), to=1)
-            return None
-        activation = rank.receive((len(held_out.labels), widths[cut]), source=0)
-        return len(held_out.labels), *grade(model(activation), held_out.labels)
+    def step(batch: Samples) -> float | None:
+        taken, given = through(batch)
+        if not is_first:
+            with rank.phase("forward"):
+                given = cross_entropy(given, batch.labels)
+        back_through_stage(rank, taken, given)
+        return None if is_first else given.item()
 
-    samples, optimizer = _prepared(rank, model, part=0)
-    for batches, losses in _epochs(rank, samples, grade_stages):
-        for batch in batches:
-            if is_first:
-                first_stage(batch)
-            else:
-                losses.append(last_stage(batch))
+    def graded(held_out: Samples) -> Graded | None:
+        logits = through(held_out)[1]
+        return None if is_first else (len(logits), *grade(logits, held_out.labels))
+
+    _train(rank, model, part=0, step=step, graded=graded)
+
+
+def _train(
+    rank: Rank[Settings],
+    model: nn.Module,
+    part: int,
+    *,
+    fused: bool = True,
+    step: Callable[[Samples], float | None] | None = None,
+    graded: Callable[[Samples], Graded | None] | None = None,
+) -> None:
+    """Train on a part of the samples, and look at validation samples in the end.
+
+    `step` goes forward and backward on a batch, and gives its loss where this rank knows it;
+    `graded` gives loss and accuracy there. A rank that holds the whole model needs neither.
+    """
+    settings, size = rank.settings, rank.settings.batch_size
+    num_samples, rate = settings.num_samples, settings.learning_rate
+    with rank.phase("samples"):  # a copy, so that the other ranks' are freed
+        own = range(part * num_samples, (part + 1) * num_samples)
+        samples = _lesson(rank).training.take(torch.tensor(own)).to(rank.device)
+        rank.inputs(samples.features, samples.labels)
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    if settings.optimizer == "adam":
+        optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=fused)
+    rank.watch(model, optimizer)
+    step, graded = step or partial(_whole_step, model), graded or partial(validate, model)
+    for epoch in rank.epochs(settings.num_epochs):
+        losses = []
+        for index in rank.steps(num_samples // size):
+            losses.append(step(batch_of(samples, index, size)))
             optimizer.step()
             optimizer.zero_grad()
+        result = None
+        if epoch == settings.num_epochs and not rank.is_metered:
+            with rank.phase("validation"), torch.no_grad():
+                # Drawn only now: training keeps no memory for them.
+                result = graded(_lesson(rank).validation.to(rank.device))
+        line = f"epoch {epoch} complete on rank {rank.rank}"
+        known = [loss for loss in losses if loss is not None]
+        if known:
+            mean = sum(known) / len(known)
+            rank.epoch(epoch, loss=mean, num_samples=num_samples, validation=result)
+            line += f", loss {mean:.4f}"
+        print(line)
+
+
+def _whole_step(model: nn.Module, batch: Samples) -> float:
+    loss = cross_entropy(model(batch.features), batch.labels)
+    loss.backward()
+    return loss.item()
 
 
 def _model(rank: Rank[Settings], sharded: list[bool] | None = None) -> nn.Sequential:
@@ -146,48 +170,6 @@ def _initialise(rank: Rank[Settings], model: nn.Module) -> None:
         local(parameter).uniform_(-bound, bound, generator=own if is_shard else equal)
 
 
-def _prepared(
-    rank: Rank[Settings], model: nn.Module, part: int, *, fused: bool = True
-) -> tuple[Samples, torch.optim.Optimizer]:
-    """A part of the samples, a copy, so that the other ranks' are freed; and the optimizer."""
-    size, rate = rank.settings.num_samples, rank.settings.learning_rate
-    with rank.phase("samples"):
-        own = _lesson(rank).training.take(torch.arange(part * size, (part + 1) * size))
-        samples = own.to(rank.device)
-        rank.inputs(samples.features, samples.labels)
-    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-    if rank.settings.optimizer == "adam":
-        optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=fused)
-    rank.watch(model, optimizer)
-    return samples, optimizer
-
-
-def _epochs(
-    rank: Rank[Settings], samples: Samples, graded: Callable[[], Graded | None]
-) -> Iterator[tuple[Iterator[Samples], list[float]]]:
-    """The batches of each epoch and a list for their losses, which are recorded once it ends."""
-    settings = rank.settings
-    size, num_samples = settings.batch_size, settings.num_samples
-    for epoch in rank.epochs(settings.num_epochs):
-        losses: list[float] = []
-        yield (batch_of(samples, i, size) for i in rank.steps(num_samples // size)), losses
-        result = None
-        if epoch == settings.num_epochs and not rank.is_metered:
-            with rank.phase("validation"):
-                result = graded()
-        line = f"epoch {epoch} complete on rank {rank.rank}"
-        if losses:
-            mean = sum(losses) / len(losses)
-            rank.epoch(epoch, loss=mean, num_samples=num_samples, validation=result)
-            line += f", loss {mean:.4f}"
-        print(line)
-
-
-def _held_out(rank: Rank[Settings]) -> Samples:
-    """The validation samples, drawn when they are needed: training keeps no memory for them."""
-    return _lesson(rank).validation.to(rank.device)
-
-
 def _lesson(rank: Rank[Settings]) -> Lesson:
     """Samples of one teacher for all ranks, scaled; what else is drawn is freed at once."""
     settings = rank.settings
@@ -200,13 +182,11 @@ def _lesson(rank: Rank[Settings]) -> Lesson:
         num_classes=NUM_CLASSES,
         temperature=settings.teacher_temperature,
     )
-    scaling = Scaling.of(lesson.training.features)
-    return Lesson(
-        Samples(2 * scaling.apply(lesson.training.features) - 1, lesson.training.labels),
-        Samples(2 * scaling.apply(lesson.validation.features) - 1, lesson.validation.labels),
-    )
+    like, both = lesson.training.features, (lesson.training, lesson.validation)
+    return Lesson(*(Samples(2 * scaled(one, like).features - 1, one.labels) for one in both))
 
 
+STRATEGIES = {"ddp_view": partial(ddp, view=True)}  # gradients are views of the buckets
 QUESTION = "Which strategies can train a model that does not fit one device's memory?"
 WIDTHS: dict[str, tuple[int, ...]] = {"wide": (10000, 5000, 1000, 10), "deep": (2000,) * 15}
 FIRST_STAGE_LAYERS = {"wide": 1, "deep": 7}  # how many layers rank 0 holds under `stages`
@@ -233,7 +213,8 @@ class Settings(RunSettings):
 
     def closed_forms(self) -> dict[str, Setting]:
         """Bytes of parameters, and what training keeps of each."""
-        layers, cut = self.layers_bytes, self.num_first_stage_layers
+        layers = [FLOAT_BYTES * count for count in layer_parameters(self.widths)]
+        cut = self.num_first_stage_layers
         known = {widths: name for name, widths in WIDTHS.items()}
         return {
             "model": known.get(self.widths, "own"),
@@ -244,20 +225,6 @@ class Settings(RunSettings):
             "largest_stage_bytes": max(sum(layers[:cut]), sum(layers[cut:])),
             "largest_layer_bytes": max(layers),
         }
-
-    @property
-    def layers_bytes(self) -> list[int]:
-        """Parameters of each layer."""
-        return [FLOAT_BYTES * count for count in layer_parameters(self.widths)]
-
-    def budget_bytes(self) -> int:
-        """Halfway between what the larger stage keeps and what the whole model keeps.
-
-        One rule for both models and both optimizers; no run is measured to find it.
-        """
-        known: dict[str, Any] = self.closed_forms()
-        kept = known["largest_stage_bytes"] + known["model_bytes"]
-        return int(COPIES[self.optimizer] * kept // 2)
 
 
 FITS: Status = "completed"
@@ -281,6 +248,11 @@ def _runs(
         num_epochs=3 if model == "wide" and is_sgd else 1,
         learning_rate=0.01 if is_sgd else 0.0001,
     )
+    known: dict[str, Any] = settings.closed_forms()
+    # One rule for both models and both optimizers; no run is measured to find it: halfway between
+    # what the larger stage keeps and what the whole model keeps.
+    between = (known["largest_stage_bytes"] + known["model_bytes"]) // 2
+    budget = COPIES[optimizer] * between
     plans = {}
     for strategy, end in expected.items():
         name = f"{model}_{strategy}" if is_sgd else f"{model}_{optimizer}_{strategy}"
@@ -294,7 +266,6 @@ def _runs(
         if strategy == "ddp" and is_sgd:
             plans[f"{name}_view"] = replace(free, strategy="ddp_view")
         if end is not None:
-            budget = settings.budget_bytes()
             plans[f"{name}_budget"] = replace(
                 free, expected=end, budget_bytes=budget, passes=("budgeted",)
             )

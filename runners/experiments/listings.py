@@ -12,10 +12,7 @@ numbers that its ranks gathered as `report`, one dict a rank.
 from __future__ import annotations
 
 from runners.experiments._programs import plans
-from runners.traces.programs import ROOT, found
 from runners.training.executed import program as program  # the strategy of every run
 
 QUESTION = "What do the programs that the lessons show do when they run?"
-
-PROGRAMS = found(ROOT, "content/topics/*/code/*.py")  # the digest covers them by this pattern
-RUNS = plans(PROGRAMS)
+RUNS = plans("content/topics/*/code/*.py")  # the digest covers them by this pattern

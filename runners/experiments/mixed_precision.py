@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
-from runners.plans.experiment import PassName, RunPlan
+from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, closed_form
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -84,8 +85,7 @@ def _train(
         _compare(rank, list(model.parameters()), exact, scaler.scale(mean_loss()))
     rank.watch(model, optimizer)
     before = None if rank.is_metered else flat(model).float()
-    losses: list[float] = []
-    for _ in rank.steps(rank.settings.num_steps):
+    for index in rank.steps(settings.num_steps):
         with rank.phase("forward"):
             loss = mean_loss()
         with rank.phase("backward"):
@@ -93,12 +93,10 @@ def _train(
         with rank.phase("optimizer"):
             scaler.step(optimizer)  # skips the update where a gradient is not finite
             scaler.update()
-        if before is not None:
+        if index == 0 and before is not None:
             _measure_unchanged(rank, model, optimizer, before)
-            before = None
         optimizer.zero_grad()
-        losses.append(loss.item())
-    rank.epoch(1, loss=losses[-1], num_samples=len(labels))
+    rank.epoch(1, loss=loss.item(), num_samples=len(labels))
     return optimizer
 
 
@@ -162,28 +160,21 @@ class LowAdam(torch.optim.Optimizer):
 def _compare(
     rank: Rank[Settings], parameters: list[nn.Parameter], exact: Tensor, own: Tensor
 ) -> None:
-    """The gradient in this precision beside that in fp32, of the same parameters.
-
-    Args:
-        rank: this rank.
-        parameters: of both.
-        exact: the loss in fp32.
-        own: the loss in this precision, scaled.
-    """
+    """The gradient of `own`, a scaled loss in this precision, beside that of `exact`, in fp32."""
     wanted = _joined(torch.autograd.grad(exact, parameters))
     found = _joined(torch.autograd.grad(own, parameters)) / (own / exact.detach()).detach()
-    finite = torch.where(torch.isfinite(found), found, torch.zeros_like(found))
-    is_there = wanted != 0
-
-    def count(which: Tensor) -> int:
-        return int((is_there & which).sum())
-
+    is_finite, is_there = torch.isfinite(found), wanted != 0
+    finite = torch.where(is_finite, found, torch.zeros_like(found))
     rank.measure("gradient_difference", ((finite - wanted).norm() / wanted.norm()).item())
-    rank.measure("num_not_finite", int((~torch.isfinite(found)).sum()))
     rank.measure("vanished_share", ((is_there & (found == 0)).sum() / is_there.sum()).item())
-    rank.measure("num_below_half", count(wanted.abs() <= SMALLEST_HALF / 2))
-    rank.measure("num_cast_to_zero", count(wanted.half() == 0))
-    rank.measure("num_cast_to_zero_bf16", count(wanted.bfloat16() == 0))
+    counted = {
+        "num_not_finite": ~is_finite,
+        "num_below_half": is_there & (wanted.abs() <= SMALLEST_HALF / 2),
+        "num_cast_to_zero": is_there & (wanted.half() == 0),
+        "num_cast_to_zero_bf16": is_there & (wanted.bfloat16() == 0),
+    }
+    for name, which in counted.items():
+        rank.measure(name, int(which.sum()))
 
 
 def _measure_unchanged(
@@ -252,21 +243,18 @@ class Narrow(Settings):
     keeps_master: bool
 
 
-def _run(strategy: str, settings: Settings, *passes: PassName) -> RunPlan[Settings]:
-    chosen = passes or RunPlan.passes
-    return RunPlan(strategy, 1, settings, passes=chosen, needs_group=False)
-
-
+timed = partial(RunPlan, passes=("timed",))
+metered = partial(RunPlan, passes=("metered",))
 RUNS = {
-    "fp32": _run("plain", Settings()),
-    "bf16": _run("autocast", Autocast()),
-    "fp16": _run("scaled", Scaled()),
-    "fp16_unscaled": _run("autocast", Autocast(dtype="float16", num_steps=4), "timed"),
-    "fp16_overflow": _run("scaled", Scaled(initial_scale=2.0**26, num_steps=8), "timed"),
-    "fp32_few_samples": _run("plain", Settings(batch_size=8), "metered"),
-    "bf16_few_samples": _run("autocast", Autocast(batch_size=8), "metered"),
-    "master": _run("narrow", Narrow(keeps_master=True)),
-    "pure": _run("narrow", Narrow(keeps_master=False)),
+    "fp32": RunPlan("plain", 1, Settings()),
+    "bf16": RunPlan("autocast", 1, Autocast()),
+    "fp16": RunPlan("scaled", 1, Scaled()),
+    "fp16_unscaled": timed("autocast", 1, Autocast(dtype="float16", num_steps=4)),
+    "fp16_overflow": timed("scaled", 1, Scaled(initial_scale=2.0**26, num_steps=8)),
+    "fp32_few_samples": metered("plain", 1, Settings(batch_size=8)),
+    "bf16_few_samples": metered("autocast", 1, Autocast(batch_size=8)),
+    "master": RunPlan("narrow", 1, Narrow(keeps_master=True)),
+    "pure": RunPlan("narrow", 1, Narrow(keeps_master=False)),
 }
 ON_CUDA = {
     "*": {"width": 4096, "batch_size": 8192},

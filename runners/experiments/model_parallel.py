@@ -8,6 +8,10 @@ shape, narrower, and trains to the end; `full_single` and `single` are the same 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -17,31 +21,29 @@ from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
 from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
+from runners.training import steps
 from runners.training.networks import ResidualLayer, description, flat, grade, gradients_of
 from runners.training.settings import TeacherSettings
-from runners.training.steps import (
-    Epoch,
-    optimizer_for,
-    scaled_lesson,
-    train_batch,
-    validate,
-)
+from runners.training.stages import through_stage
 from runners.training.teacher import Lesson, Samples
 
 
 def stages(rank: Rank[Settings]) -> None:
     """Train one stage on each rank: activations go forward, gradients come back."""
-    settings, lesson, own = rank.settings, _lesson(rank), _layers(rank, rank.rank)
+    settings, own = rank.settings, _layers(rank, rank.rank)
+    # Between minus one and one: many layers in a row learn badly from features of one sign.
+    lesson = steps.scaled_lesson(rank, low=-1.0)
     is_last = rank.rank == rank.world_size - 1
     middle = [[stage] for stage in range(rank.world_size) for _ in range(HIDDEN_LAYERS_PER_STAGE)]
     _describe(rank, [[0], *middle, [rank.world_size - 1]])
-    optimizer = optimizer_for(rank, own)
+    optimizer = steps.optimizer_for(rank, own)
     rank.watch(own, optimizer)
     _show_loading(rank, lesson, own)
+    shown = partial(rank.stage, "forward", "run this rank's layers on its input")
     for index in rank.epochs(settings.num_epochs):
-        epoch = Epoch(rank, index)
+        epoch = steps.Epoch(rank, index)
         for batch in epoch.batches(lesson.training, settings.batch_size):
-            taken, given = _forward(rank, own, batch.features)
+            taken, given = _forward(rank, own, batch.features, shown)
             loss = None
             if is_last:
                 with rank.phase("loss"):
@@ -56,7 +58,7 @@ def stages(rank: Rank[Settings]) -> None:
                 out(next(own.parameters()))
             optimizer.zero_grad()
         with torch.no_grad():
-            _, given = _forward(rank, own, lesson.validation.features)
+            _, given = _forward(rank, own, lesson.validation.features, shown)
         if is_last:
             labels = lesson.validation.labels
             epoch.close((len(labels), *grade(given, labels)))
@@ -64,23 +66,18 @@ def stages(rank: Rank[Settings]) -> None:
         _predict(rank, own, lesson.validation)
 
 
-def _forward(rank: Rank[Settings], own: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Receive the activation, compute, send the result to the next rank; wait outside a phase.
+def _forward(
+    rank: Rank[Settings], own: nn.Module, features: Tensor, record: Callable[..., Any]
+) -> tuple[Tensor, Tensor]:
+    """What comes into this rank's layers and goes out: (batch, width) each, or logits."""
 
-    Returns:
-        What came in and what went out: activations of shape (batch, width), or logits.
-    """
-    taken = features
-    if rank.rank:
-        taken = rank.receive((len(features), rank.settings.width), source=rank.rank - 1)
-        taken.requires_grad_(torch.is_grad_enabled())
-    what = "run this rank's layers on its input"
-    with rank.phase("forward"), rank.stage("forward", what, taken) as out:
-        given = own(taken)
-        out(given)
-    if rank.rank < rank.world_size - 1:
-        rank.send(given.detach(), to=rank.rank + 1)
-    return taken, given
+    def layers(taken: Tensor) -> Tensor:
+        with record(of=taken) as out:
+            given: Tensor = own(taken)
+            out(given)
+        return given
+
+    return through_stage(rank, layers, features, (len(features), rank.settings.width))
 
 
 def _backward(
@@ -102,21 +99,13 @@ def _backward(
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: the same layers, all on one device."""
-    settings, lesson = rank.settings, _lesson(rank)
+    settings, lesson = rank.settings, steps.scaled_lesson(rank, low=-1.0)
     model = nn.Sequential(*(_layers(rank, stage) for stage in range(settings.num_stages)))
     _describe(rank, [[0]] * settings.num_layers)
-    optimizer = optimizer_for(rank, model)
-    rank.watch(model, optimizer)
-    for index in rank.epochs(settings.num_epochs):
-        epoch = Epoch(rank, index)
+    optimizer = steps.optimizer_for(rank, model)
+    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
         for batch in epoch.batches(lesson.training, settings.batch_size):
-            train_batch(model, optimizer, batch, epoch)
-        epoch.close(validate(model, lesson.validation))
-
-
-def _lesson(rank: Rank[Settings]) -> Lesson:
-    # Between minus one and one: many layers in a row learn badly from features of one sign.
-    return scaled_lesson(rank, low=-1.0)
+            steps.train_batch(model, optimizer, batch, epoch)
 
 
 def _layers(rank: Rank[Settings], stage: int) -> nn.Sequential:
@@ -152,17 +141,12 @@ def _show_loading(rank: Rank[Settings], lesson: Lesson, own: nn.Module) -> None:
 def _predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
     """Follow one validation batch through the layers of all ranks."""
     batch = validation.take(slice(0, rank.settings.batch_size))
-    taken = batch.features
     if rank.rank == 0:
-        with rank.predict("input", "take one batch of validation samples", taken) as out:
-            out(taken)
-    else:
-        taken = rank.receive((len(batch.labels), rank.settings.width), source=rank.rank - 1)
-    with rank.predict(f"forward_rank_{rank.rank}", "run this rank's layers", taken) as out:
-        given = own(taken)
-        out(given)
-    if rank.rank < rank.world_size - 1:
-        rank.send(given, to=rank.rank + 1)
+        what = "take one batch of validation samples"
+        with rank.predict("input", what, batch.features) as out:
+            out(batch.features)
+    name, what = f"forward_rank_{rank.rank}", "run this rank's layers"
+    _forward(rank, own, batch.features, partial(rank.predict, name, what))
 
 
 QUESTION = "What does it take to train one model whose layers are placed on four ranks?"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -26,10 +27,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings, Settled, closed_form
+from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
 from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.training.networks import average, gradients_of
+from runners.training.settings import StackSettings
 
 
 def ddp(rank: Rank[Settings]) -> None:
@@ -60,7 +62,8 @@ def fsdp(rank: Rank[Settings]) -> None:
 def fsdp_by_hand(rank: Rank[Settings]) -> None:
     """The collectives of `fsdp`, each started one layer before it is needed."""
     settings, sizes = rank.settings, range(rank.settings.num_layers)
-    shards = [_shard(rank, weight.detach()) for weight in stack(rank).parameters()]
+    whole_weights = [weight.detach() for weight in stack(rank).parameters()]
+    shards = [weight.chunk(rank.world_size)[rank.rank].clone() for weight in whole_weights]
     features, target = samples(rank)
 
     def gathered(layer: int) -> tuple[Tensor, dist.Work | None]:
@@ -100,10 +103,6 @@ def _arrived(tensor: Tensor, work: dist.Work | None) -> Tensor:
     return tensor
 
 
-def _shard(rank: Rank, weight: Tensor) -> Tensor:
-    return weight.chunk(rank.world_size)[rank.rank].clone()
-
-
 class Layer(nn.Module):
     """A linear layer without bias that computes for as long as it is told to.
 
@@ -131,25 +130,22 @@ def stack(rank: Rank[Settings]) -> nn.Sequential:
     return nn.Sequential(*(Layer(rank.settings) for _ in range(rank.settings.num_layers)))
 
 
-def samples(rank: Rank[Settings]) -> tuple[Tensor, Tensor]:
-    """This rank's features and what they should become, both `[batch, width]`."""
+def samples(rank: Rank[Settings]) -> Tensor:
+    """This rank's features and what they should become, both `[batch, width]`, as one tensor."""
     source = torch.Generator().manual_seed(rank.seed + rank.rank)
-    size = (2, rank.settings.batch_size, rank.settings.width)
-    features, target = torch.randn(size, generator=source)
-    return features, target
+    return torch.randn(2, rank.settings.batch_size, rank.settings.width, generator=source)
 
 
 def train(
-    rank: Rank[Settings], model: nn.Module, reduce: Callable[[], object] | None = None
+    rank: Rank[Settings], model: nn.Module, reduce: Callable[[], object] = lambda: None
 ) -> None:
-    """Train on one batch; `reduce`, where there is one, is called between backward and update."""
+    """Train on one batch; `reduce` is called between backward and update."""
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     features, target = samples(rank)
     for _ in _steps(rank):
         loss = mse_loss(model(features), target)
         loss.backward()
-        if reduce is not None:
-            reduce()
+        reduce()
         optimizer.step()
         optimizer.zero_grad()
     rank.epoch(1, loss=loss.item(), num_samples=rank.settings.batch_size)
@@ -164,11 +160,10 @@ def _steps(rank: Rank[Settings]) -> Iterator[int]:
     rank.measure_seconds("waiting", [one - settings.computing_seconds for one in settled])
 
 
-NUM_SETTLING_STEPS = 3  # the recorder leaves out as many
 QUESTION = "How much must a step compute for its communication to hide, and what hides it?"
 
 
-class Settings(RunSettings):
+class Settings(StackSettings):
     """A stack of equal layers of a set duration, and a link."""
 
     width: Count = 1024
@@ -206,24 +201,13 @@ class Settings(RunSettings):
         return float(payload / (self.link_bits_per_second / 8))
 
 
-def _plan(strategy: str, milliseconds: int, *, full: bool = False) -> RunPlan[Settings]:
-    return RunPlan(
-        strategy,
-        2,
-        Settings(backward_milliseconds=milliseconds),
-        passes=("timed",),
-        nature="paced",
-        only_on_cpu=True,
-        own_network=True,
-        full=full,
-    )
-
-
+linked = partial(RunPlan, passes=("timed",), nature="paced", only_on_cpu=True, own_network=True)
 # A layer's gradient passes the link in 84 ms: backward is shorter than that, or longer.
+OF = {ms: Settings(backward_milliseconds=ms) for ms in (0, 21, 42, 63, 126, 168)}
 RUNS = {
-    **{f"ddp_{ms}": _plan("ddp", ms, full=ms in (63, 168)) for ms in (0, 21, 42, 63, 126, 168)},
-    **{f"after_backward_{ms}": _plan("after_backward", ms) for ms in (42, 126)},
-    **{f"fsdp_{ms}": _plan("fsdp", ms) for ms in (0, 126)},
-    **{f"by_hand_{ms}": _plan("fsdp_by_hand", ms) for ms in (0, 126)},
+    **{f"ddp_{ms}": linked("ddp", 2, OF[ms], full=ms in (63, 168)) for ms in OF},
+    **{f"after_backward_{ms}": linked("after_backward", 2, OF[ms]) for ms in (42, 126)},
+    **{f"fsdp_{ms}": linked("fsdp", 2, OF[ms]) for ms in (0, 126)},
+    **{f"by_hand_{ms}": linked("fsdp_by_hand", 2, OF[ms]) for ms in (0, 126)},
 }
 TRIED_WITH = {"*": {"num_steps": 4, "width": 256}}

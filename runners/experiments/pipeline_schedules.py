@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,31 +29,29 @@ from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import ResidualLayer, description, flat_gradient
+from runners.training.steps import sgd_steps
 
 
 def scheduled(rank: Rank[Settings], kind: type) -> None:
     """Train under a schedule, note each step's idle share, and compare with the whole model."""
-    settings, attempts, num_updates = rank.settings, list[Attempt](), 0
-    pipeline = Pipeline(rank, kind)
+    settings, pipeline = rank.settings, Pipeline(rank, kind)
     optimizer = torch.optim.SGD(pipeline.parts.parameters(), lr=settings.learning_rate)
     rank.watch(pipeline.parts, optimizer)
-    for _ in _steps(rank, attempts):
+    for _ in rank.steps(settings.num_steps):
         dist.barrier()
         start = time.perf_counter()
-        is_paced = num_updates >= NUM_UNPACED_STEPS and settings.forward_seconds > 0
+        is_paced = rank.step_index >= NUM_UNPACED_STEPS and settings.forward_seconds > 0
         pipeline.step(is_paced=is_paced)
         dist.barrier()
-        if is_paced:
-            attempts.append(pipeline.diary.attempt(time.perf_counter() - start))
+        whole_seconds = time.perf_counter() - start
         optimizer.step()
         optimizer.zero_grad()
-        num_updates += 1
-    rank.measure("num_in_flight", pipeline.diary.most_held)
-    if attempts:  # what else the machine does only adds to a step
-        best = min(attempts, key=lambda one: one.idle_share)
-        rank.measure("idle_share", round(best.idle_share, 5))
-        rank.measure("sending_share", round(best.sending_share, 5))
-    _compare(rank, pipeline, num_updates)
+    diary = pipeline.diary  # of the last step
+    rank.measure("num_in_flight", diary.most_held)
+    if is_paced:
+        rank.measure("idle_share", round(1 - diary.busy_seconds / whole_seconds, 5))
+        rank.measure("sending_share", round(diary.sending_seconds / whole_seconds, 5))
+    _compare(rank, pipeline, num_updates=rank.step_index + 1)
 
 
 STRATEGIES = {
@@ -70,17 +68,6 @@ STRATEGIES = {
 }
 
 
-def _steps(rank: Rank[Settings], attempts: list[Attempt]) -> Iterator[int]:
-    """The steps, and a few more where something else on the machine disturbed each paced one."""
-    yield from rank.steps(rank.settings.num_steps)
-    for more in range(NUM_MORE_ATTEMPTS):
-        least = min((one.sending_seconds for one in attempts), default=0.0)
-        longest = torch.tensor(least, device=rank.device)
-        dist.all_reduce(longest, dist.ReduceOp.MAX)
-        if longest.item() > LONGEST_HANDOVER_SECONDS:
-            yield more
-
-
 class Pipeline:
     """This rank's stages, under one schedule."""
 
@@ -95,8 +82,7 @@ class Pipeline:
         stages = [
             NotedStage(part, index, self) for index, part in zip(self.own, self.parts, strict=True)
         ]
-        takes_one = kind in (pipelining.ScheduleGPipe, pipelining.Schedule1F1B)
-        held = stages[0] if takes_one else stages
+        held = stages[0] if len(stages) == 1 else stages
         self.schedule = kind(held, settings.num_microbatches, loss_fn=_mean_loss)
         self.samples = [samples] if 0 in self.own else []
         self.targets = [targets] if last in self.own else []
@@ -114,14 +100,6 @@ class Pipeline:
         return torch.stack(losses).mean().item() if losses else None
 
 
-class Attempt(NamedTuple):
-    """How one rank spent one paced step, from one barrier to the next."""
-
-    idle_share: float  # of the step, spent in no forward and no backward
-    sending_share: float  # the part of it that the machine took to send tensors
-    sending_seconds: float  # the same for one action, at the mean
-
-
 @dataclass
 class Diary:
     """What one rank does in a step, over all of its stages."""
@@ -132,7 +110,6 @@ class Diary:
     busy_seconds: float = 0.0  # in forward and backward
     # Gaps between actions, shorter than half a forward: no rank was waited for, a tensor was sent.
     sending_seconds: float = 0.0
-    num_actions: int = 0  # forwards and backwards
     # Microbatches of each stage whose forward is done and whose backward is not.
     held: set[tuple[int, int]] = field(default_factory=set)
     most_held: int = 0  # at once, all stages of the rank together
@@ -151,13 +128,6 @@ class Diary:
             time.sleep(rest)
         self._last = time.perf_counter()
         self.busy_seconds += self._last - start
-        self.num_actions += 1
-
-    def attempt(self, whole_seconds: float) -> Attempt:
-        """What the step just ended came to, which took so long as a whole."""
-        idle = 1 - self.busy_seconds / whole_seconds
-        sending = self.sending_seconds
-        return Attempt(idle, sending / whole_seconds, sending / self.num_actions)
 
 
 class NotedStage(pipelining.PipelineStage):
@@ -212,15 +182,12 @@ def single(rank: Rank[Settings]) -> None:
     model, samples, targets = _undivided(rank)
     rank.describe(description((rank.settings.width,) * (len(model) + 1), [[0]] * len(model)))
     rank.inputs(samples, targets)
-    optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
-    rank.watch(model, optimizer)
-    loss = 0.0
-    for _ in rank.steps(rank.settings.num_steps):
+
+    def step() -> float:
         with rank.phase("backward"):
-            loss = _undivided_step(model, samples, targets)
-        optimizer.step()
-        optimizer.zero_grad()
-    rank.measure("loss", loss)
+            return _undivided_step(model, samples, targets)
+
+    rank.measure("loss", sgd_steps(rank, model, step))
 
 
 def _compare(rank: Rank[Settings], pipeline: Pipeline, num_updates: int) -> None:
@@ -280,9 +247,6 @@ def _mean_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 QUESTION = "How long are the ranks of a pipeline idle, and what does each schedule keep in memory?"
 NUM_TENSORS_KEPT = 2  # a residual layer keeps what its tanh gave and the sum that it passes on
 NUM_UNPACED_STEPS = 3  # buffers and connections come up; a trace leaves these steps out too
-NUM_MORE_ATTEMPTS = 2  # of a paced step that something else on the machine disturbed
-# A machine that needs longer to send a tensor does something else besides: try again.
-LONGEST_HANDOVER_SECONDS = 0.002
 NUM_CHUNKS = {"interleaved": 2, "zero_bubble": 2, "zero_bubble_v": 2}
 
 
@@ -341,8 +305,8 @@ class Settings(RunSettings):
 
 
 def _real(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
-    bare = RunPlan(strategy, world_size, Settings(**settings), can_share_device=False)
-    return replace(bare, passes=("metered",))
+    chosen = Settings(**settings)
+    return RunPlan(strategy, world_size, chosen, can_share_device=False, passes=("metered",))
 
 
 def _paced(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
@@ -358,21 +322,19 @@ SCHEDULES = {
     "interleaved": "interleaved",
     "zero_bubble": "zero_bubble",
 }
-LONG: dict[str, Any] = {"forward_seconds": 0.12}  # of two stages
-SHORT: dict[str, Any] = {"forward_seconds": 0.027}  # as much work for a rank as with one stage
-EQUAL: dict[str, Any] = {"forward_seconds": 0.04, "backward_ratio": 1.0}
 HEAVIER = {
     **{f"paced_gpipe_{m}": _paced("gpipe", num_microbatches=m) for m in (2, 4, 16)},
     "paced_1f1b_16": _paced("one_f_one_b", num_microbatches=16),
     "paced_interleaved_16": _paced("interleaved", num_microbatches=16),
-    "paced_zero_bubble_long": _paced("zero_bubble", **LONG),
-    "paced_zero_bubble_v": _paced("zero_bubble_v", **LONG),
-    "paced_interleaved_short": _paced("interleaved", **SHORT),
-    "paced_zero_bubble_short": _paced("zero_bubble", **SHORT),
+    # Seconds of both stages of a rank: long ones, and as few as a rank with one stage takes.
+    "paced_zero_bubble_long": _paced("zero_bubble", forward_seconds=0.12),
+    "paced_zero_bubble_v": _paced("zero_bubble_v", forward_seconds=0.12),
+    "paced_interleaved_short": _paced("interleaved", forward_seconds=0.027),
+    "paced_zero_bubble_short": _paced("zero_bubble", forward_seconds=0.027),
     "paced_gpipe_two_ranks": _paced("gpipe", 2),
     "paced_1f1b_two_ranks": _paced("one_f_one_b", 2),
-    "paced_gpipe_equal": _paced("gpipe", **EQUAL),
-    "paced_1f1b_equal": _paced("one_f_one_b", **EQUAL),
+    "paced_gpipe_equal": _paced("gpipe", forward_seconds=0.04, backward_ratio=1.0),
+    "paced_1f1b_equal": _paced("one_f_one_b", forward_seconds=0.04, backward_ratio=1.0),
     "paced_gpipe_slow": _paced("gpipe", slow_ratio=2.0),
     **{  # with a timeline, for a picture
         f"drawn_{name}": replace(_paced(SCHEDULES[name]), passes=("metered",), has_timeline=True)

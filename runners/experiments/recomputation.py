@@ -10,8 +10,8 @@ segments kept: its peak, its loss, and its time for a step.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
@@ -21,7 +21,7 @@ from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.settings import StackSettings
-from runners.training.steps import random_samples, stack_for
+from runners.training.steps import sgd_steps, stack_for, step_on_samples
 
 
 def kept(rank: Rank[Settings]) -> None:
@@ -36,20 +36,9 @@ def recomputed(rank: Rank[Settings]) -> None:
 
 
 def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tensor]) -> None:
-    settings = rank.settings
     stack = stack_for(rank)
-    optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
-    features, labels = random_samples(rank, settings.batch_size)
-    rank.watch(stack, optimizer)
-    losses = []
-    for _ in rank.steps(settings.num_steps):
-        with rank.phase("forward"):  # segments are called, and not the stack whose hook would tell
-            loss = nn.functional.cross_entropy(forward(stack, features), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    rank.epoch(1, loss=losses[-1], num_samples=settings.batch_size)
+    loss = sgd_steps(rank, stack, step_on_samples(rank, partial(forward, stack)))
+    rank.epoch(1, loss=loss, num_samples=rank.settings.batch_size)
 
 
 QUESTION = "Must training keep every intermediate result until backward needs it?"

@@ -10,9 +10,7 @@ it printed stands on the page. A reader copies the command and sees the same.
 from __future__ import annotations
 
 from runners.experiments._programs import plans
-from runners.traces.programs import ROOT, found
 from runners.training.executed import program as program  # the strategy of every run
 
 QUESTION = "What does a program of twenty lines show about sentences that many people read?"
-PROGRAMS = found(ROOT, "content/retracted/*.py")  # the digest covers them by this pattern
-RUNS = plans(PROGRAMS)
+RUNS = plans("content/retracted/*.py")  # the digest covers them by this pattern

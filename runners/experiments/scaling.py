@@ -18,16 +18,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Settled, closed_form
+from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training.settings import SharedBatchSettings
-from runners.training.steps import random_samples, stack_for
-from runners.training.transfers import fit, seconds_alone, sent_in_steps
+from runners.training.steps import random_samples, replica_of, stack_for
+from runners.training.transfers import fit, in_turns, sent
 
 
 def single(rank: Rank[Settings]) -> None:
@@ -39,9 +38,8 @@ def ddp(rank: Rank[ReplicaSettings]) -> None:
     """A part of the batch on each rank, gradients averaged; and the expected cost of averaging."""
     model = stack_for(rank)
     _predict_all_reduce(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
-    with sent_in_steps(rank, rank.settings.num_steps):
+    replica = replica_of(rank, model)
+    with sent(rank, sent_bytes=rank.settings.num_steps):
         _train(rank, replica)
 
 
@@ -81,17 +79,14 @@ def _predict_all_reduce(rank: Rank[ReplicaSettings]) -> None:
     payloads = [torch.zeros(size // FLOAT_BYTES, device=rank.device) for size in sizes]
     calls = [partial(dist.all_reduce, payload) for payload in payloads]
     with rank.phase("all_reduce", computes=False):
-        turns = [[seconds_alone(rank, call) for call in calls] for _ in range(NUM_TURNS)]
-    settled = [fit(sizes, turn) for turn in turns[1:]]
-    rank.measure_seconds("all_reduce", [line.seconds(whole) for line in settled])
-    rank.measure_seconds("all_reduce_alpha", [line.alpha for line in settled])
+        fits = [fit(sizes, turn) for turn in in_turns(rank, calls, NUM_TURNS)]
+    rank.measure_seconds("all_reduce", [alpha + beta * whole for alpha, beta in fits])
 
 
 QUESTION = (
     "How much faster is a step on more ranks, and from which number on do more ranks not pay?"
 )
-NUM_SETTLING_STEPS = 3  # the recorder leaves out as many
-NUM_TURNS = 6  # of the bare all_reduces, the first of which settles
+NUM_TURNS = 5  # of the bare all_reduces
 MEGABIT = 1_000_000
 
 
@@ -126,21 +121,18 @@ class LinkedSettings(ReplicaSettings):
         return 8 * sent_bytes / self.link_bits_per_second
 
 
-def _linked(world_size: int, megabits: int, samples: int = 800, *, full: bool = True) -> RunPlan:
-    settings = LinkedSettings(global_batch_size=samples, link_bits_per_second=megabits * MEGABIT)
-    return timed("ddp", world_size, settings, only_on_cpu=True, own_network=True, full=full)
-
-
 timed = partial(RunPlan, passes=("timed",))
+linked = partial(timed, "ddp", only_on_cpu=True, own_network=True)
+LINKS = {rate: LinkedSettings(link_bits_per_second=rate * MEGABIT) for rate in (100, 400, 800)}
 RUNS = {
     "one": timed("single", 1, Settings()),
     "strong_2": timed("ddp", 2, ReplicaSettings()),
     "strong_4": timed("ddp", 4, ReplicaSettings()),
     "weak_2": timed("ddp", 2, ReplicaSettings(global_batch_size=1600)),
     "weak_4": timed("ddp", 4, ReplicaSettings(global_batch_size=3200)),
-    "link_fast": _linked(2, 1600, full=False),
-    "link_slow": _linked(2, 200, full=False),
-    **{f"link_{megabits}": _linked(2, megabits) for megabits in (100, 400, 800)},
-    "link_weak": _linked(2, 200, 1600),
-    "link_four": _linked(4, 200),
+    "link_fast": linked(2, LinkedSettings(link_bits_per_second=1600 * MEGABIT)),
+    "link_slow": linked(2, LinkedSettings()),
+    **{f"link_{rate}": linked(2, settings, full=True) for rate, settings in LINKS.items()},
+    "link_weak": linked(2, LinkedSettings(global_batch_size=1600), full=True),
+    "link_four": linked(4, LinkedSettings(), full=True),
 }

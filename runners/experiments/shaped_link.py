@@ -17,25 +17,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, Settled
+from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import copy_row, flat_gradient, gradients_of
 from runners.training.settings import StackSettings
-from runners.training.steps import stack_for
-from runners.training.transfers import seconds_alone, sent_in_steps
+from runners.training.steps import replica_of, stack_for
+from runners.training.transfers import seconds_alone, sent
 
 
 def ddp(rank: Rank[DdpSettings]) -> None:
     """Gradients averaged bucket by bucket while backward goes on; only in the last microbatch."""
     settings, model = rank.settings, stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model, bucket_cap_mb=settings.bucket_bytes / (1 << 20))
+    replica = replica_of(rank, model, bucket_cap_mb=settings.bucket_bytes / (1 << 20))
     microbatches = _microbatches(rank)
     first_reduced = settings.num_microbatches - settings.num_reductions
     for losses in _steps(rank, replica):
@@ -75,10 +73,10 @@ def _steps(rank: Rank[Settings], model: nn.Module) -> Iterator[list[float]]:
             optimizer.zero_grad()
 
     yield from steps(NUM_SETTLING_STEPS)
-    num_settled = settings.num_steps - NUM_SETTLING_STEPS
-    with sent_in_steps(rank, num_settled) as sent_bytes:
-        yield from steps(num_settled)
-    rank.measure("sent_a_microbatch_bytes", sent_bytes[0] / settings.num_microbatches)
+    settled = settings.num_steps - NUM_SETTLING_STEPS
+    num_passed = settled * settings.num_microbatches
+    with sent(rank, sent_bytes=settled, sent_a_microbatch_bytes=num_passed):
+        yield from steps(settled)
     rank.count_samples(settings.batch_size * settings.num_microbatches * settings.num_steps)
     rank.epoch(1, loss=sum(losses), num_samples=settings.batch_size)
 
@@ -87,18 +85,18 @@ def _microbatches(rank: Rank[Settings]) -> list[tuple[Tensor, Tensor]]:
     """This rank's samples: random ones, since what they are does not change what passes."""
     size, width = rank.settings.batch_size, rank.settings.width
     source = torch.Generator().manual_seed(rank.seed + rank.rank)
-    microbatches = []
+
+    def drawn() -> tuple[Tensor, Tensor]:
+        features = torch.randn((size, width), generator=source)
+        return features, torch.randint(0, width, (size,), generator=source)
+
     with rank.phase("samples"):
-        for _ in range(rank.settings.num_microbatches):
-            features = torch.randn((size, width), generator=source)
-            microbatches.append((features, torch.randint(0, width, (size,), generator=source)))
-    return microbatches
+        return [drawn() for _ in range(rank.settings.num_microbatches)]
 
 
 QUESTION = (
     "What does a step cost over a slow link, and how much do overlap and accumulation save of it?"
 )
-NUM_SETTLING_STEPS = 3  # the recorder leaves out as many
 EACH_LAYER, WHOLE_MODEL, EACH_PARAMETER = 263168, 1 << 22, 1  # bytes of a bucket
 
 

@@ -11,6 +11,7 @@ payloads by collective.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,13 +25,15 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.gloo_threads import wait_until_idle
+from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import FLOAT_BYTES, layer_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import description, mlp
-from runners.training.steps import random_samples
+from runners.training.split import own_part
+from runners.training.steps import random_samples, replica_of
 
 
 def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:
@@ -51,24 +54,12 @@ def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None)
         fully_shard(model, mesh=mesh, reshard_after_forward=root)
         model.to_empty(device=rank.device)
         _initialise(rank, model)
-    rate = rank.settings.learning_rate
-    _train(rank, model, torch.optim.Adam(model.parameters(), lr=rate, fused=True))
-
-
-def fsdp_freed(rank: Rank[Settings]) -> None:
-    """Everything is freed after forward, and gathered again for backward."""
-    fsdp(rank, root=True)
-
-
-def fsdp_kept(rank: Rank[Settings]) -> None:
-    """Every layer stays gathered from forward to backward."""
-    fsdp(rank, layers=False, root=False)
+    _train(rank, model)
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """Parameters, gradients and Adam's moments whole on every rank, and buckets besides."""
-    replica, rate = _replica(rank), rank.settings.learning_rate
-    _train(rank, replica, torch.optim.Adam(replica.parameters(), lr=rate, fused=True))
+    _train(rank, _replica(rank))
 
 
 def zero(rank: Rank[Settings]) -> None:
@@ -82,13 +73,15 @@ def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
     _begin(rank)
     model = mlp(rank.settings.widths, device=rank.device)
     _initialise(rank, model)
-    with rank.phase("wrap"):
-        return DistributedDataParallel(model)
+    return replica_of(rank, model)
 
 
-def _train(rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer) -> None:
+def _train(
+    rank: Rank[Settings], model: nn.Module, update: torch.optim.Optimizer | None = None
+) -> None:
     """A few steps of each rank on a batch of its own; what is held between steps has a phase."""
     settings = rank.settings
+    update = update or torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     features, labels = random_samples(rank, settings.batch_size, rank.seed + 1 + rank.rank)
     # What moments a rank has are in the optimizer that ZeroRedundancyOptimizer keeps inside.
     rank.watch(model, getattr(update, "optim", update))
@@ -124,12 +117,15 @@ def _initialise(rank: Rank[Settings], model: nn.Module) -> None:
     for parameter in model.parameters():
         bound = rank.settings.widths[0] ** -0.5
         whole = torch.empty(parameter.shape).uniform_(-bound, bound, generator=source)
-        if hasattr(parameter, "to_local"):
-            parameter.to_local().copy_(whole.chunk(rank.world_size)[rank.rank])
-        else:
-            parameter.copy_(whole)
+        local(parameter).copy_(own_part(parameter, whole))
 
 
+STRATEGIES = {
+    # Everything is freed after forward, and gathered again for backward.
+    "fsdp_freed": partial(fsdp, root=True),
+    # Every layer stays gathered from forward to backward.
+    "fsdp_kept": partial(fsdp, layers=False, root=False),
+}
 QUESTION = (
     "How much memory does each way of sharding save on a rank, and what does it communicate for it?"
 )

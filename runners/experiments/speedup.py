@@ -9,24 +9,18 @@ less.
 
 from __future__ import annotations
 
-import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.training.settings import SharedBatchSettings
-from runners.training.steps import random_samples, stack_for
+from runners.training.steps import replica_of, sgd_steps, stack_for, step_on_samples
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """A share of the batch on each rank, gradients averaged."""
-    model = stack_for(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
-    _train(rank, replica)
+    _train(rank, replica_of(rank, stack_for(rank)))
 
 
 def single(rank: Rank[Settings]) -> None:
@@ -35,16 +29,8 @@ def single(rank: Rank[Settings]) -> None:
 
 
 def _train(rank: Rank[Settings], model: nn.Module) -> None:
-    settings = rank.settings
-    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-    features, labels = random_samples(rank, settings.batch_size)
-    rank.watch(model, optimizer)
-    for _ in rank.steps(settings.num_steps):
-        loss = cross_entropy(model(features), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        rank.count_samples(settings.batch_size)
+    sgd_steps(rank, model, step_on_samples(rank, model))
+    rank.count_samples(rank.settings.num_steps * rank.settings.batch_size)
 
 
 QUESTION = "From which batch size on is a step on two ranks faster than a step on one device?"

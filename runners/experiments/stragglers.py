@@ -16,61 +16,46 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import partial
-from itertools import accumulate, pairwise
 from typing import Literal
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
+from runners.training import steps
 from runners.training.networks import average, gradients_of
 from runners.training.settings import FourClassSettings
-from runners.training.steps import (
-    Epoch,
-    batch_of,
-    forward_backward,
-    mlp_for,
-    num_distinct,
-    scaled_lesson,
-    train_batch,
-    validate,
-)
 from runners.training.teacher import Samples
 
 
 def synchronous(rank: Rank[Paced]) -> None:
     """Gradients are averaged in every step, so every step waits for its slowest rank."""
-    model = mlp_for(rank)
+    model = steps.mlp_for(rank)
     for _ in _paced_steps(rank, model):
         average(gradients_of(model))
 
 
 def local(rank: Rank[SometimesSlowLocal]) -> None:
     """Parameters are averaged every few steps: slow steps of different ranks pass side by side."""
-    model = mlp_for(rank)
+    model = steps.mlp_for(rank)
     for index in _paced_steps(rank, model):
         if (index + 1) % rank.settings.steps_between == 0:
             average(list(model.parameters()))
 
 
 def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
-    """Steps that sleep, compute, and then let the ranks communicate.
-
-    The sleep is the rank's own work, of a length set beforehand.
-    """
-    settings, samples = rank.settings, scaled_lesson(rank).training
+    """Steps that sleep, which is work of a set length, compute, and let the ranks communicate."""
+    settings, samples = rank.settings, steps.scaled_lesson(rank).training
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(model, optimizer)
     own = settings.lengths()[rank.rank]
     waited, num_long = [], 0
     dist.barrier()
-    start = time.perf_counter()
     for index in rank.steps(settings.num_steps):
         began = time.perf_counter()
         with rank.phase("forward"):  # the sleep too, of which no hook knows
@@ -87,43 +72,42 @@ def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
         optimizer.step()
         optimizer.zero_grad()
         rank.count_samples(len(samples.labels))
-    rank.measure_seconds("training", [time.perf_counter() - start])
+    rank.measure_seconds("training", [sum(rank.outcome.step_seconds)])
     rank.measure_seconds("waiting", waited)
     rank.measure("num_own_slow_steps", sum(length > settings.pace_seconds for length in own))
     rank.measure("num_long_steps", num_long)
-    rank.measure("num_distinct", num_distinct(rank, model.parameters()))
+    rank.measure("num_distinct", steps.num_distinct(rank, model.parameters()))
 
 
 def joined(rank: Rank[Joined]) -> None:
     """DDP over unequal shards: a rank without a batch takes part with zeros until all are done."""
-    settings, lesson, model = rank.settings, scaled_lesson(rank), mlp_for(rank)
-    sizes = (count * settings.batch_size for count in settings.num_batches_per_rank)
-    ends = accumulate(sizes, initial=0)
-    shards = [lesson.training.take(slice(start, end)) for start, end in pairwise(ends)]
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model)
+    settings, lesson, model = rank.settings, steps.scaled_lesson(rank), steps.mlp_for(rank)
+    sizes = [count * settings.batch_size for count in settings.num_batches_per_rank]
+    indices = torch.arange(settings.num_samples).split(sizes)
+    shards = [lesson.training.take(index) for index in indices]
+    replica = steps.replica_of(rank, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(replica, optimizer)
-    epoch = Epoch(rank, 1)
+    epoch = steps.Epoch(rank, 1)
     with replica.join(divide_by_initial_world_size=settings.divides_by == "initial"):
         for batch in epoch.batches(shards[rank.rank], settings.batch_size):
-            train_batch(replica, optimizer, batch, epoch)
-    epoch.close(validate(model, lesson.validation) if rank.rank == 0 else None, model.parameters())
-    rank.measure("num_distinct", num_distinct(rank, model.parameters()))
+            steps.train_batch(replica, optimizer, batch, epoch)
+    epoch.close(steps.validate(model, lesson.validation), model.parameters())
+    rank.measure("num_distinct", steps.num_distinct(rank, model.parameters()))
     if rank.rank == 0:
         oracle = _in_one_process(rank, shards)
-        rank.measure("oracle_loss", validate(oracle, lesson.validation)[1])
+        rank.measure("oracle_loss", steps.validate(oracle, lesson.validation)[1])
 
 
 def _in_one_process(rank: Rank[Joined], shards: list[Samples]) -> nn.Module:
     """The oracle: the same batches, their gradients added up by hand, on one model."""
-    settings, size, model = rank.settings, rank.settings.batch_size, mlp_for(rank)
+    settings, size, model = rank.settings, rank.settings.batch_size, steps.mlp_for(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     for index in range(max(settings.num_batches_per_rank)):
         left = [shard for shard in shards if len(shard.labels) >= (index + 1) * size]
         by = len(shards) if settings.divides_by == "initial" else len(left)
         for shard in left:
-            forward_backward(model, batch_of(shard, index, size), by)
+            steps.forward_backward(model, steps.batch_of(shard, index, size), by)
         optimizer.step()
         optimizer.zero_grad()
     return model
@@ -180,10 +164,8 @@ class AlwaysSlow(Paced):
 
     def lengths(self) -> list[list[float]]:
         """Seconds of each rank's own work in each step."""
-        return [
-            [self.slow_seconds if rank == self.slow_rank else self.pace_seconds] * self.num_steps
-            for rank in range(self.world_size)
-        ]
+        slow, pace, ranks = self.slow_seconds, self.pace_seconds, range(self.world_size)
+        return [[slow if rank == self.slow_rank else pace] * self.num_steps for rank in ranks]
 
 
 class SometimesSlow(Paced):
@@ -193,14 +175,12 @@ class SometimesSlow(Paced):
 
     def lengths(self) -> list[list[float]]:
         """Seconds of each rank's own work in each step."""
-        source = random.Random(self.seed)
-        return [
-            [
-                self.slow_seconds if source.random() < self.slow_share else self.pace_seconds
-                for _ in range(self.num_steps)
-            ]
-            for _ in range(self.world_size)
-        ]
+        source, slow, pace = random.Random(self.seed), self.slow_seconds, self.pace_seconds
+
+        def length() -> float:
+            return slow if source.random() < self.slow_share else pace
+
+        return [[length() for _ in range(self.num_steps)] for _ in range(self.world_size)]
 
 
 class SometimesSlowLocal(SometimesSlow):

@@ -12,7 +12,6 @@ learning rate that a gradient of that age allows on a parabola.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Literal
@@ -21,31 +20,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, CountOrZero, Factor, RunSettings, closed_form
 from runners.plans.work import mlp_parameters
 from runners.ranks.rank import Rank
+from runners.training import steps
 from runners.training.networks import average, copy_row, flat, flat_gradient, gradients_of
 from runners.training.settings import FourClassSettings
-from runners.training.steps import (
-    batch_of,
-    mlp_for,
-    num_distinct,
-    of_all_ranks,
-    scaled_lesson,
-    validate,
-)
 from runners.training.teacher import Samples
 
 
 def synchronous(rank: Rank[Settings]) -> None:
     """DDP: the mean gradient in every step, before the next begins."""
     own = Replica(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(own.model)
-    for _ in own.steps(replica):
+    for _ in own.steps(steps.replica_of(rank, own.model)):
         own.optimizer.step()
         own.communicated_bytes += flat_gradient(own.model).nbytes
     own.report()
@@ -107,8 +96,8 @@ class Replica:
 
     def __init__(self, rank: Rank[Settings]) -> None:
         self.rank = rank
-        self.shards, self.validation = _samples(rank)
-        self.model = mlp_for(rank)
+        self.batches, self.validation = _samples(rank)
+        self.model = steps.mlp_for(rank)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rank.settings.learning_rate)
         self.distances: list[float] = []
         self.communicated_bytes = 0
@@ -119,12 +108,8 @@ class Replica:
         """Train to the end: after each backward pass its index, to update by what it computed."""
         rank = self.rank
         rank.watch(module, self.optimizer)
-        start = time.perf_counter()
         for index in rank.steps(rank.settings.num_steps):
-            if index and index % NUM_BLOCK_STEPS == 0:
-                rank.measure_seconds("block", [(now := time.perf_counter()) - start])
-                start = now
-            batch = self._batch(index)
+            batch = self.batches[index % len(self.batches)]
             loss = cross_entropy(module(batch.features), batch.labels)
             loss.backward()
             self._norms.append(float(torch.linalg.norm(flat_gradient(self.model))))
@@ -134,48 +119,43 @@ class Replica:
             self._losses.append(loss.item())
             rank.count_samples(len(batch.labels))
 
-    def _batch(self, index: int) -> Samples:
-        """The batch of a step: on one device what all ranks together take."""
-        size = self.rank.settings.batch_size
-        turn = index % (len(self.shards[0].labels) // size)
-        batches = [batch_of(shard, turn, size) for shard in self.shards]
-        features = torch.cat([batch.features for batch in batches])
-        return Samples(features, torch.cat([batch.labels for batch in batches]))
-
     def report(self) -> None:
         """Record what the replicas are worth in the end, and how they came there."""
         rank = self.rank
-        graded = validate(self.model, self.validation)
-        for losses in zip(*of_all_ranks(rank, self._losses), strict=True):
+        graded = steps.validate(self.model, self.validation)
+        for losses in zip(*steps.of_all_ranks(rank, self._losses), strict=True):
             rank.step_loss(sum(losses) / rank.world_size)
         rank.epoch(
             1,
             loss=sum(self._losses) / len(self._losses),
             num_samples=rank.outcome.num_samples or 0,
-            validation=graded if rank.rank == 0 else None,
+            validation=graded,
             parameters=self.model.parameters(),
         )
-        rank.measure("validation_losses", [*of_all_ranks(rank, graded[1])])
+        rank.measure("validation_losses", [*steps.of_all_ranks(rank, graded[1])])
         rank.measure("communicated_bytes", self.communicated_bytes)
-        rank.measure("largest_gradient_norm", max(of_all_ranks(rank, max(self._norms))))
-        farthest = [max(ones) for ones in zip(*of_all_ranks(rank, self.distances), strict=True)]
-        if farthest:
-            rank.measure("largest_distance", max(farthest))
-        rank.measure("num_distinct", num_distinct(rank, self.model.parameters()))
+        rank.measure("largest_gradient_norm", max(steps.of_all_ranks(rank, max(self._norms))))
+        if self.distances:
+            rank.measure("largest_distance", max(steps.of_all_ranks(rank, max(self.distances))))
+        rank.measure("num_distinct", steps.num_distinct(rank, self.model.parameters()))
+        taken = rank.outcome.step_seconds
+        for start in range(0, rank.settings.num_steps, NUM_BLOCK_STEPS):
+            rank.measure_seconds("block", [sum(taken[start : start + NUM_BLOCK_STEPS])])
 
 
 def _samples(rank: Rank[Settings]) -> tuple[list[Samples], Samples]:
-    """The shards that this rank takes its batches from, and the validation samples."""
-    settings, lesson = rank.settings, scaled_lesson(rank)
+    """The batches of this rank's shard, or on one device of all, and the validation samples."""
+    settings, lesson = rank.settings, steps.scaled_lesson(rank)
     samples = lesson.training
     if settings.order == "by_class":  # shards hold different classes, shuffled
         source = torch.Generator().manual_seed(rank.seed)
-        shards = samples.labels.argsort(stable=True).chunk(rank.world_size)
-        mixed = [shard[torch.randperm(len(shard), generator=source)] for shard in shards]
+        by_class = samples.labels.argsort(stable=True).chunk(rank.world_size)
+        mixed = [shard[torch.randperm(len(shard), generator=source)] for shard in by_class]
         samples = samples.take(torch.cat(mixed))
-    size = settings.num_samples // settings.shards
-    own = [rank.rank] if rank.world_size > 1 else range(settings.shards)
-    return [batch_of(samples, shard, size) for shard in own], lesson.validation
+    shards = torch.arange(settings.num_samples).view(settings.shards, -1)
+    own = shards[rank.rank : rank.rank + 1] if rank.world_size > 1 else shards
+    indices = own.split(settings.batch_size, dim=1)  # each of all shards: [shards, batch]
+    return [samples.take(index.reshape(-1)) for index in indices], lesson.validation
 
 
 def parabola(rank: Rank[ParabolaSettings]) -> None:
@@ -249,10 +229,7 @@ class ParabolaSettings(RunSettings):
 
     @closed_form
     def largest_rates(self) -> list[float]:
-        """The largest rate for each delay: x ← x − rate · x of so many steps ago is stable below.
-
-        It is 2·sin(π / (2·(2·delay + 1))).
-        """
+        """The largest stable rate for each delay: 2·sin(π / (2·(2·delay + 1)))."""
         return [2 * math.sin(math.pi / (2 * (2 * delay + 1))) for delay in self.delays]
 
 

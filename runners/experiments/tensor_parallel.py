@@ -61,7 +61,7 @@ def _block(rank: Rank[Settings]) -> Block:
     """The whole block, with the same parameters on every rank."""
     torch.manual_seed(rank.seed)
     block = Block(rank.settings.shape, rank.device)
-    rank.describe(described(block, rank.world_size, whole="norm"))
+    rank.describe(described(block, rank.world_size, uncut="norm"))
     return block
 
 
@@ -139,12 +139,12 @@ class Settings(RunSettings):
 
 
 STRATEGIES = {"whole": split, "split_each": partial(split, shares_input=False)}
-SAME: Any = {"label": "tensor_parallel", "can_share_device": False}
+run = partial(RunPlan, label="tensor_parallel", settings=Settings(), can_share_device=False)
 RUNS = {
-    "ranks_1": RunPlan("whole", 1, Settings(), **SAME),
-    "ranks_2": RunPlan("split", 2, Settings(), **SAME),
-    "ranks_4": RunPlan("split", 4, Settings(), **SAME),
-    "each_input_2": RunPlan("split_each", 2, Settings(), **SAME),
+    "ranks_1": run("whole"),
+    "ranks_2": run("split", 2),
+    "ranks_4": run("split", 4),
+    "each_input_2": run("split_each", 2),
 }
 TRIED_WITH = {"*": {"num_steps": 4}}
 ON_CUDA = {"*": {"width": 8192, "num_heads": 64, "hidden": 32768, "num_samples": 4, "length": 2048}}

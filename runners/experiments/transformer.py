@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor
@@ -29,7 +27,8 @@ from runners.traces.schema import Setting
 from runners.training.networks import grade
 from runners.training.shape import FLOAT, VOCABULARY, TransformerSettings
 from runners.training.split import blocks_plan, shard_blocks
-from runners.training.steps import of_all_ranks
+from runners.training.stages import back_through_stage, through_stage
+from runners.training.steps import of_all_ranks, replica_of
 from runners.training.text import Text, batch_starts, held_out_starts, record, windows
 from runners.training.transformer_model import (
     Transformer,
@@ -41,14 +40,13 @@ from runners.training.transformer_model import (
 
 def ddp(rank: Rank[Settings]) -> None:
     """A replica on every rank, which takes its share of each batch; gradients are averaged."""
-    replica = _replica(rank)
-    _train(rank, replica, _adam(rank, replica))
+    _train(rank, replica_of(rank, _whole(rank)))
 
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: one device, the whole model, every batch whole."""
     model = _whole(rank)
-    _train(rank, model, _adam(rank, model))
+    _train(rank, model)
     if not rank.is_metered:
         starts = range(rank.settings.global_batch_size)
         count_operations(rank, model, *_windows(rank, Text.read().training, starts))
@@ -57,9 +55,9 @@ def single(rank: Rank[Settings]) -> None:
 def _train(
     rank: Rank[Settings],
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
     step: Callable[[Tensor, Tensor], float | None] | None = None,
     logits_of: Callable[[Tensor], Tensor | None] | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> None:
     """Train what this rank has of the model to the end, and look at held-out text.
 
@@ -75,7 +73,9 @@ def _train(
     starts = batch_starts(
         text.training, rank.seed, settings.num_steps, settings.global_batch_size, settings.context
     )
-    step = step or partial(next_token_step, model)
+    step, rate = step or partial(next_token_step, model), settings.learning_rate
+    fused = settings.num_tensor_ranks == 1  # it refuses a mixture of shards and whole parameters
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=rate, fused=fused)
     rank.watch(model, getattr(optimizer, "optim", optimizer))  # ZeRO-1 has its Adam inside
     losses = []
     for index in rank.steps(settings.num_steps):
@@ -91,7 +91,7 @@ def _train(
 
 def accumulated(rank: Rank[Microbatched]) -> None:
     """DDP in microbatches: each rank adds up gradients, and only the last backward averages."""
-    replica, parts = _replica(rank), rank.settings.num_microbatches
+    replica, parts = replica_of(rank, _whole(rank)), rank.settings.num_microbatches
 
     def step(tokens: Tensor, targets: Tensor) -> float:
         loss = 0.0
@@ -105,29 +105,33 @@ def accumulated(rank: Rank[Microbatched]) -> None:
             del of_part  # before the next forward pass
         return loss
 
-    _train(rank, replica, _adam(rank, replica), step)
+    _train(rank, replica, step)
 
 
 def zero(rank: Rank[Settings]) -> None:
     """DDP, and ZeRO-1: each rank updates some of the parameters and broadcasts them."""
-    replica = _replica(rank)
-    rate = rank.settings.learning_rate
-    adam = torch.optim.Adam
-    _train(rank, replica, ZeroRedundancyOptimizer(replica.parameters(), adam, lr=rate, fused=True))
+    replica = replica_of(rank, _whole(rank))
+    rate, adam = rank.settings.learning_rate, torch.optim.Adam
+    optimizer = ZeroRedundancyOptimizer(replica.parameters(), adam, lr=rate, fused=True)
+    _train(rank, replica, optimizer=optimizer)
 
 
 def fsdp(rank: Rank[Settings]) -> None:
     """Every parameter in shards; a block is gathered whole while it computes."""
     model = _whole(rank)
-    _shard(rank, model, init_device_mesh(rank.device.type, (rank.world_size,)))
-    _train(rank, model, _adam(rank, model))
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    with rank.phase("wrap"):
+        shard_blocks(model, mesh)
+    _train(rank, model)
 
 
 def tensor_parallel(rank: Rank[Settings]) -> None:
     """Every block's projections split: into it by columns, out of it by rows."""
     model = _whole(rank)
-    _split(rank, model, init_device_mesh(rank.device.type, (rank.world_size,)))
-    _train(rank, model, _adam(rank, model, fused=False))
+    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+    with rank.phase("wrap"):
+        parallelize_module(model, mesh, blocks_plan(rank.settings.num_layers))
+    _train(rank, model)
 
 
 def fsdp_tensor(rank: Rank[Settings]) -> None:
@@ -135,60 +139,37 @@ def fsdp_tensor(rank: Rank[Settings]) -> None:
     shape = (rank.world_size // TENSOR_RANKS, TENSOR_RANKS)
     mesh = init_device_mesh(rank.device.type, shape, mesh_dim_names=("shard", "tensor"))
     model = _whole(rank)
-    _split(rank, model, mesh["tensor"])
-    _shard(rank, model, mesh["shard"])
-    _train(rank, model, _adam(rank, model, fused=False))
+    with rank.phase("wrap"):
+        parallelize_module(model, mesh["tensor"], blocks_plan(rank.settings.num_layers))
+        shard_blocks(model, mesh["shard"])
+    _train(rank, model)
 
 
 def pipelined(rank: Rank[Microbatched]) -> None:
     """Each rank holds some blocks; microbatches pass through them and back (GPipe, by hand)."""
-    layers = _stage(rank, _whole(rank))
-    step = partial(_pipelined_step, rank, layers)
-    _train(rank, layers, _adam(rank, layers), step, partial(_through_stages, rank, layers))
+    layers, parts = _stage(rank, _whole(rank)), rank.settings.num_microbatches
+    is_last, width = rank.rank == rank.world_size - 1, rank.settings.width
+
+    def step(tokens: Tensor, targets: Tensor) -> float | None:
+        passed = []
+        for own, wanted in zip(tokens.chunk(parts), targets.chunk(parts), strict=True):
+            run = partial(_mean_loss, layers, wanted, parts) if is_last else layers
+            passed.append(through_stage(rank, run, own, (*own.shape, width)))
+        loss = sum(given.item() for _, given in passed) if is_last else None
+        while passed:  # first in, first out, and freed
+            back_through_stage(rank, *passed.pop(0))
+        return loss
+
+    def logits_of(tokens: Tensor) -> Tensor | None:
+        given = through_stage(rank, layers, tokens, (*tokens.shape, width))[1]
+        return given if is_last else None
+
+    _train(rank, layers, step, logits_of)
 
 
-def _pipelined_step(
-    rank: Rank[Microbatched], layers: nn.Module, tokens: Tensor, targets: Tensor
-) -> float | None:
-    """Every microbatch forward, then every microbatch backward; the loss, on the last stage."""
-    is_last, parts = rank.rank == rank.world_size - 1, rank.settings.num_microbatches
-    passed: list[tuple[Tensor, Tensor]] = []
-    for own, wanted in zip(tokens.chunk(parts), targets.chunk(parts), strict=True):
-        before = _given(rank, own)
-        with rank.phase("forward"):
-            after = layers(before)
-            if is_last:
-                after = next_token_loss(after, wanted) / parts
-        if not is_last:
-            rank.send(after.detach(), to=rank.rank + 1)
-        passed.append((before, after))
-        del after
-    loss = sum(after.item() for _, after in passed) if is_last else None
-    while passed:  # first in, first out, and freed
-        before, after = passed.pop(0)
-        gradient = None if is_last else rank.receive(after.shape, rank.rank + 1)
-        with rank.phase("backward"):
-            after.backward(gradient)
-        if before.grad is not None:
-            rank.send(before.grad, to=rank.rank - 1)
-    return loss
-
-
-def _given(rank: Rank[Microbatched], tokens: Tensor) -> Tensor:
-    """What the stage before gives for these sequences, or the sequences themselves."""
-    if rank.rank == 0:
-        return tokens
-    shape = (*tokens.shape, rank.settings.width)
-    return rank.receive(shape, rank.rank - 1).requires_grad_()
-
-
-def _through_stages(rank: Rank[Microbatched], layers: nn.Module, tokens: Tensor) -> Tensor | None:
-    """The logits of sequences, on the last stage."""
-    out: Tensor = layers(_given(rank, tokens))
-    if rank.rank == rank.world_size - 1:
-        return out
-    rank.send(out, to=rank.rank + 1)
-    return None
+def _mean_loss(layers: nn.Module, targets: Tensor, parts: int, taken: Tensor) -> Tensor:
+    """The share of a microbatch in the mean loss of its batch."""
+    return next_token_loss(layers(taken), targets) / parts
 
 
 def checkpointed(rank: Rank[Settings]) -> None:
@@ -196,7 +177,7 @@ def checkpointed(rank: Rank[Settings]) -> None:
     model = _whole(rank)
     for place, block in enumerate(model.blocks, start=1):
         model[place] = checkpoint_wrapper(block)
-    _train(rank, model, _adam(rank, model))
+    _train(rank, model)
 
 
 def autocast(rank: Rank[Settings]) -> None:
@@ -209,7 +190,7 @@ def autocast(rank: Rank[Settings]) -> None:
         loss.backward()
         return loss.item()
 
-    _train(rank, model, _adam(rank, model), step)
+    _train(rank, model, step)
 
 
 def _whole(rank: Rank[Settings]) -> Transformer:
@@ -227,33 +208,12 @@ def _whole(rank: Rank[Settings]) -> Transformer:
     return Transformer(settings.shape, rank.device)
 
 
-def _replica(rank: Rank[Settings]) -> DistributedDataParallel:
-    model = _whole(rank)
-    with rank.phase("wrap"):
-        return DistributedDataParallel(model)
-
-
-def _shard(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
-    with rank.phase("wrap"):
-        shard_blocks(model, mesh)
-
-
-def _split(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
-    with rank.phase("wrap"):
-        parallelize_module(model, mesh, blocks_plan(rank.settings.num_layers))
-
-
 def _stage(rank: Rank[Settings], model: Transformer) -> nn.Sequential:
     """This rank's blocks, the first rank's with the embedding, the last rank's with the head."""
     size = rank.settings.num_layers // rank.world_size
     start = 1 + rank.rank * size if rank.rank > 0 else 0
     end = 1 + (rank.rank + 1) * size if rank.rank < rank.world_size - 1 else None
     return nn.Sequential(*list(model)[start:end])
-
-
-def _adam(rank: Rank[Settings], model: nn.Module, *, fused: bool = True) -> torch.optim.Optimizer:
-    """Adam; the fused one refuses a mixture of shards and whole parameters."""
-    return torch.optim.Adam(model.parameters(), lr=rank.settings.learning_rate, fused=fused)
 
 
 def _windows(rank: Rank[Settings], text: bytes, starts: Iterable[int]) -> tuple[Tensor, Tensor]:
@@ -296,7 +256,6 @@ QUESTION = (
     "Does a transformer learn the same under every strategy, and what does each strategy cost?"
 )
 TENSOR_RANKS = 2  # of a square of ranks
-DEALS_SAMPLES = ("ddp", "accumulated", "zero", "fsdp")  # each rank its own
 IN_SHARDS = ("fsdp", "fsdp_tensor")
 
 
@@ -333,8 +292,7 @@ class Settings(TransformerSettings):
     @property
     def num_data_parts(self) -> int:
         """Into how many equal parts ranks divide the sequences of a global batch."""
-        parts = {"fsdp_tensor": self.world_size // TENSOR_RANKS}
-        return parts.get(self.strategy, self.world_size if self.strategy in DEALS_SAMPLES else 1)
+        return self.world_size // (self.num_tensor_ranks * self.num_stages)
 
     @property
     def num_samples_per_rank(self) -> int:
@@ -391,7 +349,7 @@ class Settings(TransformerSettings):
         that microbatches or blocks before have left; autocast's copies of weights.
         """
         own, shape = FLOAT * self._held(rank), self.shape
-        ends = FLOAT * (shape.embedding_parameters() + shape.head_parameters())
+        ends = FLOAT * shape.root_parameters(1)
         added = {
             "ddp": own,
             "zero": 2 * own // self.world_size - own,  # buckets, and a share of the moments
@@ -461,23 +419,19 @@ LONG = Settings(
 )
 
 
-def _run(strategy: str, ranks: int, settings: Settings | None = None, **declared: Any) -> RunPlan:
-    declared = {"keeps_steps": True, **declared}
-    return RunPlan(strategy, ranks, settings or Settings(), **declared)
-
-
+run = partial(RunPlan, settings=Settings(), keeps_steps=True)
 RUNS = {
-    "single": _run("single", 1),
-    "ddp": _run("ddp", 2),
-    "accumulated": _run("accumulated", 2, Microbatched()),
-    "zero": _run("zero", 2, label="zero1"),
-    "fsdp": _run("fsdp", 2, can_share_device=False),
-    "tensor_parallel": _run("tensor_parallel", 2, can_share_device=False),
-    "pipelined": _run("pipelined", 2, Microbatched(), has_timeline=True),
-    "fsdp_tensor": _run("fsdp_tensor", 4, can_share_device=False),
-    "checkpointed": _run("checkpointed", 1),
-    "autocast": _run("autocast", 1),
-    "long": _run("ddp", 2, LONG, full=True, passes=("timed",), keeps_steps=False),
+    "single": run("single"),
+    "ddp": run("ddp", 2),
+    "accumulated": run("accumulated", 2, settings=Microbatched()),
+    "zero": run("zero", 2, label="zero1"),
+    "fsdp": run("fsdp", 2, can_share_device=False),
+    "tensor_parallel": run("tensor_parallel", 2, can_share_device=False),
+    "pipelined": run("pipelined", 2, settings=Microbatched(), has_timeline=True),
+    "fsdp_tensor": run("fsdp_tensor", 4, can_share_device=False),
+    "checkpointed": run("checkpointed"),
+    "autocast": run("autocast"),
+    "long": RunPlan("ddp", 2, LONG, full=True, passes=("timed",)),
 }
 ON_CUDA = {
     "*": {

@@ -1,7 +1,6 @@
 """The forkserver: a process that has torch loaded and forks ranks from itself on request.
 
-    python -m runners.measuring.forkserver serve PID FD   started by `ForkServer` of that process
-    python -m runners.measuring.forkserver RANK           one rank by itself: a JSON request
+    python -m runners.measuring.forkserver PID FD   started by `ForkServer` of that process
 
 `ForkServer` is the launcher's side of the conversation, `serve` the process's own. They talk over a
 pipe of `multiprocessing`. In: lists of rank requests. Out: pairs of a word and what belongs to it:
@@ -18,7 +17,7 @@ There each rank is a new process that loads torch itself.
 from __future__ import annotations
 
 import gc
-import json
+import multiprocessing
 import os
 import platform
 import signal
@@ -26,18 +25,16 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from runners.measuring.endings import NO_REPORT
 from runners.system import processes
 from runners.system.errors import LaunchError
-from runners.system.patience import Patience
 
 Request = dict[str, Any]  # what a rank is told
-PROGRAM = [sys.executable, "-m", "runners.measuring.forkserver"]
-SERVE = "serve"
 FORKS = platform.system() == "Linux"
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -59,10 +56,10 @@ class ForkServer:
 
     def __init__(self, environment: dict[str, str], errors: Path) -> None:
         self._errors = errors
-        self._pipe, theirs = Pipe()
+        self._pipe, theirs = multiprocessing.Pipe()
         with errors.open("wb") as file, theirs:
             self._process = subprocess.Popen(
-                [*PROGRAM, SERVE, str(os.getpid()), str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(os.getpid()), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -74,39 +71,33 @@ class ForkServer:
         self._is_ready = False  # several load torch side by side; the first request waits
 
     def _message(self, seconds: float) -> tuple[str, Any]:
-        """Its next message; an empty word where none comes in time, or none any more."""
-        try:
-            message: tuple[str, Any] = self._pipe.recv() if self._pipe.poll(seconds) else ("", None)
-        except (EOFError, OSError):
-            return "", None
-        return message
-
-    def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
-        patience, end = Patience(), time.monotonic() + seconds
-        while time.monotonic() < end:
-            said, what = self._message(0.1)
-            if said == word:
-                return what
-            self._check()
-            doing = "starts the ranks" if self._is_ready else "loads torch"
-            patience.tell(f"the forkserver still {doing}, for {{}} so far")
-        raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
-
-    def _check(self) -> None:
-        """See that it works.
+        """Its next message; an empty word where none comes in time.
 
         Raises:
             LaunchError: it has ended; what to do.
         """
-        pid, code = self._process.pid, self._process.poll()
-        if code is not None:
-            words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
-            last = (words or "it wrote nothing").splitlines()[-1]
-            when = "in the middle of a run" if self._is_ready else "before its first run"
-            raise LaunchError(
-                f"the forkserver (process {pid}) ended {when} (exit code {code}: {last}); run "
-                "again, and see whether this machine ran out of memory"
-            )
+        with suppress(EOFError, OSError):
+            if self._pipe.poll(seconds):
+                message: tuple[str, Any] = self._pipe.recv()
+                return message
+        code = self._process.poll()
+        if code is None:
+            return "", None
+        words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
+        last = (words or "it wrote nothing").splitlines()[-1]
+        when = "in the middle of a run" if self._is_ready else "before its first run"
+        raise LaunchError(
+            f"the forkserver (process {self._process.pid}) ended {when} (exit code {code}: "
+            f"{last}); run again, and see whether this machine ran out of memory"
+        )
+
+    def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            said, what = self._message(0.1)
+            if said == word:
+                return what
+        raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def wait_until_ready(self) -> None:
         """Wait until it has loaded torch: once, and in nobody's measured time.
@@ -136,11 +127,9 @@ class ForkServer:
         Raises:
             LaunchError: it has ended, and its ranks with it.
         """
-        self._check()
         ended: dict[int, int] = {}
-        while (message := self._message(0))[0]:
-            if message[0] == "exited":
-                ended.update([message[1]])
+        while (message := self._message(0))[0]:  # of nothing but ranks that have ended
+            ended.update([message[1]])
         return ended
 
     def close(self) -> None:
@@ -151,20 +140,9 @@ class ForkServer:
         self._pipe.close()
 
 
-def _fork(request: Request, pipe: Connection) -> int:
-    server = os.getpid()
-    pid = os.fork()
-    if not pid:  # in the rank; it must never return into the server's loop
-        processes.end_with(server)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        pipe.close()
-        _be(request)
-    return pid
-
-
-def _be(request: dict[str, Any]) -> NoReturn:
-    """Be a rank to the end of this process."""
+def _be(request: Request, server: int) -> None:
+    """Be a rank to the end of this process; it must never return into the server's loop."""
+    processes.end_with(server)
     try:
         from runners.ranks.process import live, preload
 
@@ -175,45 +153,32 @@ def _be(request: dict[str, Any]) -> NoReturn:
 
         traceback.print_exc()
     finally:
-        os._exit(70)
+        os._exit(NO_REPORT)
 
 
-def _start(requests: list[Request], pipe: Connection) -> list[int]:
-    """Start a rank for each request; their process ids, in order."""
-    if not FORKS:
-        words = ([*PROGRAM, json.dumps(one)] for one in requests)
-        return [os.posix_spawn(one[0], one, os.environ) for one in words]
-    from runners.plans.experiment import find
+def _started(requests: list[Request]) -> list[BaseProcess]:
+    """Start a rank for each request, in order."""
+    if FORKS:
+        from runners.plans.experiment import find
 
-    # What experiments import may take a second: it is loaded once for all of their ranks. One that
-    # cannot be loaded fails in its ranks, which say so.
-    for name in {request["experiment"] for request in requests}:
-        with suppress(Exception):
-            find(name).strategies  # noqa: B018
-    gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
-    return [_fork(one, pipe) for one in requests]
-
-
-def _reap(pids: set[int], pipe: Connection) -> None:
-    while pids:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        pids.discard(pid)
-        pipe.send(("exited", (pid, os.waitstatus_to_exitcode(status))))
-
-
-def _ended_children() -> int:
-    """A file that can be read when a child has ended."""
-    ended, said = os.pipe()
-    os.set_blocking(said, False)
-    signal.set_wakeup_fd(said, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # or the signal would be ignored, and not told
-    return ended
+        # What experiments import may take a second: it is loaded once for all of their ranks. One
+        # that cannot be loaded fails in its ranks, which say so.
+        for name in {request["experiment"] for request in requests}:
+            with suppress(Exception):
+                find(name).strategies  # noqa: B018
+        gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
+    context = multiprocessing.get_context("fork" if FORKS else "spawn")
+    ranks: list[BaseProcess] = [
+        context.Process(target=_be, args=(one, os.getpid()))  # type: ignore[attr-defined]
+        for one in requests
+    ]
+    for one in ranks:
+        one.start()
+    return ranks
 
 
 def serve(launcher: int, pipe: Connection) -> None:
-    """Load torch, then fork ranks until the pipe ends.
+    """Load torch, then start ranks until the pipe ends.
 
     Args:
         launcher: the process that started this one.
@@ -225,28 +190,22 @@ def serve(launcher: int, pipe: Connection) -> None:
         import runners.ranks.process
 
         runners.ranks.process.preload()
-    pids: set[int] = set()
-    ended = _ended_children()
+    ranks: list[BaseProcess] = []
     pipe.send(("ready", None))
     while True:
-        ready = wait([pipe, ended])
-        if ended in ready:
-            os.read(ended, 4096)
-        if pipe in ready:
+        if pipe in wait([pipe, *(one.sentinel for one in ranks)]):
             try:
-                started = _start(pipe.recv(), pipe)
+                started = _started(pipe.recv())
             except EOFError:
                 break
-            pids.update(started)
-            pipe.send(("started", started))
-        _reap(pids, pipe)
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            ranks += started
+            pipe.send(("started", [one.pid for one in started]))
+        for one in [one for one in ranks if one.exitcode is not None]:
+            pipe.send(("exited", (one.pid, one.exitcode)))
+            ranks.remove(one)
+    for one in ranks:
+        one.kill()
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == SERVE:
-        serve(int(sys.argv[2]), Connection(int(sys.argv[3])))
-        sys.exit(0)
-    _be(json.loads(sys.argv[1]))
+    serve(int(sys.argv[1]), Connection(int(sys.argv[2])))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from runners.measuring.launch import ALLOCATORS, PassResult
+from runners.measuring.launch import ALLOCATORS, PassResult, Place
 from runners.meters.spans import split_waiting
 from runners.plans.experiment import PassName, RunPlan
+from runners.plans.settings import NUM_SETTLING_STEPS
 from runners.traces.measured import SampledSeconds, Timing
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import (
@@ -24,16 +25,14 @@ from runners.traces.records import (
 from runners.traces.schema import Status
 
 Known = TypeVar("Known")
-NUM_SETTLING_STEPS = 3  # the first steps of a timed pass build buckets and fill caches
 MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for a trace
 
 
 def gather(
     plan: RunPlan,
     results: dict[PassName, PassResult],
+    place: Place,
     *,
-    backend: str,
-    device: str,
     oversubscribed: bool,
 ) -> Run:
     """One run from its passes.
@@ -41,19 +40,23 @@ def gather(
     Args:
         plan: the run as declared.
         results: each pass that ran; the pass that failed, if one did, is the last.
-        backend: gloo or nccl.
-        device: cpu or cuda.
+        place: device and backend of its ranks.
         oversubscribed: more ranks than cores, or than accelerators.
     """
     error = next((r.root_cause for r in results.values() if r.root_cause is not None), None)
     result = results.get("timed") or results.get("budgeted") or results["metered"]
     main, metered = result.outcomes, results["metered"].outcomes if "metered" in results else []
+    settled = main[0].step_seconds[NUM_SETTLING_STEPS:] if "timed" in results else []
+    measured = _first_of(o.measured_seconds for o in (*main, *metered))
     return Run(
-        **_declared(plan, backend, device),
+        **_declared(plan, place),
         status=_status(results, error),
         error=error,
         passes=list(results),
-        allocator={name: _environment(name) for name in results},
+        allocator={
+            name: " ".join(f"{k}={v}" for k, v in ALLOCATORS[name].items()) or "default"
+            for name in results
+        },
         model=next((o.model for r in results.values() for o in r.outcomes if o.model), None),
         stages=_stages(main, metered, plan.has_timeline),
         epochs=_epochs(main),
@@ -66,41 +69,30 @@ def gather(
         timing=Timing(
             wall_seconds=round(sum(r.seconds for r in results.values()), 3),
             oversubscribed=oversubscribed,
-            step=_samples(main[0].step_seconds) if "timed" in results else None,
+            step=_sampled(settled),
             stages=_first_of(o.stage_seconds for o in main),
             prediction=_first_of(o.prediction_seconds for o in main),
-            measures={
-                name: SampledSeconds.of(_thinned(seconds))
-                for name, seconds in _first_of(
-                    o.measured_seconds for o in [*main, *metered]
-                ).items()
-                if seconds
-            },
+            measures={name: s for name, one in measured.items() if (s := _sampled(one))},
             **_timeline(metered),
         ),
     )
 
 
-def skipped(plan: RunPlan, reason: str, *, backend: str, device: str) -> Run:
+def skipped(plan: RunPlan, reason: str, place: Place) -> Run:
     """A run that this machine cannot do, with why."""
-    declared = _declared(plan, backend, device)
-    return Run(**declared, status="skipped", reason=reason, timing=Timing(wall_seconds=0.0))
+    timing = Timing(wall_seconds=0.0)
+    return Run(**_declared(plan, place), status="skipped", reason=reason, timing=timing)
 
 
-def _declared(plan: RunPlan, backend: str, device: str) -> dict[str, Any]:
+def _declared(plan: RunPlan, place: Place) -> dict[str, Any]:
     """What stands of a run before anything of it has run."""
     alike = ("strategy", "world_size", "seed", "budget_bytes", "nature", "expected_death", "label")
     return {
         **{name: getattr(plan, name) for name in alike},
-        "backend": backend,
-        "device": device,
+        **place._asdict(),
         "settings": plan.settings.as_json(),
         "expected_status": plan.expected,
     }
-
-
-def _environment(name: PassName) -> str:
-    return " ".join(f"{k}={v}" for k, v in ALLOCATORS[name].items()) or "default"
 
 
 def _status(results: dict[PassName, PassResult], error: Failure | None) -> Status:
@@ -158,20 +150,19 @@ def _moves(name: str, metered: list[RankOutcome]) -> list[Move]:
 
 
 def _epochs(outcomes: list[RankOutcome]) -> list[Epoch]:
-    parts: dict[int, dict[int, EpochPart]] = {}
+    parts: defaultdict[int, dict[int, EpochPart]] = defaultdict(dict)
     for outcome in outcomes:
         for part in outcome.epochs:
-            parts.setdefault(part.epoch, {})[outcome.rank] = part
+            parts[part.epoch][outcome.rank] = part
     return [_epoch(number, parts[number]) for number in sorted(parts)]
 
 
 def _epoch(number: int, parts: dict[int, EpochPart]) -> Epoch:
     def mean(name: str) -> float | None:
         """Over the ranks that know it, weighted by their samples."""
-        known = [(getattr(p, name), p.num_samples) for p in parts.values()]
-        weight = sum(n for value, n in known if value is not None)
-        total = sum(value * n for value, n in known if value is not None)
-        return float(total / weight) if weight else None
+        known = [p for p in parts.values() if getattr(p, name) is not None]
+        weight = sum(p.num_samples for p in known)
+        return sum(getattr(p, name) * p.num_samples for p in known) / weight if weight else None
 
     def first(name: str) -> float | None:
         return next((v for p in parts.values() if (v := getattr(p, name)) is not None), None)
@@ -204,15 +195,10 @@ def _ranks(main: list[RankOutcome], metered: list[RankOutcome]) -> list[RankReco
     return records
 
 
-def _samples(seconds: list[float]) -> SampledSeconds | None:
-    """The step times once settled; a long run's are thinned evenly to what a trace can hold."""
-    settled = seconds[NUM_SETTLING_STEPS:]
-    return SampledSeconds.of(_thinned(settled)) if settled else None
-
-
-def _thinned(seconds: list[float]) -> list[float]:
-    """At most as many samples as a trace keeps, taken evenly."""
-    return seconds[:: -(-len(seconds) // MAX_SAMPLES)]
+def _sampled(seconds: list[float]) -> SampledSeconds | None:
+    """At most as many samples as a trace keeps, taken evenly; None where there are none."""
+    every = -(-len(seconds) // MAX_SAMPLES)
+    return SampledSeconds.of(seconds[::every]) if seconds else None
 
 
 def _timeline(outcomes: list[RankOutcome]) -> dict[str, Any]:

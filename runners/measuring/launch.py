@@ -17,10 +17,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from runners.measuring import not_measured
-from runners.measuring.endings import LiveRank, cause_among
+from runners.measuring.endings import LiveRank, cause_among, is_full, why_not_measured
 from runners.measuring.forkserver import ForkServer
 from runners.plans.experiment import Experiment, PassName, RunPlan, on_device
 from runners.ranks.heartbeat import Beat
@@ -52,6 +51,13 @@ EXPECTED_QUIET_SECONDS = 2.5  # the same for a run that is meant to hang
 Watch = Callable[[list[Beat]], None]
 
 
+class Place(NamedTuple):
+    """The kind of device that the ranks of a run get, and the backend between them."""
+
+    device: str
+    backend: str
+
+
 @dataclass(frozen=True)
 class PassResult:
     """How one pass ended."""
@@ -66,15 +72,10 @@ class PassResult:
 class Launcher:
     """Runs passes; keeps one forkserver for each setting of the allocator."""
 
-    def __init__(
-        self,
-        device: str = "cpu",
-        quiet_seconds: float = QUIET_SECONDS,
-        most_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, device: str = "cpu", quiet_seconds: float = QUIET_SECONDS) -> None:
         self.device = device
         self.quiet_seconds = quiet_seconds
-        self.most_bytes = most_bytes  # that the ranks of a pass may take together; None: no limit
+        self.most_bytes: int | None = None  # that the ranks of a pass may take together
         self._servers: dict[str, ForkServer] = {}
         self._scratch = Scratch()
 
@@ -114,19 +115,15 @@ class Launcher:
         """An experiment as its ranks can run it here."""
         return on_device(experiment, self.device)
 
-    def device_of(self, plan: RunPlan) -> str:
-        """The kind of device that the ranks of a run get."""
-        return "cpu" if plan.only_on_cpu else self.device
-
-    def backend_of(self, plan: RunPlan) -> str:
-        """NCCL where every rank has a GPU of its own, gloo everywhere else."""
-        if self.device_of(plan) != "cuda":
-            return "gloo"
-        return "gloo" if self.is_crowded(plan) else "nccl"
+    def place_of(self, plan: RunPlan) -> Place:
+        """Where the ranks of a run live: NCCL where each has a GPU of its own, else gloo."""
+        if self.device != "cuda" or plan.only_on_cpu:
+            return Place("cpu", "gloo")
+        return Place("cuda", "gloo" if self.is_crowded(plan) else "nccl")
 
     def is_crowded(self, plan: RunPlan) -> bool:
         """Whether a run has more ranks than there are cores, or accelerators, to compute on."""
-        return plan.world_size > machine.num_places(self.device_of(plan))
+        return plan.world_size > machine.num_places("cpu" if plan.only_on_cpu else self.device)
 
     def run_pass(
         self,
@@ -154,29 +151,29 @@ class Launcher:
         start = time.monotonic()
         attempt = self._scratch.folder()
         requests = self._requests(experiment, plan, pass_name, attempt)
-        for request in requests:
-            request["followed"] = dict(followed)
         links = linked(plan.world_size, plan.link_bits_per_second)
         with links if plan.own_network else nullcontext() as namespaces:
-            for request, namespace in zip(requests, namespaces or (), strict=False):
-                request["namespace"] = namespace
+            for request in requests:
+                own = namespaces[request["rank"]] if namespaces else None
+                request |= {"followed": dict(followed), "namespace": own}
             ranks, hung = self._live(server, requests, watch)
+        said = [_said(live.files.with_suffix(".err")) for live in ranks]
         outcomes = [
-            live.ending(request["rank"], hung=hung, errors=_said(request["errors"]))
-            for request, live in zip(requests, ranks, strict=True)
+            live.ending(request["rank"], hung=hung, errors=errors)
+            for request, live, errors in zip(requests, ranks, said, strict=True)
         ]
         is_limited = self.most_bytes is not None
-        lacking = not_measured.cause(plan, pass_name, outcomes, attempt, is_limited=is_limited)
+        lacking = why_not_measured(plan, pass_name, outcomes, attempt, is_limited=is_limited)
         printed = _said(attempt / "rank0.out").splitlines()
         if os.environ.get("PROOFBOOK_STDERR"):  # of a person who debugs
-            sys.stderr.writelines(_said(request["errors"]) for request in requests)
+            sys.stderr.writelines(said)
         shutil.rmtree(attempt, ignore_errors=True)
         cause = cause_among(outcomes, [live.beat.count for live in ranks])
         return PassResult(outcomes, cause, printed, time.monotonic() - start, lacking)
 
     def is_full(self) -> bool:
         """Whether ranks have no space left to write into."""
-        return not_measured.is_full(self._scratch.path)
+        return is_full(self._scratch.path)
 
     def _requests(
         self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
@@ -189,15 +186,9 @@ class Launcher:
                 "most_bytes": self.most_bytes,
                 "pass": pass_name,
                 "rank": rank,
-                "namespace": None,
-                "device": self.device_of(plan),
-                "backend": self.backend_of(plan),
-                "store": str(attempt / "store"),
+                **self.place_of(plan)._asdict(),
                 "rendezvous": None,
-                "record": str(attempt / f"rank{rank}.json"),
-                "heart": str(attempt / f"rank{rank}.heart"),
-                "output": str(attempt / f"rank{rank}.out"),
-                "errors": str(attempt / f"rank{rank}.err"),
+                "files": attempt / f"rank{rank}",
             }
             for rank in range(plan.world_size)
         ]
@@ -208,8 +199,8 @@ class Launcher:
         """Let the ranks live to their end; none outlives this call. Whether they hung, too."""
         pids = server.start(requests)
         ranks = [
-            LiveRank(pid, Path(r["record"]), Path(r["heart"]), spins=r["device"] == "cuda")
-            for pid, r in zip(pids, requests, strict=True)
+            LiveRank(pid, request["files"], spins=request["device"] == "cuda")
+            for pid, request in zip(pids, requests, strict=True)
         ]
         patience, settle = self.quiet_seconds, SETTLE_SECONDS
         if requests[0]["plan"]["expected"] == "deadlocked":  # who is to hang is believed sooner,
@@ -229,7 +220,7 @@ class Launcher:
         ranks: list[LiveRank],
         watch: Watch | None,
         patience: float,
-        settle: float = SETTLE_SECONDS,
+        settle: float,
     ) -> bool:
         """Watch until all have ended, or until those left never will; whether they hang."""
         failed_at: float | None = None
@@ -243,20 +234,17 @@ class Launcher:
             working = [live for live in ranks if not live.is_over]
             if not working:
                 return False
-            if any(live.is_broken for live in ranks):
+            died = any(live.exit_code not in (None, 0) for live in ranks)
+            if died or any(live.has_failed for live in ranks):
                 failed_at = failed_at or time.monotonic()
                 waited = time.monotonic() - failed_at
-                died = any(live.exit_code not in (None, 0) for live in ranks)
                 longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
-                if waited > longest or all(r.has_settled(settle) for r in working):
+                if waited > longest or all(live.is_quiet(settle) for live in working):
                     return False
             elif all(live.is_quiet(patience) for live in working):
                 return True
 
 
-def _said(path: str | Path) -> str:
+def _said(path: Path) -> str:
     """What a rank wrote; nothing where it died before it could."""
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

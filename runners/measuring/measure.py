@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from runners.measuring.endings import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.gather import gather, skipped
-from runners.measuring.launch import Launcher, PassResult
-from runners.measuring.not_measured import NotMeasuredError, UnfinishedError, lack
+from runners.measuring.launch import Launcher, PassResult, Place
 from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
@@ -27,10 +27,8 @@ from runners.system.links import cannot_link
 from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TORN, write
-from runners.traces.machine_records import Machine
-from runners.traces.records import Code, Quiet, Run, Trace
+from runners.traces.records import Code, Machine, Quiet, Run, Trace
 from runners.traces.schema import now
-from runners.traces.values import list_values
 
 
 def folder(*, as_reference: bool = False) -> Path:
@@ -87,9 +85,9 @@ def code_of(name: str) -> Code:
     )
 
 
-def cannot_run(plan: RunPlan, *, device: str, backend: str) -> str | None:
-    """Why this machine cannot do a run; None where it can."""
-    shares = device == "cuda" and backend == "gloo" and plan.world_size > 1
+def cannot_run(plan: RunPlan, place: Place) -> str | None:
+    """Why this machine cannot do a run in that place; None where it can."""
+    shares = place == Place("cuda", "gloo") and plan.world_size > 1
     if shares and not plan.can_share_device:
         return (
             f"{plan.world_size} ranks would share an accelerator, where gloo lacks the collectives "
@@ -122,9 +120,9 @@ def measure_run(
         LaunchError: ranks could not be started.
     """
     plan = experiment.runs[name]
-    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
-    if reason := cannot_run(plan, device=device, backend=backend):
-        return _skipped(launcher, plan, reason)
+    place = launcher.place_of(plan)
+    if reason := cannot_run(plan, place):
+        return skipped(plan, reason, place)
     followed = _followed(launcher, experiment, plan, earlier)
     results: dict[PassName, PassResult] = {}
     for pass_name in plan.passes:
@@ -135,8 +133,7 @@ def measure_run(
         results[pass_name] = result
         if result.root_cause is not None:
             break
-    oversubscribed = launcher.is_crowded(plan)
-    return gather(plan, results, backend=backend, device=device, oversubscribed=oversubscribed)
+    return gather(plan, results, place, oversubscribed=launcher.is_crowded(plan))
 
 
 def _followed(
@@ -184,13 +181,12 @@ def measure(
     code = code_of(name)
     experiment = launcher.fitted(waiting.experiment)
     described = here or machine.describe(as_reference=as_reference)
-    where, since = machine.TRACES / described.name, waiting.since or now()
+    where = machine.TRACES / described.name
     part = part_of(name, where)
     progress.begin(experiment)
 
     def keep(runs: dict[str, Run]) -> None:
-        so_far = {**waiting.kept, **runs}
-        write(part, trace_of(experiment, code, described.name, so_far, since))
+        write(part, trace_of(experiment, code, described.name, {**waiting.kept, **runs}))
 
     try:
         runs, causes = _runs(waiting, launcher, experiment, progress, keep)
@@ -198,15 +194,14 @@ def measure(
         if causes:
             raise UnfinishedError(causes)
         quiet = None if waiting.kept else quiet
-        trace = trace_of(experiment, code, described.name, runs, since, quiet)
+        trace = trace_of(experiment, code, described.name, runs, quiet)
         write(where / "machine.json", described)
         write(where / f"{name}.json", trace)
-        list_values(where, name)  # before the part file goes, which makes up for a stop
     except OSError as error:
         lacking = lack(str(error), where)
         if lacking is None:
             raise
-        progress.note(f"not measured: {lacking}")
+        progress.said(f"not measured: {lacking}")
         raise UnfinishedError({name: lacking}) from None
     part.unlink(missing_ok=True)
     if not as_reference and here is None:
@@ -236,7 +231,7 @@ def _runs(
             continue
         try:
             if name in waiting.left_out:
-                runs[name] = _skipped(launcher, plan, waiting.left_out[name])
+                runs[name] = skipped(plan, waiting.left_out[name], launcher.place_of(plan))
             else:
                 runs[name] = measure_run(launcher, experiment, name, progress, runs)
         except (NotMeasuredError, OSError) as error:
@@ -254,11 +249,6 @@ def _runs(
     return runs, causes
 
 
-def _skipped(launcher: Launcher, plan: RunPlan, reason: str) -> Run:
-    device, backend = launcher.device_of(plan), launcher.backend_of(plan)
-    return skipped(plan, reason, backend=backend, device=device)
-
-
 def measure_alone(
     experiment: Experiment, name: str, launcher: Launcher, progress: Progress
 ) -> Trace:
@@ -272,7 +262,7 @@ def measure_alone(
         launcher.most_bytes = machine.available_bytes()
     progress.begin(replace(experiment, runs={name: experiment.runs[name]}))
     run = measure_run(launcher, experiment, name, progress)
-    return trace_of(experiment, code, machine.name(), {name: run}, now())
+    return trace_of(experiment, code, machine.name(), {name: run})
 
 
 def trace_of(
@@ -280,17 +270,15 @@ def trace_of(
     code: Code,
     machine_name: str,
     runs: dict[str, Run],
-    since: str,
     quiet: Quiet | None = None,
 ) -> Trace:
-    """A trace of these runs.
+    """A trace of these runs, as of now.
 
     Args:
         experiment: what was measured.
         code: by which code.
         machine_name: of the machine that measured.
         runs: by name.
-        since: when the first of them began.
         quiet: how quiet the machine was meanwhile; None: not recorded.
     """
     under = machine.circumstances()
@@ -299,7 +287,7 @@ def trace_of(
         schema_version=2,
         experiment=experiment.name,
         question=experiment.question,
-        recorded_at=since,
+        recorded_at=now(),
         machine=machine_name,
         code=code,
         circumstances=under,

@@ -18,9 +18,8 @@ from pathlib import Path
 from runners.plans.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
-from runners.traces.machine import name_of, torch_version
+from runners.traces.machine import torch_version
 from runners.traces.records import NEEDS_FULL, Run, Trace
-from runners.traces.values import edited
 
 
 def part_of(name: str, where: Path) -> Path:
@@ -34,12 +33,11 @@ class Pending:
 
     Attributes:
         experiment: as loaded.
-        reason: missing, stale, of another torch, unreadable, edited, unfinished, forced, or that
-            its full runs are missing.
+        reason: missing, stale, of another torch, unreadable or edited, unfinished, forced, or
+            that its full runs are missing.
         measured: the runs that will be, in their order.
         left_out: the runs that will be skipped, with why.
         kept: what was measured already by this code and this torch, each with its circumstances.
-        since: when the first of the kept runs was measured; None where none is.
     """
 
     experiment: Experiment
@@ -47,7 +45,6 @@ class Pending:
     measured: tuple[str, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, Run] = field(default_factory=dict)
-    since: str | None = None
 
 
 def pending(
@@ -74,8 +71,7 @@ def pending(
     """
     trace, outdated = existing(where / f"{name}.json")
     part, problem = existing(part_of(name, where))
-    if problem or (part and part.machine != name_of(where)):
-        part = None
+    part = None if problem else part
     source = part or (None if outdated or force else trace)
     reason = "unfinished" if part else outdated
     if trace is not None and reason is None:
@@ -83,12 +79,9 @@ def pending(
     if reason is None and not full:
         return None
     experiment = loaded or find(name)
-    known = [t for t in (trace, part) if t is not None]
-    left_out = dict(refused or {})
-    for run, plan in experiment.runs.items():
-        was_measured = any(run in one.runs and run not in one.left_out for one in known)
-        if plan.full and not full and not was_measured:
-            left_out[run] = NEEDS_FULL.format(name)
+    known = {run for one in (trace, part) if one for run in one.runs.keys() - one.left_out}
+    heavy = {run for run, plan in experiment.runs.items() if plan.full and not full}
+    left_out = {**dict.fromkeys(heavy - known, NEEDS_FULL.format(name)), **(refused or {})}
     done = measured_in(source)
     if refused is not None:  # another start may have left out what this one measures
         done = {run: one for run, one in done.items() if one.status != "skipped"}
@@ -96,14 +89,7 @@ def pending(
     missing = tuple(run for run in experiment.runs if run not in {*kept, *left_out})
     if not (missing or kept) or (reason is None and not missing):
         return None
-    return Pending(
-        experiment,
-        reason or "its full runs are missing",
-        missing,
-        left_out,
-        kept,
-        source.recorded_at if source and kept else None,
-    )
+    return Pending(experiment, reason or "its full runs are missing", missing, left_out, kept)
 
 
 def existing(path: Path) -> tuple[Trace | None, str | None]:
@@ -115,11 +101,9 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
     if not path.exists():
         return None, "missing"
     try:
-        trace, is_edited = read(path), path.suffix == ".json" and edited(path.parent, path.stem)
+        trace = read(path)
     except TraceError:
-        return None, "unreadable"
-    if is_edited:
-        return None, "edited after it was measured"
+        return None, "unreadable or edited"
     used, installed = trace.circumstances.torch, torch_version()
     if trace.code.digest != source_digest(trace.experiment):
         return trace, "stale"

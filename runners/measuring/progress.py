@@ -46,11 +46,7 @@ class Progress:
     def said(self, line: str) -> None:
         """A line of its own, beneath the experiment's name."""
         self._number += 1
-        self.note(line, head="")
-
-    def note(self, line: str, head: str = "note: ") -> None:
-        """Something to know of the whole experiment, beneath its name."""
-        self._write(f"  {head}{line}")
+        self._write(f"  {line}")
 
     def kept(self, name: str) -> None:
         """A run is not measured again."""

@@ -20,13 +20,6 @@ from runners.traces.outcome import Event
 # ncclSymDevKernel_ or ncclSymkDevKernel_AllReduce_RSxLD_AGxST_sum_f32, over memory that ranks
 # registered (NCCL's src/device/symmetric/generate.py).
 NCCL_KERNEL = re.compile(r"nccl(?:Dev|SymDev|SymkDev)?Kernel_(?P<name>[A-Za-z]+)")
-NCCL_NAMES = {
-    "AllReduce": "all_reduce",
-    "AllGather": "all_gather",
-    "ReduceScatter": "reduce_scatter",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-}
 # What ProcessGroupNCCL calls the collective in its record of parameters, which the profiler puts
 # into the kernel's metadata; all_to_allv is the one of unequal parts.
 CALLED = re.compile(r'"Collective name":\s*"(?P<name>all_to_all|scatter|gather|send|recv)')
@@ -57,16 +50,14 @@ class ActivityMeter:
         self.end_ns = time.time_ns()
         self._profile.__exit__(*exception)
         results: Any = self._profile.profiler.kineto_results  # type: ignore[union-attr]
+        at_work: list[tuple[int, int]] = []
         for event in results.events():
             name = collective_of(event.name(), event.metadata_json)
+            stretch = event.start_ns(), event.start_ns() + event.duration_ns()
             if name is not None and name not in PASSED:
-                start, end = event.start_ns(), event.start_ns() + event.duration_ns()
-                self.events.append(Event(self.rank, "communication", name, start, end))
-        at_work = [
-            (event.start_ns(), event.start_ns() + event.duration_ns())
-            for event in results.events()
-            if _is_operation(event, self.device)
-        ]
+                self.events.append(Event(self.rank, "communication", name, *stretch))
+            if _is_operation(event, self.device):
+                at_work.append(stretch)
         self.events += [Event(self.rank, "operation", "", *one) for one in _merged(at_work)]
 
     def add(self, kind: str, name: str, start_ns: int, peer: int | None = None) -> None:
@@ -90,7 +81,7 @@ def collective_of(name: str, metadata: Callable[[], str] = str) -> str | None:
     if match is None:
         return None
     if match["name"] != "SendRecv":
-        return NCCL_NAMES.get(match["name"], match["name"])
+        return re.sub("(?<=[a-z])(?=[A-Z])", "_", match["name"]).lower()
     # One kernel for all that is built on sends; the call that started it says which.
     called = CALLED.search(metadata())
     return called["name"] if called else "send"

@@ -1,16 +1,21 @@
-"""What a collective's arguments say: its name, its payload, and which ranks it connects.
+"""Operations as a dispatch mode sees them, and what the arguments of a collective say.
 
 In: an operation of the namespaces `c10d` and `_c10d_functional` as a dispatch mode sees it, with
-its real arguments. Out: what PyTorch's users call it, its bytes, its group, its two ends.
+its real arguments. Out: what PyTorch's users call it, its bytes, its group, its two ends; and for
+each axis of a mesh of ranks how many calls, and the bytes of their payload (`AxisMeter`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 Ends = tuple[int | None, int | None]  # source and destination, global ranks; None: every rank
@@ -87,3 +92,55 @@ def ends_of(name: str, arguments: Iterable[Any]) -> Ends:
     if name == "recv_":
         return named, dist.get_rank()
     return (named, None) if name in ROOT_SENDS else (None, named)
+
+
+class Operations(TorchDispatchMode):
+    """Passes each operation through `operate` while it is entered.
+
+    An operation on DTensors is left to DTensor, whose operations on local tensors pass by next.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Self:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(one, DTensor) for one in types):
+            return NotImplemented
+        return self.operate(func, args, kwargs or {})
+
+    def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Execute an operation and look at it."""
+        raise NotImplementedError
+
+
+class AxisMeter(Operations):
+    """Counts collectives by axis and operation while it is entered."""
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        super().__init__()
+        names = mesh.mesh_dim_names or ()
+        self._axes = {str(mesh.get_group(name).group_name): name for name in names}
+        self._measured: Counter[str] = Counter()
+
+    def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Pass the operation on; count it where it is a collective."""
+        operation = OPERATIONS.get(func.__name__.split(".")[0])
+        if func.namespace in NAMESPACES and operation is not None:
+            group = process_group(args)
+            words = [str(one) for one in args if isinstance(one, str)]  # functional ones name it
+            name = str(group.group_name) if group is not None else (words or [""])[-1]
+            axis = self._axes.get(name, "no_axis")
+            self._measured[f"num_{axis}_{operation}"] += 1
+            self._measured[f"{axis}_{operation}_bytes"] += payload_bytes(args)
+        return func(*args, **kwargs)
+
+    def measured(self) -> dict[str, int]:
+        """What was counted: `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
+        return dict(self._measured)

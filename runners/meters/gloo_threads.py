@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,20 +29,22 @@ class GlooThreads:
 
     def __init__(self, process: Path = Path("/proc/self")) -> None:
         self._tasks = process / "task"
-        self._files: dict[str, int] = {}  # of every thread, by its number
-        self._found: list[int] = []
-        weakref.finalize(self, _close, self._files)
+        self._files: list[int] = []
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._files:
+            os.close(self._files.pop())
+
+    __del__ = close
 
     def look(self) -> None:
         """Find the threads again: each process group has its own."""
-        threads = os.listdir(self._tasks) if self._tasks.exists() else []  # noqa: PTH208
-        _close(self._files, set(self._files).difference(threads))
-        for thread in threads:
-            if not _head(self._files.get(thread)):  # new, or the number of one that has ended
-                _close(self._files, [thread])
-                with suppress(OSError):
-                    self._files[thread] = os.open(self._tasks / thread / "stat", os.O_RDONLY)
-        self._found = [file for file in self._files.values() if _IS_OF_GLOO in _head(file)]
+        self.close()
+        for stat in self._tasks.glob("*/stat"):
+            with suppress(OSError):  # it has ended
+                if _IS_OF_GLOO in stat.read_bytes():
+                    self._files.append(os.open(stat, os.O_RDONLY))
 
     def wait_until_idle(self) -> None:
         """Return once none of the threads runs or is ready to run.
@@ -52,7 +52,7 @@ class GlooThreads:
         A thread that waits for another rank does neither, so a collective under way ends no wait
         late: only one that moves bytes, or has yet to free its buffers, does.
         """
-        while any(_is_busy(file) for file in self._found):
+        while any(_is_busy(file) for file in self._files):
             time.sleep(LOOK_SECONDS)
 
 
@@ -65,22 +65,10 @@ def wait_until_idle(process: Path = Path("/proc/self")) -> None:
     threads.wait_until_idle()
 
 
-def _head(file: int | None) -> bytes:
-    """The start of a thread's `stat`; empty once the thread has ended, and without a file."""
-    try:
-        return b"" if file is None else os.pread(file, HEAD_BYTES, 0)
-    except OSError:
-        return b""
-
-
 def _is_busy(file: int) -> bool:
     """Whether a thread of gloo runs, is ready to run, or waits for the kernel."""
-    return _head(file).partition(_IS_OF_GLOO)[2][:1] in (b"R", b"D")
-
-
-def _close(files: dict[str, int], threads: Iterable[str] | None = None) -> None:
-    """Close the files of some threads; of all, where none is named."""
-    for thread in list(files if threads is None else threads):
-        file = files.pop(thread, None)
-        if file is not None:
-            os.close(file)
+    try:
+        head = os.pread(file, HEAD_BYTES, 0)
+    except OSError:  # it has ended
+        return False
+    return head.partition(_IS_OF_GLOO)[2][:1] in (b"R", b"D")

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import ctypes
 import resource
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from runners.traces.measured import Memory
@@ -39,20 +39,15 @@ class _MallocStatistics(ctypes.Structure):
     _fields_ = [(f"field{number}", ctypes.c_size_t) for number in range(10)]
 
 
-@cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallinfo2"):
-        libc.mallinfo2.restype = _MallocStatistics
-    return libc
+_LIBC = ctypes.CDLL(None)
+KNOWS_FREE_HEAP = hasattr(_LIBC, "mallinfo2")  # glibc does from version 2.33 on
+if KNOWS_FREE_HEAP:
+    _LIBC.mallinfo2.restype = _MallocStatistics
 
 
 def _free_heap_bytes() -> int:
-    """Resident bytes of the heap that nobody uses; 0 where the allocator does not say.
-
-    glibc says it from version 2.33 on. A block that somebody holds is in use.
-    """
-    if not hasattr(_libc(), "mallinfo2"):
+    """Resident bytes of the heap that nobody uses; 0 where the allocator does not say."""
+    if not KNOWS_FREE_HEAP:
         return 0
     resident, is_heap = 0, False
     # The kernel counts the pages of the mappings that fit into the buffer, so it is a small one.
@@ -64,13 +59,12 @@ def _free_heap_bytes() -> int:
                     break
             elif is_heap and line.startswith(b"Rss:"):
                 resident += int(line.split()[1]) * 1024
-    return max(0, resident - int(_libc().mallinfo2().field7))
+    return max(0, resident - int(_LIBC.mallinfo2().field7))
 
 
 def return_free_heap() -> None:
     """Return free pages of the heap to the kernel, so that it counts them again when touched."""
-    if hasattr(_libc(), "malloc_trim"):
-        _libc().malloc_trim(0)
+    _LIBC.malloc_trim(0)
 
 
 def _status_bytes(*fields: str) -> list[int] | None:
@@ -83,10 +77,9 @@ def _status_bytes(*fields: str) -> list[int] | None:
         return None
 
 
-def heap_bytes() -> int | None:
-    """Bytes of the process's data segment (VmData); None where the kernel does not say."""
-    found = _status_bytes("VmData")
-    return found[0] if found else None
+def heap_bytes() -> int:
+    """Bytes of the process's data segment (VmData); 0 where the kernel does not say."""
+    return (_status_bytes("VmData") or [0])[0]
 
 
 @dataclass(frozen=True)
@@ -112,24 +105,21 @@ class Growth:
 class KernelPeak:
     """The kernel's high-water mark above the resident size at the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, looks: bool = False) -> None:
+        """Start. `looks`: at the end of each phase; then the heap that is free now is noted."""
         self._start: list[int] | None = None
         self._mark = self._free = self._reused = 0
         self._phase = ""
-        try:
+        with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        except OSError:
-            return
-        self._start = _status_bytes("VmRSS", "RssFile")
+            self._start = _status_bytes("VmRSS", "RssFile")
+        if looks and self._start is not None:
+            self._reused = _free_heap_bytes()
 
     def bytes(self) -> int | None:
         """The peak since the start, above it; None where the kernel does not say."""
         now = _status_bytes("VmHWM")
         return None if self._start is None or now is None else max(0, now[0] - self._start[0])
-
-    def start_looking(self) -> None:
-        """Note how much heap is free now: for one who looks at the end of each phase."""
-        self._reused = _free_heap_bytes() if self._start is not None else 0
 
     def look(self, phase: str) -> None:
         """Note, at the end of a phase, whether the mark has risen, and how much heap is free."""
@@ -174,13 +164,8 @@ def disagreement(
     invented = peak - growth.peak_bytes - growth.reused_bytes - memory.at_peak.buckets_bytes
     if max(missed, invented) <= within:
         return None
-    explained = (
-        f"{growth.file_bytes} code pages, {growth.free_bytes} free heap, {scratch_bytes} backend"
-        if missed > within
-        else f"{growth.reused_bytes} reused heap, {memory.at_peak.buckets_bytes} buckets"
-    )
     return (
         f"meter {peak} bytes in {memory.peak_phase}, kernel {growth.peak_bytes} in {growth.phase}; "
-        f"measured beside tensors: {explained}; allowed: {within} "
-        f"(2 % and pages of {num_storages} storages); unexplained: {max(missed, invented)}"
+        f"allowed: {within} (2 % and pages of {num_storages} storages); unexplained: "
+        f"{max(missed, invented)}"
     )

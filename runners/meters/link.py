@@ -1,7 +1,7 @@
-"""What passed through a rank's own link, by the kernel's counters of its interface. No torch.
+"""What a rank sent by its own link, by the kernel's counters of its interface. No torch.
 
-In: `/proc/self/net/dev` of the namespace that the rank lives in. Out: `LinkCount`s, whose
-difference is what went through in between.
+In: `/proc/self/net/dev` of the namespace that the rank lives in. Out: bytes of payload so far; two
+counts differ by what was sent in between.
 
 `LinkMeter` counts on all ranks of a pass at one moment in which nothing is under way. A barrier
 would bring them to such a moment, and its own bytes into the count; these ranks share a machine, so
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from runners.system.links import INTERFACE
 
@@ -28,36 +27,13 @@ LOOK_SECONDS = 0.002
 STILL_SECONDS = 0.05  # no frame this long: acknowledgements, which the kernel delays by 40 ms, too
 
 
-class LinkCount(NamedTuple):
-    """Bytes and frames that have passed an interface, headers included."""
-
-    sent_bytes: int
-    sent_frames: int
-    received_bytes: int
-    received_frames: int
-
-    def __sub__(self, earlier: LinkCount) -> LinkCount:
-        """What passed since an earlier count."""
-        return LinkCount(*(now - then for now, then in zip(self, earlier, strict=True)))
-
-    @property
-    def sent_payload_bytes(self) -> int:
-        """Bytes sent without their headers."""
-        return self.sent_bytes - HEADER_BYTES * self.sent_frames
-
-    @property
-    def received_payload_bytes(self) -> int:
-        """Bytes received without their headers."""
-        return self.received_bytes - HEADER_BYTES * self.received_frames
-
-
-def count(counters: Path = COUNTERS) -> LinkCount | None:
-    """What has passed this process's own link; None where it has none."""
+def sent_payload_bytes(counters: Path = COUNTERS) -> int | None:
+    """Bytes sent by this process's own link so far, without headers; None where it has none."""
     for line in counters.read_text(encoding="ascii").splitlines() if counters.exists() else ():
         name, _, numbers = line.partition(":")
         if name.strip() == INTERFACE:
-            fields = [int(number) for number in numbers.split()]
-            return LinkCount(fields[8], fields[9], fields[0], fields[1])
+            num_bytes, num_frames = map(int, numbers.split()[8:10])
+            return num_bytes - HEADER_BYTES * num_frames
     return None
 
 
@@ -74,19 +50,19 @@ class LinkMeter:
         self._folder, self._rank, self._world_size = folder, rank, world_size
         self._num_meetings = 0
 
-    def count(self) -> LinkCount | None:
-        """What has passed this rank's link, once all ranks have come and their links are idle.
+    def count(self) -> int | None:
+        """Bytes of payload that this rank has sent, once all have come and their links are idle.
 
         Every rank calls it, as often as the others. None where the rank has no link of its own.
         """
         self._meet()  # what ranks sent before has been received by now
-        passed, since = count(), time.monotonic()
-        while passed is not None and time.monotonic() - since < STILL_SECONDS:
+        sent, since = sent_payload_bytes(), time.monotonic()
+        while sent is not None and time.monotonic() - since < STILL_SECONDS:
             time.sleep(LOOK_SECONDS)
-            if (now := count()) != passed:
-                passed, since = now, time.monotonic()
+            if (now := sent_payload_bytes()) != sent:
+                sent, since = now, time.monotonic()
         self._meet()  # nobody sends on before all have counted
-        return passed
+        return sent
 
     def _meet(self) -> None:
         """Wait until all ranks are here. A rank that hangs or dies is the launcher's to notice."""

@@ -16,27 +16,30 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from itertools import accumulate
 from typing import Any, Self
+from unittest.mock import patch
 
 import torch
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
 from runners.meters.collectives import (
     EVERY_RANK,
     NAMESPACES,
     OPERATIONS,
     Ends,
+    Operations,
     ends_of,
     payload_bytes,
     tensors_in,
 )
 from runners.meters.gloo_threads import GlooThreads
-from runners.meters.operations import Operations
 from runners.traces.measured import Collective, Memory, MemoryClasses, Transfer
 from runners.traces.records import Move
 
 # Operations whose tensors belong to a wrapper that communicates, not to the model's own data.
 BUCKETED = {"all_reduce", "all_gather", "reduce_scatter"}
 CPU = torch.device("cpu")
+_PROPAGATE = "_propagate_tensor_meta_non_cached"  # of DTensor: what shape comes out
 CLASSES = ("parameters", "gradients", "optimizer", "buckets", "buffers", "activations")
 
 
@@ -47,6 +50,8 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 class MemoryMeter(Operations):
     """Follows storages while it is entered; `phase` is what the rank is doing now."""
+
+    _is_fake = False  # whether storages on the meta device stand for memory
 
     def __init__(self, device: torch.device = CPU) -> None:
         super().__init__()
@@ -118,9 +123,6 @@ class MemoryMeter(Operations):
         """Whether what an operation gave is the rank's own; a meter of fake tensors is choosier."""
         return True
 
-    def _lies_nowhere(self, storage: torch.UntypedStorage) -> bool:
-        return storage.device.type == "meta"
-
     def _see_collective(self, name: str, args: Any) -> None:
         operation = OPERATIONS.get(name)
         if operation is None:
@@ -150,7 +152,7 @@ class MemoryMeter(Operations):
         kind: str | None = None,
         device: torch.device | None = None,
     ) -> None:
-        if self._lies_nowhere(storage):
+        if storage.device.type == "meta" and not self._is_fake:
             return
         address = storage._cdata
         size = storage.nbytes()
@@ -222,10 +224,10 @@ class MemoryMeter(Operations):
 
     def collective_list(self) -> list[Collective]:
         """The collectives counted, summed by operation, and those with a peer by their ends."""
-        found: dict[str, list[Transfer]] = {}
+        found: defaultdict[str, list[Transfer]] = defaultdict(list)
         for (name, ends), calls in sorted(self._counted.items(), key=_by_operation_and_ends):
             one = Transfer(source=ends[0], destination=ends[1], count=len(calls), bytes=sum(calls))
-            found.setdefault(name, []).append(one)
+            found[name].append(one)
         return [
             Collective(
                 operation=name,
@@ -244,3 +246,40 @@ def _by_operation_and_ends(calls: tuple[tuple[str, Ends], list[int]]) -> tuple[s
 
 def _classes(values: dict[str, int]) -> MemoryClasses:
     return MemoryClasses(**{f"{name}_bytes": size for name, size in values.items()})
+
+
+class FakeMemoryMeter(MemoryMeter):
+    """Follows the storages of fake tensors, which lie on the meta device with their sizes.
+
+    What a rank would hold, were it there: enter it inside the fake mode, so that it sees them, over
+    a process group that pretends. There is no kernel to compare it with. Two things are no memory
+    of the rank: what lies on the meta device in name as well, and the whole-sized tensors from
+    which DTensor works out, once an operation, what shape comes out.
+    """
+
+    _is_fake = True
+
+    def __init__(self, device: torch.device = CPU) -> None:
+        super().__init__(device)
+        self._asks_for_shapes = False
+        propagate, meter = getattr(ShardingPropagator, _PROPAGATE), self
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            meter._asks_for_shapes = True
+            try:
+                return propagate(*args, **kwargs)
+            finally:
+                meter._asks_for_shapes = False
+
+        self._watched = patch.object(ShardingPropagator, _PROPAGATE, watched)
+
+    def __enter__(self) -> Self:
+        self._watched.start()
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        self._watched.stop()
+        super().__exit__(*exception)
+
+    def _sees(self, tensor: torch.Tensor) -> bool:
+        return not self._asks_for_shapes and tensor.device.type != "meta"

@@ -14,8 +14,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from runners.meters.collectives import Operations
 from runners.meters.kernel import heap_bytes
-from runners.meters.operations import Operations
 
 _HELD = "proofbook_held_bytes"
 
@@ -34,8 +34,8 @@ def held_bytes_at(error: BaseException) -> int | None:
 class Limit(Operations):
     """A budget; where an operation raises, what was held is noted on the exception."""
 
-    def held_bytes(self) -> int | None:
-        """What the budget counts as held now; None where the platform does not say."""
+    def held_bytes(self) -> int:
+        """What the budget counts as held now."""
         raise NotImplementedError
 
     def check(self) -> None:
@@ -55,7 +55,7 @@ class Limit(Operations):
         """Note what is held now; the first note stays. Even a reading may be refused."""
         with suppress(MemoryError):
             held = self.held_bytes()
-            if held is not None and not hasattr(error, _HELD):
+            if not hasattr(error, _HELD):
                 setattr(error, _HELD, held)
 
 
@@ -70,7 +70,6 @@ class DataSegmentLimit(Limit):
         super().__init__()
         self._start_bytes = start_bytes
 
-    def held_bytes(self) -> int | None:
+    def held_bytes(self) -> int:
         """How much the data segment has grown."""
-        now = heap_bytes()
-        return None if now is None else now - self._start_bytes
+        return heap_bytes() - self._start_bytes

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 
 from runners.traces.measured import RankTime, Span
 from runners.traces.outcome import Event
 
 UPDATE = "optimizer"  # the phase that `runners.ranks.phases` calls so; torch stays out of here
+SHORTEST_SHARE = 0.002  # of a step: shorter spans are drawn into their neighbour; sums keep them
 
 
 def _ready_at(events: Iterable[Event]) -> list[int]:
@@ -53,6 +53,9 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
         events: of this rank, each with when it is ready.
     """
     knows_operations = any(event.kind == "operation" for event, _ in events)
+    # An update waits for the gradients. gloo's thread may record the end of a collective only after
+    # the rank has gone on: no communication lasts into an update that began after it.
+    updates = [e.start_ns for e, _ in events if e.kind == "compute" and e.name == UPDATE]
     start, end = window
     cuts = {start, end}
     for event, ready in events:
@@ -63,8 +66,13 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
         activity, name = "waiting", "waiting"
         covering = [(e, at) for e, at in events if e.start_ns <= left and e.end_ns >= right]
         compute = [e for e, _ in covering if e.kind == "compute"]
-        moving = [e for e, ready in covering if e.kind == "communication" and left >= ready]
-        held = [e for e, ready in covering if e.kind == "communication" and left < ready]
+        under_way = [
+            (e, ready)
+            for e, ready in covering
+            if e.kind == "communication" and not any(e.start_ns < at <= left for at in updates)
+        ]
+        moving = [e for e, ready in under_way if left >= ready]
+        held = [e for e, ready in under_way if left < ready]
         at_work = not knows_operations or any(e.kind == "operation" for e, _ in covering)
         if moving:
             activity, name = "communication", moving[0].name
@@ -86,45 +94,28 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
 
 
 def split_waiting(
-    events: list[Event], windows: dict[int, tuple[int, int]], shortest_share: float = 0.002
+    events: list[Event], windows: dict[int, tuple[int, int]]
 ) -> tuple[list[Span], list[RankTime]]:
     """Tell waiting from transferring.
 
     Args:
         events: of all ranks, one step.
         windows: each rank's start and end of that step, nanoseconds.
-        shortest_share: spans shorter than this share of the step are drawn into their neighbour;
-            the sums keep them.
 
     Returns:
         The spans of every rank and how each spent the step.
     """
     window = (min(w[0] for w in windows.values()), max(w[1] for w in windows.values()))
     whole_seconds = (window[1] - window[0]) / 1e9
-    ready = _ready_at(events)
+    ready = list(zip(events, _ready_at(events), strict=True))
     spans: list[Span] = []
     times: list[RankTime] = []
     for rank in sorted(windows):
-        own = [(event, at) for event, at in zip(events, ready, strict=True) if event.rank == rank]
-        painted = _paint(rank, window, _ended(own))
+        own = [(event, at) for event, at in ready if event.rank == rank]
+        painted = _paint(rank, window, own)
         times.append(_summed(rank, painted, whole_seconds))
-        spans += _joined(painted, shortest_share * whole_seconds)
+        spans += _joined(painted, SHORTEST_SHARE * whole_seconds)
     return spans, times
-
-
-def _ended(events: list[tuple[Event, int]]) -> list[tuple[Event, int]]:
-    """A rank's events; no communication lasts into an update that began after it.
-
-    An update waits for the gradients. gloo's thread may record the end of a collective only after
-    the rank has gone on.
-    """
-    updates = [e.start_ns for e, _ in events if e.kind == "compute" and e.name == UPDATE]
-    return [
-        (replace(e, end_ns=min([e.end_ns, *(at for at in updates if at > e.start_ns)])), ready)
-        if e.kind == "communication"
-        else (e, ready)
-        for e, ready in events
-    ]
 
 
 def _joined(spans: list[Span], shortest_seconds: float) -> list[Span]:

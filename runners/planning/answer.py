@@ -1,16 +1,37 @@
-"""What a plan answers for one strategy, rank by rank. No torch.
+"""What a plan answers for a strategy, rank by rank; and layouts on a cluster, as a table. No torch.
 
 Bytes are tensor bytes, as the memory meter counts them; `reserved_bytes` is what CUDA's caching
-allocator would hold for the same allocations.
+allocator would hold for the same allocations. Since each row of a grid is the answer that it was,
+pages and the command share one recommendation. On a cluster, an answer with ranks is a `Layout`:
+`runners.traces.device_memory` says which of them fit, and the law of time orders them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from runners.planning.law_of_time import Bounds, Cluster, bounds
-from runners.planning.question import Question
-from runners.plans.closed_forms import pipelined_work, ring_bytes, share_bytes
-from runners.traces.plan_grid import GridCall, GridRank
+from runners.planning.question import Model, Question, Training, strategy_of
+from runners.plans.architecture import Architecture
+from runners.plans.closed_forms import pipelined_work
+from runners.traces import device_memory
+from runners.traces.plan_grid import Grid, GridRank, GridRow, State, named_rows
 from runners.traces.schema import Record
+
+GIB = 2**30
+NEARLY = 0.01  # layouts that differ by a smaller share are equal
+TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
+_VERDICTS = ("fits", "marginal", "no")
+_HEAD = (
+    f"{'':<9}{'layout':<44}{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
+    f"{'at least':>12}{'at most':>12}  decided by"
+)
+_UNITS = (
+    f"{'':<53}" + "sizes in GiB, of the fullest rank; needs: "
+    f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}"
+)
 
 
 class Answer(Record):
@@ -29,27 +50,165 @@ class Answer(Record):
 
     def bounds(self, cluster: Cluster) -> Bounds:
         """Between which times a step lies on these devices, by the law of time."""
-        strategy = self.question.strategy
-        pipelined = self._pipelined_flops() if strategy.pipeline > 1 else 0.0
-        return bounds(self.ranks, strategy, cluster, pipelined)
-
-    def _pipelined_flops(self) -> float:
-        """Of one stage after another; what is known of the inner ones are their layers."""
         asked, strategy = self.question, self.question.strategy
+        if strategy.pipeline == 1:
+            return bounds(self.ranks, strategy, cluster)
         layers = [
             sum(len(asked.layers_of(stage)) for stage in strategy.stages_of(rank))
             for rank in range(strategy.pipeline)
         ]
+        # What is known of the inner stages are their layers.
         inner = sum(layers[1:-1]) / layers[1] if layers[1] else 1.0
         units = asked.num_microbatches * strategy.chunks
-        found = pipelined_work([one.flops for one in self.ranks], inner, units)
-        return float(found)
+        pipelined = pipelined_work([one.flops for one in self.ranks], inner, units)
+        return bounds(self.ranks, strategy, cluster, float(pipelined))
 
 
-def sent_bytes(call: GridCall) -> float:
-    """Bytes that a rank sends at least, by the ring algorithms' closed forms."""
-    if call.operation == "all_reduce":
-        return float(ring_bytes(call.bytes, call.num_ranks))
-    if call.operation in ("all_gather", "reduce_scatter", "all_to_all"):
-        return float(share_bytes(call.bytes, call.num_ranks))
-    return float(call.bytes) if call.operation == "send" else 0.0
+# --- committed rows
+
+
+def question_of(model: Model, strategy: str, state: State, global_batch: int) -> Question:
+    """What a row of a grid asked.
+
+    Raises:
+        PlanError: the state's devices do not form such a strategy.
+    """
+    settings = state.model_dump(exclude={"devices"})
+    training = Training.model_validate({**settings, "global_batch": global_batch})
+    return Question(model=model, training=training, strategy=strategy_of(strategy, state.devices))
+
+
+def answer_of(row: GridRow, grid: Grid) -> Answer:
+    """The answer that a row was made of."""
+    model = Model(name=grid.preset, architecture=Architecture.model_validate(grid.architecture))
+    return Answer(
+        question=question_of(model, row.strategy, row.state, row.global_batch),
+        ranks=row.ranks,
+        seconds=row.seconds,
+    )
+
+
+def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
+    """Rows by the names of their runs that do the same training on as many devices.
+
+    They differ in their strategy, in what they recompute, and in the size of a microbatch.
+    """
+    by_name, free = named_rows(grid), {"checkpointing": "", "microbatch": 0}
+    mine = by_name[name]
+    same = mine.state.model_copy(update=free)
+    return {
+        other: one
+        for other, one in by_name.items()
+        if one.state.model_copy(update=free) == same and one.global_batch == mine.global_batch
+    }
+
+
+def answers_of(grid: Grid) -> dict[str, Answer]:
+    """Every row as an answer, by the name of its run."""
+    return {name: answer_of(row, grid) for name, row in named_rows(grid).items()}
+
+
+# --- layouts on a cluster
+
+
+def needs(answer: Answer) -> int:
+    """Memory of a device that each rank of a strategy needs to fit."""
+    num = answer.question.num_microbatches
+    return max(
+        device_memory.needed_bytes(one.reserved_bytes, one.num_communicators(num))
+        for one in answer.ranks
+    )
+
+
+def verdict(answer: Answer, memory_bytes: float) -> device_memory.Verdict:
+    """Whether a strategy fits a device; one without ranks does not."""
+    if not answer.ranks:
+        return "no"
+    least = max(device_memory.least_bytes(one.allocated_bytes) for one in answer.ranks)
+    return device_memory.verdict(memory_bytes, needs(answer), least)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A simulated layout on a cluster."""
+
+    answer: Answer
+    bounds: Bounds
+    needed_bytes: int
+    verdict: device_memory.Verdict
+
+    @property
+    def strategy(self) -> str:
+        """The name of its strategy."""
+        return self.answer.question.strategy.name
+
+    @property
+    def name(self) -> str:
+        """The strategy, with the settings that the search chose."""
+        training = self.answer.question.training
+        words = [self.strategy, f"microbatch {training.microbatch}"]
+        if training.checkpointing != "none":
+            words.append(f"checkpointing {training.checkpointing}")
+        return ", ".join(words)
+
+    @property
+    def key(self) -> tuple[int, float, float, int]:
+        """Layouts in order: bounds are compared by three digits."""
+        at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
+        return _VERDICTS.index(self.verdict), at_least, at_most, self.needed_bytes
+
+    def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
+        """Whether it costs no more in anything, and less in something, on the same cluster.
+
+        What they cost is memory, the time of sending over each tier of links, and both bounds.
+        """
+        names = ("within", "between", "at_least", "at_most")
+        pairs = [(getattr(self.bounds, name), getattr(other.bounds, name)) for name in names]
+        if not is_memory_free:
+            pairs.append((self.needed_bytes, other.needed_bytes))
+        is_less = any(mine < (1 - NEARLY) * its for mine, its in pairs)
+        return is_less and all(mine <= its for mine, its in pairs)
+
+    def is_tight(self, memory_bytes: float) -> bool:
+        """Whether it leaves so little of a device that a first try may well fail."""
+        return self.needed_bytes > TIGHT * memory_bytes
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            **self.answer.model_dump(mode="json"),
+            "verdict": self.verdict,
+            "needed_bytes": self.needed_bytes,
+            "seconds": self.bounds.document(),
+        }
+
+
+def ordered(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+    """Every layout that was simulated, best first."""
+    found = (layout(one, cluster, memory_bytes) for one in answers if one.ranks)
+    return sorted(found, key=lambda one: one.key)
+
+
+def layout(answer: Answer, cluster: Cluster, memory_bytes: float) -> Layout:
+    """One that was simulated, on a cluster."""
+    bounds, fits = answer.bounds(cluster), verdict(answer, memory_bytes)
+    return Layout(answer, bounds, needs(answer), fits)
+
+
+def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+    """What fits, best first."""
+    return [one for one in ordered(answers, cluster, memory_bytes) if one.verdict == "fits"]
+
+
+def lines(found: Sequence[Layout]) -> list[str]:
+    """The table: memory by class, and both bounds."""
+    return [_HEAD, _UNITS, *map(_line, found)]
+
+
+def _line(one: Layout) -> str:
+    held = max(one.answer.ranks, key=lambda rank: rank.reserved_bytes).at_peak
+    columns = [one.needed_bytes, held.parameters_bytes, held.gradients_bytes, held.optimizer_bytes]
+    columns += [held.activations_bytes, held.buckets_bytes + held.buffers_bytes]
+    sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
+    times = f"{one.bounds.at_least:10.3g} s{one.bounds.at_most:10.3g} s"
+    return f"{one.verdict:<9}{one.name:<44}{sizes}{times}  {one.bounds.decides}"

@@ -26,10 +26,9 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 
 from runners.meters.memory import CPU
 from runners.planning import own_model
-from runners.planning.own_code import line_of
 from runners.planning.question import Question
 from runners.planning.tensor_axis import TensorAxis
-from runners.planning.transformer import Groups, OwnExperts, Transformer
+from runners.planning.transformer import OwnExperts, Part, Transformer
 
 # What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
 _SAVED = {
@@ -62,14 +61,6 @@ class Built:
     is_first: bool = True
     is_last: bool = True
 
-    def call(self, arguments: Any) -> Any:
-        """The wrapped module's forward.
-
-        Raises:
-            PlanError: FSDP finds no tensor in what it returns.
-        """
-        return own_model.call(self.wrapped, self.module, arguments)
-
 
 def build(
     question: Question, mesh: DeviceMesh | None, stage: int, device: torch.device = CPU
@@ -97,7 +88,10 @@ def build(
         _shard(built.module, question, mesh["data"])
     _give_memory(built.module, device)
     built.wrapped = built.module
-    if _needs_ddp(question) and mesh is not None:
+    # Stages of a pipeline and fp32 gradients are summed at the end of a step, and not by DDP.
+    is_plain = strategy.pipeline == 1 and not training.has_wide_gradients
+    sums = strategy.num_summing > 1 and strategy.sharding == "none"
+    if sums and is_plain and mesh is not None:
         built.wrapped = DistributedDataParallel(
             built.module,
             process_group=mesh.get_group("data"),
@@ -131,13 +125,6 @@ def _default_type(question: Question) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _needs_ddp(question: Question) -> bool:
-    """Torch's own DDP; stages of a pipeline and fp32 gradients are summed at the end of a step."""
-    strategy = question.strategy
-    is_plain = strategy.pipeline == 1 and not question.training.has_wide_gradients
-    return strategy.num_summing > 1 and strategy.sharding == "none" and is_plain
-
-
 def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     shape, strategy = question.model.architecture, question.strategy
     assert shape is not None
@@ -147,10 +134,10 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     axis = TensorAxis(
         group, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
     )
-    groups = Groups(
-        _neighbours(mesh, strategy.context, CONTEXT), _neighbours(mesh, strategy.expert, EXPERT)
-    )
-    module = Transformer(shape, axis, training, question.layers_of(stage), groups)
+    context = _neighbours(mesh, strategy.context, CONTEXT)
+    experts = _neighbours(mesh, strategy.expert, EXPERT)
+    part = Part(shape, training, axis, context, experts)
+    module = Transformer(part, question.layers_of(stage))
     size = (training.microbatch, training.sequence)
 
     def tokens() -> tuple[Tensor]:
@@ -181,7 +168,7 @@ def _own(question: Question, mesh: DeviceMesh | None, _: int) -> Built:
             return own_model.arguments(model, question.training)
 
     def loss(output: Any) -> Tensor:
-        return own_model.loss_of(output, line_of(module.forward))
+        return own_model.loss_of(output, own_model.line_of(module.forward))
 
     return Built(module, module, arguments, loss)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 from runners.planning import grid, program, published, published_steps
+from runners.planning.answer import GIB, Layout, layouts, lines, ordered
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers
@@ -24,11 +25,11 @@ from runners.planning.question import (
     Question,
     Training,
     strategy_of,
-    unknown,
 )
 from runners.planning.recommendation import search, told
-from runners.planning.table import GIB, Layout, layouts, lines, ordered
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
+from runners.system import accelerator
+from runners.system.errors import unknown
 from runners.traces.device_memory import H100_BYTES
 from runners.traces.files import write
 from runners.traces.machine import num_cores
@@ -128,7 +129,8 @@ def main(asked: argparse.Namespace) -> int:
     if asked.outcomes:
         return _outcomes(asked)
     if asked.published:
-        return _published(asked, PEAKS, _peaks())
+        simulate = partial(answers, num_workers=num_cores())
+        return _published(asked, PEAKS, published.runs(published.published(), simulate))
     if asked.published_steps:
         return _published(asked, STEPS, published_steps.runs())
     if asked.program:
@@ -148,7 +150,8 @@ def _outcomes(asked: argparse.Namespace) -> int:
     from runners.planning import outcomes
 
     question, limit = _asked(asked), asked.memory * GIB
-    outcomes.check()
+    if not accelerator.num_devices():
+        raise PlanError("outcomes need an accelerator; there is none here")
     (answer,) = answers([question], 1)
     if answer.busiest is None:
         raise PlanError(answer.reason or "there is nothing to compare")
@@ -156,11 +159,6 @@ def _outcomes(asked: argparse.Namespace) -> int:
     found = outcomes.lines(answer.busiest, measured, limit)
     print("\n".join([_title(question, asked), *found]))
     return 0
-
-
-def _peaks() -> dict[str, Run]:
-    rows = published.published()
-    return published.runs(answers(published.questions(rows), num_cores()), rows)
 
 
 def _published(asked: argparse.Namespace, comparison: Comparison, runs: dict[str, Run]) -> int:
@@ -270,21 +268,15 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
     if asked.model:
         if not asked.batch:
             raise PlanError("--model needs --batch, a function of its microbatch and sequence")
-        model = Model(
-            name=asked.model,
-            module=asked.model,
-            batch=asked.batch,
-            tensor_plan=asked.tensor_plan,
-        )
+        functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}
+        model = Model(name=asked.model, module=asked.model, **functions)
         return model, max(LONGEST, asked.sequence or 0)
     if asked.hf:
         shape = architecture_of(asked.hf)
         name = asked.hf.parent.resolve().name if asked.hf.name == "config.json" else asked.hf.stem
         return Model(name=name, architecture=shape), shape.context_length
     presets = model_presets()
-    if not asked.preset:
-        raise PlanError(f"name a preset, or --model; there are: {', '.join(presets)}")
     if asked.preset not in presets:
-        raise unknown("preset", asked.preset, presets)
+        raise unknown("preset", asked.preset or "without a name", presets)
     shape = presets[asked.preset].architecture
     return Model(name=asked.preset, architecture=shape), shape.context_length

@@ -56,13 +56,11 @@ def architecture_of(path: Path) -> Architecture:
         PlanError: it cannot be read, or describes a model of another kind.
     """
     try:
-        said = json.loads(path.read_text())
+        said = dict(json.loads(path.read_text()))
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
-    if not isinstance(said, dict):
-        raise PlanError(f"{path}: not a JSON object; name a model's config.json")
     family = said.get("model_type")
     if family not in _FAMILIES:
         raise PlanError(

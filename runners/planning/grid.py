@@ -1,23 +1,22 @@
 """The committed grid of plans: which states of each preset are simulated, and how a file is made.
 
-In: presets. Out: `planner/plans/<preset>.json`, written once all its rows are there. Answers are
-kept as they come, so that an interrupted grid continues where it was.
+In: presets. Out: `planner/plans/<preset>.json`, written once all its rows are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from runners.planning.answer import Answer
-from runners.planning.committed import question_of
-from runners.planning.processes import answers, answers_anew
-from runners.planning.question import Model, PlanError, Question, strategy_of, unknown
+from runners.planning.answer import question_of
+from runners.planning.processes import answers
+from runners.planning.question import Model, PlanError, Question, strategy_of
 from runners.planning.recommendation import microbatch_of
-from runners.plans.model_presets import ModelPreset, model_presets
+from runners.plans.architecture import ModelPreset, model_presets
+from runners.system.errors import unknown
 from runners.traces.digest import ROOT
-from runners.traces.files import read_grid, write_rows
+from runners.traces.files import read_grid, write
 from runners.traces.machine import num_cores
 from runners.traces.plan_grid import (
     FOLDER,
@@ -118,14 +117,15 @@ def _rows(plan: Plan) -> Iterator[Key]:
 
 
 def make(preset: str) -> Grid:
-    """Simulate the grid of a preset, and write its file; answers are kept until all are there.
+    """Simulate the grid of a preset, and write its file.
 
     Raises:
         PlanError: there is no grid of this preset, or a row failed.
         OSError: the disk refused; the former file stays.
     """
-    asked = dict(questions(_preset(preset)))
-    return _written(_grid(preset, _rows_of(asked, answers(list(asked.values()), num_cores()))))
+    made = _grid(preset, _simulated(dict(questions(_preset(preset))), num_cores()))
+    write(PLANS / f"{preset}.json", made)
+    return made
 
 
 def confirm(preset: str) -> Grid:
@@ -138,13 +138,16 @@ def confirm(preset: str) -> Grid:
     asked, grid = dict(questions(_preset(preset))), read_grid(PLANS / f"{preset}.json")
     if any((one.strategy, one.state) not in asked for one in grid.rows):
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
-    chosen = {(one.strategy, one.state): one for one in grid.rows[::EACH]}
-    found = _rows_of(chosen, answers([asked[key] for key in chosen], num_cores()))
-    for before, row in zip(chosen.values(), found, strict=True):
+    chosen = grid.rows[::EACH]
+    keys = [(one.strategy, one.state) for one in chosen]
+    found = _simulated({key: asked[key] for key in keys}, num_cores())
+    for before, row in zip(chosen, found, strict=True):
         if row.ranks != before.ranks:
             where = f"{preset}: {row.strategy} on {row.state.devices}"
             raise PlanError(f"{where} came out otherwise; make it again")
-    return _written(grid.model_copy(update={"code": code_digest(preset)}))
+    confirmed = grid.model_copy(update={"code": code_digest(grid.experiment)})
+    write(PLANS / f"{preset}.json", confirmed)
+    return confirmed
 
 
 def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
@@ -162,8 +165,8 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     gone = [name for name in names if name not in known]
     if gone:
         raise PlanError(f"the grid of {preset} asks for no {gone[0]!r} any more")
-    asked = dict(known[name] for name in names)
-    return as_trace(_grid(preset, _rows_of(asked, answers_anew(list(asked.values()))))).runs
+    rows = _simulated(dict(known[name] for name in names), num_workers=1)
+    return as_trace(_grid(preset, rows)).runs
 
 
 def _preset(name: str) -> ModelPreset:
@@ -172,14 +175,14 @@ def _preset(name: str) -> ModelPreset:
     return model_presets()[name]
 
 
-def _rows_of(asked: Iterable[Key], found: Sequence[Answer]) -> list[GridRow]:
+def _simulated(asked: dict[Key, Question], num_workers: int) -> list[GridRow]:
     """Answers as the rows that they are.
 
     Raises:
         PlanError: one of them has none.
     """
     rows = []
-    for (name, state), answer in zip(asked, found, strict=True):
+    for (name, state), answer in zip(asked, answers([*asked.values()], num_workers), strict=True):
         question = answer.question
         if answer.reason is not None:
             raise PlanError(f"{question.model.name}: {name}: {answer.reason}")
@@ -195,15 +198,10 @@ def _rows_of(asked: Iterable[Key], found: Sequence[Answer]) -> list[GridRow]:
     return rows
 
 
-def _written(grid: Grid) -> Grid:
-    write_rows(PLANS / f"{grid.preset}.json", grid)
-    return grid
-
-
 def _grid(name: str, rows: list[GridRow]) -> Grid:
     plan, preset = GRIDS[name], _preset(name)
     return Grid(
-        **made_here(rows, code_digest(name)),
+        **made_here(code_digest(experiment_of(name))),
         rows=rows,
         preset=name,
         title=preset.title,

@@ -94,40 +94,36 @@ class Bounds(NamedTuple):
         return "computing"
 
 
-class _Spread(NamedTuple):
-    """How the ranks of a group lie: as many in each node, over so many nodes."""
+def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> tuple[int, int]:
+    """How the ranks of a group lie: as many in each node, over so many nodes.
 
-    inner: int
-    nodes: int
-
-
-def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> _Spread:
-    """Ranks of a node divide a layer first, then the samples, then the stages."""
+    Ranks of a node divide a layer first, then the samples, then the stages.
+    """
     each = strategy.num_summing * strategy.tensor
     neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context", "expert"), strategy.tensor)
     strides = {"tensor": 1, **neighbours, "replicas": strategy.tensor * strategy.shards}
     strides["expert_data"] = strategy.tensor * strategy.expert
     stride = strides.get(axis, each)
     inner = max(1, min(num_ranks, cluster.per_node // stride))
-    return _Spread(inner, ceil(num_ranks / inner))
+    return inner, ceil(num_ranks / inner)
 
 
 def _seconds(call: GridCall, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
     """What a call needs at least of the links within a node, and of those between nodes."""
-    spread = _spread(call.axis, call.num_ranks, strategy, cluster)
-    groups = cluster.per_node / spread.inner  # that share the node's links
+    inner, nodes = _spread(call.axis, call.num_ranks, strategy, cluster)
+    groups = cluster.per_node / inner  # that share the node's links
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
-        crosses = spread.nodes > 1
+        crosses = nodes > 1
         return call.bytes / cluster.within, crosses * call.bytes * groups / cluster.between
     if call.operation in _PASSES:
         passed = _PASSES[call.operation] * call.bytes
         return (
-            passed * (spread.inner - 1) / spread.inner / cluster.within,
-            passed * (spread.nodes - 1) / spread.nodes * groups / cluster.between,
+            passed * (inner - 1) / inner / cluster.within,
+            passed * (nodes - 1) / nodes * groups / cluster.between,
         )
     if call.operation != "send":
         return 0.0, 0.0
-    if spread.nodes == 1:
+    if nodes == 1:
         return call.bytes / cluster.within, 0.0
     senders = min(cluster.per_node, strategy.num_summing * strategy.tensor)
     return 0.0, call.bytes * senders / cluster.between

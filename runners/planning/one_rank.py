@@ -16,12 +16,12 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from runners.meters.memory import CPU, MemoryMeter, local
-from runners.planning.answer import sent_bytes
 from runners.planning.built import CONTEXT, EXPERT, build
+from runners.planning.own_model import RefusingMode, own_code_at_work
 from runners.planning.question import Question
-from runners.planning.read_values import RefusingMode, own_code_at_work
 from runners.planning.step import EMBEDDING, Repeats, Step, repeats
 from runners.planning.updates import Update
+from runners.plans.closed_forms import ring_bytes, share_bytes
 from runners.simulate.caching_allocator import replay
 from runners.simulate.log import Call
 from runners.simulate.meter import Meter
@@ -45,7 +45,7 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
     meshes: list[DeviceMesh] = []
     strategy = question.strategy
     sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)
-    with stand_ins(rank, strategy.num_devices, meshes):
+    with stand_ins(rank, strategy.num_devices, meshes, lambda: meter.timeline):
         mesh = None
         if strategy.num_devices > 1:
             dist.init_process_group()
@@ -118,7 +118,7 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
         reserved_bytes=peaks.reserved_bytes,
         num_parameters=sum(local(p).numel() for p in module.parameters()),
         flops=round(flops),
-        sent_bytes=round(sum(map(sent_bytes, calls))),
+        sent_bytes=round(sum(map(_sent_bytes, calls))),
         calls=calls,
     )
 
@@ -140,3 +140,12 @@ def _summed(calls: Iterable[Call], repeated: Repeats) -> list[GridCall]:
         )
         for (operation, axis, num_ranks), (count, num_bytes) in sorted(totals.items())
     ]
+
+
+def _sent_bytes(call: GridCall) -> float:
+    """Bytes that a rank sends at least, by the ring algorithms' closed forms."""
+    if call.operation == "all_reduce":
+        return float(ring_bytes(call.bytes, call.num_ranks))
+    if call.operation in ("all_gather", "reduce_scatter", "all_to_all"):
+        return float(share_bytes(call.bytes, call.num_ranks))
+    return float(call.bytes) if call.operation == "send" else 0.0

@@ -1,23 +1,46 @@
 """A model of the user's: the functions that build it, the batch it takes, and what it returns.
 
 In: names such as `module:function`. Out: modules, arguments of a forward pass, and a loss. What the
-user's functions do otherwise than a plan needs is refused in one line, which names theirs.
+user's functions do otherwise than a plan needs is refused in one line, which names theirs: the
+running stack, or an exception, tells which of the user's lines is at work, as `FILE:LINE`. So is a
+line that reads a value, since a plan has none; what torch's own optimizers read is zero, since no
+size follows from it.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass
-from typing import Any
+from pathlib import Path
+from traceback import walk_stack, walk_tb
+from types import FrameType
+from typing import Any, NoReturn
+from unittest.mock import patch
 
+import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import (
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
 from torch.distributed.fsdp import FSDPModule
 
 from runners.meters.collectives import tensors_in
-from runners.planning.own_code import line_of
 from runners.planning.question import Model, PlanError, Training
+from runners.simulate.fake_mode import ValuelessMode
+
+MOST_CHARACTERS = 160  # of a message that is not ours
+_ENTRY = "runners.planning.one_rank"  # what lies below it on the stack started the simulation
+_NOT_THE_USERS = {*sys.stdlib_module_names, "torch", "numpy", "runners"}  # packages
+_LAYERS = "torch.nn.modules."
+
+# What torch says where a program asks for the bytes of a fake tensor.
+_NO_MEMORY = ("Cannot access data pointer", "data is not allocated", "Not available for 'meta'")
 
 
 def named(name: str) -> Callable[..., Any]:
@@ -131,3 +154,129 @@ def tensors_of(value: Any) -> list[Tensor]:
             else:
                 waiting += getattr(one, "__dict__", {}).values()
     return list(found.values())
+
+
+# --- which of the user's lines is at work
+
+
+def _shown(file: str, line: int) -> str:
+    path = Path(file)
+    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{line}"
+
+
+def _user_line(frames: Iterable[tuple[FrameType, int]], layers: str | None = None) -> str | None:
+    """The user's line among frames of a stack, innermost first; else that of one of torch's layers.
+
+    Args:
+        frames: with their lines.
+        layers: what the modules of those begin with; None where they do not count.
+    """
+    layer = None
+    for frame, line in frames:
+        file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
+        if module == _ENTRY:
+            break
+        if module.partition(".")[0] not in _NOT_THE_USERS and not file.startswith("<"):
+            return _shown(file, line)
+        if layer is None and layers is not None and module.startswith(layers):
+            layer = _shown(file, line)
+    return layer
+
+
+def running_line() -> str | None:
+    """The innermost line of the user's, or of a layer, that is running; None in a plan's update."""
+    return _user_line(walk_stack(inspect.currentframe()), _LAYERS)
+
+
+def line_of(function: Callable[..., Any]) -> str:
+    """Where a function is defined, with its name."""
+    body = getattr(function, "__init__", None) if inspect.isclass(function) else function
+    code = getattr(inspect.unwrap(body or function), "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{_shown(code.co_filename, code.co_firstlineno)}: {name}" if code else name
+
+
+def reason_of(error: BaseException, name: str) -> str:
+    """What the user's code raised, in one line that begins with the user's line.
+
+    Args:
+        error: what was raised.
+        name: of the model; it stands for the line of what torch raised in a backward pass.
+    """
+    said = str(error).strip().splitlines()
+    message = said[0][:MOST_CHARACTERS] if said else ""
+    kind = f"{type(error).__name__}: "
+    if any(one in message for one in _NO_MEMORY):
+        kind, message = "", "looks at the memory of a tensor, and a plan's tensors have none"
+    if isinstance(error, SyntaxError) and error.filename:
+        place: str | None = _shown(error.filename, error.lineno or 0)
+        message = error.msg
+    else:
+        place = _user_line(reversed(list(walk_tb(error.__traceback__))))
+    return f"{place or name}: {kind}{message}".rstrip(": ")
+
+
+# --- its code without values
+
+
+class RefusingMode(ValuelessMode):
+    """Refuses to give the user's code a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allow_fallback_kernels = False  # they would compute with real tensors of full size
+        self._refusal: PlanError | None = None
+
+    def check(self) -> None:
+        """Refuse again what was refused, since a model may catch whatever is raised.
+
+        Raises:
+            PlanError: a value was read.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """As `ValuelessMode` does; what it cannot do is refused in one line."""
+        try:
+            return super().dispatch(func, types, args, kwargs)
+        except DynamicOutputShapeException:
+            self._refuse(f"the size of what {func} gives follows from values; a plan has none")
+        except UnsupportedOperatorException:
+            self._refuse(f"torch gives no size for {func}, unless it computes")
+
+    def answer(self, func: Any, args: Any) -> Any:
+        """What torch's own code reads from tensors; the user's is refused."""
+        if running_line() is not None:
+            self._refuse("reads values of a tensor, and a plan has none")
+        return super().answer(func, args)
+
+    def _refuse(self, what: str) -> NoReturn:
+        line = running_line()
+        refusal = PlanError(f"{line}: {what}" if line else what)
+        self._refusal = self._refusal or refusal
+        raise refusal
+
+
+@contextmanager
+def own_code_at_work() -> Iterator[None]:
+    """Let the user's code do without data what it does with them.
+
+    Arrays of NumPy keep their own values, `torch.compile` leaves a model as it is, and an LSTM
+    computes step by step: a fused one on a CPU has a workspace that fake tensors leave out.
+    """
+    array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
+
+    def numpy(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
+        with torch._C._DisableTorchDispatch():
+            return array(tensor, *arguments, **named)
+
+    with (
+        patch.object(Tensor, "numpy", numpy),
+        torch.compiler.set_stance("force_eager"),
+    ):
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            yield
+        finally:
+            torch._C._set_mkldnn_enabled(is_fused)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from runners.planning.answer import GIB, Layout
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
 from runners.planning.recommendation import strategies
-from runners.planning.table import GIB, Layout
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
@@ -73,7 +73,7 @@ def _obstacle(question: Question) -> str | None:
     if shape is None:
         return "a program is written for a preset or --hf alone"
     is_plain = strategy.sharding == "none" and strategy.data > 1
-    is_pipelined = strategy.pipeline > 1
+    is_pipelined, divides = strategy.pipeline > 1, strategy.pipeline * strategy.tensor > 1
     obstacles = {
         "torch has no 8-bit Adam; plan --optimizer adam": training.optimizer == "adam8bit",
         "plan --precision bf16-mixed": training.precision == "bf16",
@@ -85,8 +85,9 @@ def _obstacle(question: Question) -> str | None:
         "torch divides a sequence with kernels of CUDA alone": strategy.context > 1,
         "name tp-sp-keep": strategy.tensor > 1 and not strategy.keeps_gathered,
         "name zero1, not fsdp": is_pipelined and strategy.sharding.startswith("fsdp"),
-        "both ends of a pipeline would share the embedding": is_pipelined
+        "the logits are the embedding, which neither tp nor a pipeline divides": divides
         and shape.has_tied_embeddings,
+        "leave out tp, which divides no experts": strategy.tensor > 1 and shape.num_experts > 1,
     }
     return next((why for why, is_so in obstacles.items() if is_so), None)
 

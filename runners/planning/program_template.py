@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -281,22 +282,18 @@ class Transformer(nn.Module):
             if self.plan.positions == "learned":
                 x = x + self.positions(places)
         for layer in self.layers.values():
-            call: Callable[[Tensor], Tensor] = layer
             if self.plan.checkpointing == "all":
                 # A layer's input alone is kept, and the layer computed again in backward.
-                call = partial(checkpoint, layer, use_reentrant=False)
-            x = call(x)
+                x = checkpoint(layer, x, use_reentrant=False)
+            else:
+                x = layer(x)
         if not self.is_last:
             return x
         x = self.norm(x)
-        if not self.plan.has_tied_embeddings:
-            logits: Tensor = self.logits(x)
-            return logits
-        if isinstance(x, DTensor):
-            whole = x.redistribute(placements=[Replicate()])
-            divided: DTensor = F.linear(whole, self.embedding.weight)  # type: ignore[assignment]
-            return divided.to_local()
-        return F.linear(x, self.embedding.weight)
+        if self.plan.has_tied_embeddings:
+            return F.linear(x, self.embedding.weight)
+        logits: Tensor = self.logits(x)
+        return logits
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
@@ -314,52 +311,35 @@ def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
 # --- the layout
 
 
-def tensor_styles(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
+def divide(model: Transformer, mesh: DeviceMesh) -> None:
     """Divide each product over the tensor axis, and what is between products by the sequence."""
     by_sequence = Shard(1)
     whole = tp.PrepareModuleInput(input_layouts=by_sequence, desired_input_layouts=Replicate())
-    ends: dict[str, tp.ParallelStyle] = {
-        "embedding": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence),
-        "positions": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0)),
-        "norm": tp.SequenceParallel(),
-        "logits": tp.ColwiseParallel(input_layouts=by_sequence),
-    }
-    styles: dict[str, tp.ParallelStyle] = {
+    # Norms of queries and keys are of heads, which are divided along dimension 2.
+    by_heads = tp.SequenceParallel(sequence_dim=2, use_local_output=True)
+    of_layer: dict[str, tp.ParallelStyle] = {
         "attention_norm": tp.SequenceParallel(),
         "attention": whole,
         "attention.query": tp.ColwiseParallel(),
         "attention.key": tp.ColwiseParallel(),
         "attention.value": tp.ColwiseParallel(),
+        "attention.query_norm": by_heads,
+        "attention.key_norm": by_heads,
         "attention.output": tp.RowwiseParallel(output_layouts=by_sequence),
         "ffn_norm": tp.SequenceParallel(),
+        "ffn": whole,
+        "ffn.inner": tp.ColwiseParallel(),
+        "ffn.gate": tp.ColwiseParallel(),
+        "ffn.outer": tp.RowwiseParallel(output_layouts=by_sequence),
     }
-    if plan.has_query_key_norm:
-        # Of heads, which are divided along dimension 2.
-        by_heads = tp.SequenceParallel(sequence_dim=2, use_local_output=True)
-        styles |= {"attention.query_norm": by_heads, "attention.key_norm": by_heads}
-    if plan.num_experts > 1:
-        # Each rank routes all tokens alike; what an expert returns is summed by an all-reduce.
-        styles["ffn"] = tp.PrepareModuleInput(
-            input_layouts=by_sequence, desired_input_layouts=Replicate(), use_local_output=True
-        )
-        styles["ffn.router"] = tp.ColwiseParallel(output_layouts=Replicate())
-        styles["ffn.experts.*.inner"] = tp.ColwiseParallel()
-        styles["ffn.experts.*.gate"] = tp.ColwiseParallel()
-        styles["ffn.experts.*.outer"] = tp.RowwiseParallel()
-    else:
-        styles["ffn"] = whole
-        styles["ffn.inner"] = tp.ColwiseParallel()
-        if plan.activation == "swiglu":
-            styles["ffn.gate"] = tp.ColwiseParallel()
-        styles["ffn.outer"] = tp.RowwiseParallel(output_layouts=by_sequence)
-    for layer in model.layers.values():
-        tp.parallelize_module(layer, mesh, styles)
-        if plan.num_experts > 1:
-            divided = tp.PrepareModuleOutput(
-                output_layouts=Replicate(), desired_output_layouts=by_sequence
-            )
-            tp.parallelize_module(layer, mesh, {"ffn": divided})
-    there = {name: style for name, style in ends.items() if hasattr(model, name)}
+    styles = {f"layers.*.{name}": style for name, style in of_layer.items()} | {
+        "embedding": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence),
+        "positions": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0)),
+        "norm": tp.SequenceParallel(),
+        "logits": tp.ColwiseParallel(input_layouts=by_sequence),
+    }
+    names = {re.sub(r"^layers\.\d+", "layers.*", name) for name, _ in model.named_modules()}
+    there = {name: style for name, style in styles.items() if name in names}
     tp.parallelize_module(model, mesh, there)
 
 
@@ -406,7 +386,7 @@ def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.
         autocast = torch.autocast(device.type, torch.bfloat16)
         model.forward = autocast(model.forward)  # type: ignore[method-assign]
     if plan.tensor > 1:
-        tensor_styles(model, plan, mesh["tensor"])
+        divide(model, mesh["tensor"])
     if plan.sharding != "none":
         shard(model, plan, mesh["data"])
     elif plan.precision == "bf16-mixed":
@@ -483,29 +463,10 @@ def batch(plan: Plan, path: Path | None, step: int, index: int) -> tuple[Tensor,
 def schedule_of(
     plan: Plan, models: Sequence[nn.Module], mesh: DeviceMesh, device: torch.device
 ) -> Any:
-    """The pipeline's schedule of this rank's stages, with what stages send each other."""
-    dtype = torch.float32 if plan.precision == "fp32" else torch.bfloat16
-    between = torch.float32 if plan.precision == "autocast" else dtype
-    size = (plan.microbatch, plan.sequence)
-    tokens = torch.empty(size, dtype=torch.long, device="meta")
-    hidden = torch.empty(
-        (plan.microbatch, plan.sequence // plan.tensor, plan.hidden_size),
-        dtype=between,
-        device="meta",
-        requires_grad=True,
-    )
-    rows = -(-plan.vocabulary // plan.tensor)
-    logits = torch.empty((*size, rows), dtype=dtype, device="meta", requires_grad=True)
+    """The pipeline's schedule of this rank's stages, which find out what they send each other."""
+    group, total = mesh.get_group("pipeline"), plan.num_stages
     stages: list[Any] = [
-        pp.PipelineStage(
-            model,
-            stage,
-            plan.num_stages,
-            device,
-            input_args=hidden if stage else tokens,
-            output_args=logits if stage == plan.num_stages - 1 else hidden,
-            group=mesh.get_group("pipeline"),
-        )
+        pp.PipelineStage(model, stage, total, device, group=group)
         for stage, model in zip(plan.stages_of(mesh), models, strict=True)
     ]
 

@@ -10,19 +10,19 @@ out is simulated once more with it (`TERMS`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from pydantic import Field, model_validator
 
-from runners.planning.answer import Answer
-from runners.planning.processes import answers_anew
+from runners.planning.answer import GIB, Answer
+from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Question, Strategy, Training
-from runners.planning.table import GIB
-from runners.plans.architecture import Architecture
-from runners.plans.model_presets import Id, Source
+from runners.planning.recommendation import Simulate
+from runners.plans.architecture import Architecture, Id, Source
 from runners.plans.settings import Count
 from runners.traces.published import MOST_ERROR, PLANNER, run, run_name
 from runners.traces.records import Run
@@ -121,13 +121,10 @@ class PublishedRow(Training):
 
     def bytes_of(self, kind: str, moment: str = "peak") -> float | None:
         """A measurement in bytes; None where this kind was not published."""
-        found = next((m for m in self.measured if (m.kind, m.moment) == (kind, moment)), None)
-        return found.value * self._unit_bytes(found) if found else None
-
-    def _unit_bytes(self, measurement: Measurement) -> float:
-        if measurement.unit == "percent":
-            return (self.device.memory_gib or 0) * GIB / 100
-        return GIB if measurement.unit == "GiB" else 1
+        percent = (self.device.memory_gib or 0) * GIB / 100
+        units = {"bytes": 1, "GiB": GIB, "percent": percent}
+        found = (one for one in self.measured if (one.kind, one.moment) == (kind, moment))
+        return next((one.value * units[one.unit] for one in found), None)
 
 
 @cache
@@ -180,25 +177,13 @@ TERMS = {
 }
 
 
-def questions(rows: Sequence[PublishedRow]) -> list[Question]:
-    """Of each row; after them, of those with a term that a plan can add."""
-    first = [row.question for row in rows]
-    return first + [_with(term, row) for row in rows if (term := _training_of_term(row))]
-
-
-def _training_of_term(row: PublishedRow) -> dict[str, bool] | None:
-    return TERMS[row.id].training if row.id in TERMS else None
-
-
-def _with(term: dict[str, bool], row: PublishedRow) -> Question:
-    asked = row.question
-    training = asked.training.model_copy(update=term)
-    strategy = asked.strategy.model_copy(update={"name": _second(row)})
-    return asked.model_copy(update={"training": training, "strategy": strategy})
-
-
-def _second(row: PublishedRow) -> str:
-    return f"{row.id} with its term"
+def _questions(row: PublishedRow) -> Iterator[Question]:
+    """The row as a plan asks it; then with its term, where a plan can add that."""
+    asked, term = row.question, TERMS.get(row.id)
+    yield asked
+    if term is not None and term.training is not None:
+        training = asked.training.model_copy(update=term.training)
+        yield asked.model_copy(update={"training": training})
 
 
 def again(names: Sequence[str]) -> dict[str, Run]:
@@ -211,39 +196,34 @@ def again(names: Sequence[str]) -> dict[str, Run]:
     gone = [name for name in names if name not in known]
     if gone:
         raise PlanError(f"no published row is called {gone[0]!r} any more")
-    rows = [known[name] for name in names]
-    return runs(answers_anew(questions(rows)), rows)
+    return runs([known[name] for name in names], answers)
 
 
-def runs(found: Sequence[Answer], rows: Sequence[PublishedRow]) -> dict[str, Run]:
+def runs(rows: Sequence[PublishedRow], simulate: Simulate) -> dict[str, Run]:
     """A run for each row: every published peak, and its simulation.
-
-    Args:
-        found: answers to the `questions` of `rows`.
-        rows: whose peaks are compared.
 
     Raises:
         PlanError: a row cannot be simulated.
     """
-    for one in found:
-        if one.reason is not None:
-            raise PlanError(f"{one.question.strategy.name}: {one.reason}")
-    by_name = {answer.question.strategy.name: answer for answer in found}
+    asked = [(row.id, question) for row in rows for question in _questions(row)]
+    found: defaultdict[str, list[Answer]] = defaultdict(list)
+    simulated = simulate([question for _, question in asked])
+    for (name, _), answer in zip(asked, simulated, strict=True):
+        if answer.reason is not None:
+            raise PlanError(f"{name}: {answer.reason}")
+        found[name].append(answer)
     places = {row.id: place for place, row in enumerate(published())}
-    return {
-        run_name(row.id): _run(row, places[row.id], by_name[row.id], by_name.get(_second(row)))
-        for row in rows
-    }
+    return {run_name(row.id): _run(row, places[row.id], *found[row.id]) for row in rows}
 
 
-def _run(row: PublishedRow, place: int, answer: Answer, second: Answer | None) -> Run:
+def _run(row: PublishedRow, place: int, answer: Answer, second: Answer | None = None) -> Run:
     settings = {"place": place, **_settings(row)}
     measures: dict[str, Setting] = {"workspace_bytes": row.workspace_bytes}
     for one in row.measured:
-        if one.moment != "peak":
+        published_bytes = row.bytes_of(one.kind)
+        if one.moment != "peak" or published_bytes is None:
             continue
-        simulated, published_bytes = _simulated(row, answer, one), row.bytes_of(one.kind)
-        assert published_bytes is not None
+        simulated = _simulated(row, answer, one)
         settings[f"published_{one.kind}_bytes"] = published_bytes
         settings[f"field_{one.kind}"] = one.field
         measures[f"{one.kind}_bytes"] = simulated
@@ -264,23 +244,18 @@ def _simulated(row: PublishedRow, answer: Answer, measured: Measurement) -> int:
 
 def _settings(row: PublishedRow) -> dict[str, Setting]:
     source = row.source
+    place = f"blob/{source.commit}/{row.path}"  # the file, the pull request or the commit
+    if row.path.startswith("pull request "):
+        place = f"pull/{row.path.split()[-1]}"
+    elif row.path.startswith("the message "):
+        place = f"commit/{source.commit}"
     return {
         **row.model_dump(include={"id", "case", "model", "sequence", "microbatch", "global_batch"}),
         **row.strategy.model_dump(include={"sharding", "data", "tensor", "pipeline", "context"}),
         "checkpointing": row.checkpointing,
         "repository": source.repository,
         "where": f"{source.repository}, commit {source.commit[:10]}, {row.path}",
-        "url": _url(row),
+        "url": f"https://github.com/{source.repository}/{place}",
         "num_ranks": row.device.count,
         "device": row.device.name,
     }
-
-
-def _url(row: PublishedRow) -> str:
-    """The file, the pull request or the commit that states a row."""
-    place = f"blob/{row.source.commit}/{row.path}"
-    if row.path.startswith("pull request "):
-        place = f"pull/{row.path.split()[-1]}"
-    elif row.path.startswith("the message "):
-        place = f"commit/{row.source.commit}"
-    return f"https://github.com/{row.source.repository}/{place}"

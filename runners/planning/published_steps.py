@@ -243,21 +243,18 @@ def runs() -> dict[str, Run]:
         share = efficiency(rows[::2])
         for number, row in enumerate(rows):
             place: dict[str, Setting] = {"place": len(found), "is_held_out": number % 2 == 1}
-            found[row.run] = run(place | row.model_dump(include=SETTINGS), _measures(row, share))
+            measures: dict[str, Setting] = {
+                "at_most": _rate(row, law(row).at_least),
+                "at_most_flat": _rate(row, law(row, is_flat=True).at_least),
+                "predicted": _rate(row, law(row, share).at_least),
+                "error_share": error(row, share),
+            }
+            found[row.run] = run(place | row.model_dump(include=SETTINGS), measures)
         found[device] = _scores(rows, share)
     searches = groupby(published_steps(CHOICES), lambda row: row.table)
     return found | {
         run_name(f"choice-{table}"): _choice(list(rows), place)
         for place, (table, rows) in enumerate(searches)
-    }
-
-
-def _measures(row: PublishedStep, share: float) -> dict[str, Setting]:
-    return {
-        "at_most": _rate(row, law(row).at_least),
-        "at_most_flat": _rate(row, law(row, is_flat=True).at_least),
-        "predicted": _rate(row, law(row, share).at_least),
-        "error_share": error(row, share),
     }
 
 

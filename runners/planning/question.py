@@ -6,14 +6,14 @@ simulates, and the mesh that it means. A mesh that cannot be is a `PlanError`, i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import prod
 from typing import Literal
 
 from runners.plans.architecture import Architecture
 from runners.plans.closed_forms import layers_of_stages
 from runners.plans.settings import Count, FactorOrZero
-from runners.system.errors import FixableError, nearest
+from runners.system.errors import FixableError, unknown
 from runners.traces.schema import Record
 
 Precision = Literal["fp32", "autocast", "bf16-mixed", "bf16"]
@@ -26,13 +26,6 @@ Backend = Literal["nccl", "gloo"]
 
 class PlanError(FixableError):
     """What is asked cannot be planned; the message is one line."""
-
-
-def unknown(what: str, word: str, known: Iterable[str]) -> PlanError:
-    """That a name means nothing, with the names that there are."""
-    return PlanError(
-        f"unknown {what} {word!r}{nearest(word, known)}; there are: {', '.join(known)}"
-    )
 
 
 class Strategy(Record):
@@ -300,12 +293,7 @@ _AXES: dict[str, tuple[str, dict[str, object]]] = {
     "interleaved": ("pipeline", {"schedule": "interleaved", "chunks": 2}),
 }
 
-# How many sizes a word may have, and an example; others have one or none.
-_SIZES = {
-    "fsdp": ((0, 1, 2), "fsdp.16, or fsdp.16.8 for groups of 8 to reshard to"),
-    "hsdp": ((2,), "hsdp.2.8 for 2 replicas of 8 shards"),
-    "ep": ((1,), "ep.8 for 8 ranks that divide the experts"),
-}
+_NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others have one or none
 
 
 def strategy_of(text: str, devices: int) -> Strategy:
@@ -350,10 +338,10 @@ def _parsed(word: str) -> tuple[str, dict[str, object], int]:
     if name not in _AXES:
         raise unknown("strategy", word, ("single", *_AXES))
     axis, fields = _AXES[name]
-    counts, form = _SIZES.get(name, ((0, 1), f"{name}.2"))
     sizes = [int(size) for size in written if size.isdecimal()]
-    if len(written) not in counts or len(sizes) != len(written) or 0 in sizes:
-        raise PlanError(f"{word}: the sizes of {name} are numbers, such as {form}")
+    is_read = len(sizes) == len(written) and 0 not in sizes
+    if not is_read or len(sizes) not in _NUM_SIZES.get(name, (0, 1)):
+        raise PlanError(f"{word}: sizes are numbers, as in fsdp.16, fsdp.16.8, hsdp.2.8, ep.8")
     if name == "hsdp":
         return axis, fields | {"replicas": sizes[0]}, prod(sizes)
     if len(sizes) == 2 and sizes[0] % sizes[1]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from runners.planning.answer import Answer
+from runners.planning.answer import GIB, Answer, Layout, layouts, needs
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import (
     Model,
@@ -23,7 +23,6 @@ from runners.planning.question import (
     Training,
     strategy_of,
 )
-from runners.planning.table import GIB, Layout, layouts, needs
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
 ROUND = 4  # layouts that are simulated before the clock is looked at
@@ -130,7 +129,9 @@ def search(
         return Question(model=model, training=settings, strategy=strategy)
 
     def answered(questions: Iterator[Question]) -> bool:
-        possible = {_key(one): one for one in questions if _is_possible(one, memory_bytes)}
+        possible = {
+            one.model_dump_json(): one for one in questions if _is_possible(one, memory_bytes)
+        }
         new = [(key, one) for key, one in possible.items() if key not in known]
         for start in range(0, len(new), ROUND):
             if time.monotonic() >= end:
@@ -162,10 +163,6 @@ def search(
         )
         is_whole &= answered(larger)
     return list(known.values()), is_whole
-
-
-def _key(question: Question) -> str:
-    return question.model_dump_json()
 
 
 # --- what is recommended, and what is said of it
@@ -211,8 +208,12 @@ def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> 
         PlanError: nothing fits.
     """
     found = layouts(answers, cluster, memory_bytes)
+    if not found and (least := min((needs(one) for one in answers if one.ranks), default=0)):
+        given = f"{memory_bytes / GIB:.4g} GiB"
+        raise PlanError(f"no layout fits {given}; the least needs {least / GIB:.1f}")
     if not found:
-        raise PlanError(_nothing_fits(answers, memory_bytes))
+        none = "no layout fits: parameters, gradients and optimizer alone need more memory"
+        raise PlanError(next((one.reason for one in answers if one.reason), none))
     best = found[0]
     runner_up = next((one for one in found if one.strategy != best.strategy), None)
     return Choice(found, runner_up, list(_turns(answers, best, cluster, memory_bytes)))
@@ -231,7 +232,10 @@ def told(
     if made.runner_up is not None:
         lines.append(f"runner-up:   {made.runner_up.name}")
         lines.append(f"  {_compared(made.runner_up, made.best)}")
-    lines += [f"it turns:    {_turned(one)}" for one in made.turns]
+    for one in made.turns:
+        other = one.best.name if one.best else "nothing that was simulated fits"
+        links, memory = f"{one.between / 1e9:.3g} GB/s between nodes", one.memory_bytes / GIB
+        lines.append(f"it turns:    with {links if one.between else f'{memory:.4g} GiB'}: {other}")
     lines.append(
         f"{len(answers)} layouts simulated, {len(made.fitting)} fit; "
         + ("all that the search knows" if is_whole else "the time of the search was over")
@@ -288,19 +292,3 @@ def _turns(
         if not found or found[0].strategy != best.strategy:
             yield Turn(found[0] if found else None, memory_bytes=gib * GIB)
             break
-
-
-def _turned(one: Turn) -> str:
-    with_what = (
-        f"{one.between / 1e9:.3g} GB/s between nodes"
-        if one.between
-        else f"{one.memory_bytes / GIB:.4g} GiB"
-    )
-    return f"with {with_what}: {one.best.name if one.best else 'nothing that was simulated fits'}"
-
-
-def _nothing_fits(answers: Sequence[Answer], memory_bytes: float) -> str:
-    if least := min((needs(one) for one in answers if one.ranks), default=0):
-        return f"no layout fits {memory_bytes / GIB:.4g} GiB; the least needs {least / GIB:.1f}"
-    none = "no layout fits: parameters, gradients and optimizer alone need more memory"
-    return next((one.reason for one in answers if one.reason), none)

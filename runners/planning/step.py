@@ -1,34 +1,39 @@
 """One training step of one rank: microbatches forward and backward in a schedule's order.
 
-In: a `Built` module and an `Update`. Out: nothing; what happens is the meter's to record. Not all
-microbatches need be simulated: those in the middle allocate and send what their neighbours do, so
-their phases are counted as often as they occur (`Repeats`).
+In: a `Built` module and an `Update`. Out: nothing; what happens is the meter's to record. The order
+of interleaved 1F1B is torch's own. Not all microbatches need be simulated: those in the middle
+allocate and send what their neighbours do, so their phases are counted as often as they occur
+(`Repeats`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.collectives import tensors_in
 from runners.meters.memory import MemoryMeter
+from runners.planning import own_model
 from runners.planning.built import Built
 from runners.planning.question import Question
-from runners.planning.schedules import FORWARD, Turn, turns
 from runners.planning.updates import Update
 
 LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
 LAST = "last "
 EMBEDDING = "embedding"  # describes the group of stages that have its weight
+FORWARD, BACKWARD = "forward", "backward"
+_KINDS = {"FORWARD": FORWARD, "FULL_BACKWARD": BACKWARD}
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,50 @@ def repeats(question: Question) -> Repeats:
     return Repeats(total, min(total, needed))
 
 
+class Turn(NamedTuple):
+    """What a rank computes next: `forward` or `backward`, of one of its stages and a microbatch."""
+
+    kind: str
+    chunk: int
+    microbatch: int
+
+
+def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
+    """The order of so many microbatches on a rank of the pipeline."""
+    strategy = question.strategy
+    if strategy.chunks > 1:
+        yield from _interleaved(question, rank, num)
+        return
+    ahead = 1
+    if strategy.schedule == "gpipe":
+        ahead = num
+    elif strategy.schedule == "1f1b":
+        ahead = min(num, strategy.pipeline - rank)
+    for index in range(num):
+        yield Turn(FORWARD, 0, index)
+        if index >= ahead - 1:
+            yield Turn(BACKWARD, 0, index - ahead + 1)
+    for index in range(num - ahead + 1, num):
+        yield Turn(BACKWARD, 0, index)
+
+
+def _interleaved(question: Question, rank: int, num: int) -> Iterator[Turn]:
+    """As torch's schedule lists it, which reads nothing of its stages but these numbers."""
+    strategy = question.strategy
+    schedule: Any = ScheduleInterleaved1F1B
+    read = SimpleNamespace(
+        pp_group_size=strategy.pipeline,
+        n_local_stages=strategy.chunks,
+        microbatches_per_round=min(num, question.microbatches_of_round),
+        _n_microbatches=num,
+    )
+    own = strategy.stages_of(rank)
+    for action in schedule._calculate_single_rank_operations(read, rank):
+        if action is not None:
+            kind = _KINDS[action.computation_type.name]
+            yield Turn(kind, own.index(action.stage_index), action.microbatch_index)
+
+
 class Step:
     """Executes steps of one rank.
 
@@ -90,7 +139,6 @@ class Step:
         self._mesh, self._meter = mesh, meter
         self._num = 1
         self._logits: Tensor | None = None  # which some training loops keep
-        self._is_autocast = question.training.precision == "autocast"
         self._stages = mesh.get_group("pipeline") if mesh is not None else None
         self._rank = self._stages.rank() if self._stages is not None else 0
         self._ends = _ends(question, chunks, self._stages)
@@ -133,8 +181,9 @@ class Step:
         self._meter.name(tensors_in(arguments), "buffers")
         if not built.is_first:
             self._receive(arguments[0].detach(), -1)
-        with self._autocast():
-            output = built.call(arguments)
+        is_autocast = self._question.training.precision == "autocast"
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=is_autocast):
+            output = own_model.call(built.wrapped, built.module, arguments)
             if built.is_last and self._question.training.keeps_logits:
                 output = self._logits = output.float()
             if built.is_last:
@@ -163,11 +212,6 @@ class Step:
     def _receive(self, tensor: Tensor, step: int) -> None:
         rank = (self._rank + step) % self._question.strategy.pipeline
         dist.recv(tensor.contiguous(), group=self._stages, group_src=rank)
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if not self._is_autocast:
-            return nullcontext()
-        return torch.autocast(self._device.type, torch.bfloat16)
 
     def _sum_gradients(self) -> None:
         """What no wrapper has summed: of stages, in fp32, or left by sequence parallelism."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 
 Exchange = Callable[[Tensor], Tensor]
@@ -38,10 +38,10 @@ class TensorAxis:
     has_sequence_parallel: bool = False
     keeps_gathered: bool = False
 
-    def products(
-        self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None]
-    ) -> Sequence[Tensor]:
-        """The whole activation times each of several weights that are divided by columns."""
+    def products(self, x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
+        """The whole activation times the weight of each layer, which is divided by columns."""
+        weights: list[Any] = [one.weight for one in layers]
+        biases: list[Any] = [getattr(one, "bias", None) for one in layers]
         if self.size == 1 or not self.has_sequence_parallel or self.keeps_gathered:
             whole = self.enter(x)
             return [F.linear(whole, *pair) for pair in zip(weights, biases, strict=True)]

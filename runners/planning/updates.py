@@ -31,37 +31,27 @@ class EightBitAdam(Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         """Create what is kept, where it is not there yet, and update in place."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                self._create(parameter, self.state[parameter])
-                parameter.add_(parameter.grad)  # one kernel in place; values play no role
-
-    def _create(self, parameter: Tensor, state: dict[str, Tensor]) -> None:
-        if state:
-            return
-        is_small = parameter.numel() < LEAST_QUANTISED
-        for name in ("first", "second"):
-            state[name] = torch.zeros_like(
-                parameter, dtype=torch.float32 if is_small else torch.uint8
-            )
-            if not is_small:
-                state[f"{name}_scale"] = parameter.new_zeros(
-                    -(-parameter.numel() // BLOCK), dtype=torch.float32
-                )
+        for parameter in (one for group in self.param_groups for one in group["params"]):
+            state, num = self.state[parameter], parameter.numel()
+            for name in () if state else ("first", "second"):
+                is_small = num < LEAST_QUANTISED
+                dtype = torch.float32 if is_small else torch.uint8
+                state[name] = torch.zeros_like(parameter, dtype=dtype)
+                if not is_small:
+                    scales = parameter.new_zeros(-(-num // BLOCK), dtype=torch.float32)
+                    state[f"{name}_scale"] = scales
+            parameter.add_(parameter.grad)  # one kernel in place; values play no role
 
 
 def _optimizer(leaves: list[nn.Parameter], training: Training) -> Optimizer:
     foreach = training.is_foreach
-    match training.optimizer:
-        # Fused SGD cannot be simulated; one parameter at a time it takes no temporaries either.
-        case "sgd":
-            return torch.optim.SGD(leaves, 1e-3, foreach=foreach)
-        case "momentum":
-            return torch.optim.SGD(leaves, 1e-3, momentum=0.9, foreach=foreach)
-        case "adam":
-            return torch.optim.AdamW(leaves, 1e-3, foreach=foreach, fused=not foreach)
-        case "adam8bit":
-            return EightBitAdam(leaves)
+    if training.optimizer == "adam8bit":
+        return EightBitAdam(leaves)
+    if training.optimizer == "adam":
+        return torch.optim.AdamW(leaves, 1e-3, foreach=foreach, fused=not foreach)
+    # Fused SGD cannot be simulated; one parameter at a time it takes no temporaries either.
+    momentum = 0.9 if training.optimizer == "momentum" else 0.0
+    return torch.optim.SGD(leaves, 1e-3, momentum=momentum, foreach=foreach)
 
 
 class Update:

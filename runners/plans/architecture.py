@@ -1,17 +1,24 @@
-"""A decoder-only transformer as public configurations describe one, and its size. No torch.
+"""Decoder-only transformers as public configurations describe them, and presets of some. No torch.
 
-In: the numbers of a configuration file. Out: `Architecture`, with the number of its parameters by a
-closed form. Presets and published measurements share it.
+In: the numbers of a configuration file, and `content/planner/model_presets.yml`. Out:
+`Architecture`, with the number of its parameters by a closed form, and `ModelPreset` by its id.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+import yaml
+from pydantic import Field, TypeAdapter, model_validator
 
 from runners.plans.settings import Count
 from runners.traces.schema import Record
+
+PRESETS = Path(__file__).resolve().parents[2] / "content" / "planner" / "model_presets.yml"
+
+Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
 
 
 class Architecture(Record):
@@ -68,11 +75,6 @@ class Architecture(Record):
         return self.vocabulary * self.hidden_size
 
     @property
-    def position_parameters(self) -> int:
-        """Of learned positions."""
-        return self.context_length * self.hidden_size if self.positions == "learned" else 0
-
-    @property
     def norm_parameters(self) -> int:
         """Of one norm over the hidden size: a weight, and for `layernorm` a bias."""
         return self.hidden_size * self._norm_vectors
@@ -104,9 +106,45 @@ class Architecture(Record):
     def num_parameters(self) -> int:
         """Of the whole model."""
         logits = 0 if self.has_tied_embeddings else self.embedding_parameters
-        ends = self.embedding_parameters + self.position_parameters + self.norm_parameters + logits
+        positions = self.context_length * self.hidden_size if self.positions == "learned" else 0
+        ends = self.embedding_parameters + positions + self.norm_parameters + logits
         return self.num_layers * self.layer_parameters + ends
 
     @property
     def _norm_vectors(self) -> int:
         return 2 if self.norm == "layernorm" else 1
+
+
+class Source(Record):
+    """A place in a public repository.
+
+    Attributes:
+        repository: owner and name on GitHub.
+        field: the function, table or key that states the values.
+    """
+
+    repository: str
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
+    path: str
+    field: str
+
+
+class ModelPreset(Record):
+    """One model that `plan` knows by name."""
+
+    id: Id
+    title: str
+    architecture: Architecture
+    source: Source
+
+
+@cache
+def model_presets() -> dict[str, ModelPreset]:
+    """All presets by their id, in the order of the file.
+
+    Raises:
+        ValueError: the file is not what it should be.
+    """
+    document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
+    presets = TypeAdapter(list[ModelPreset]).validate_python(document["presets"])
+    return {one.id: one for one in presets}

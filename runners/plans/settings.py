@@ -34,7 +34,8 @@ CountOrZero = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0)]
 Factor = Annotated[float, Field(gt=0)]
 FactorOrZero = Annotated[float, Field(ge=0)]
-Settled = Annotated[int, Field(gt=3)]  # steps, of which the first three only settle
+NUM_SETTLING_STEPS = 3  # the first steps of a timed pass build buckets and fill caches
+Settled = Annotated[int, Field(gt=NUM_SETTLING_STEPS)]  # steps, some of them settled
 
 if TYPE_CHECKING:
     closed_form = property

@@ -1,7 +1,7 @@
 """Measure the primitives of this machine, as an experiment is measured.
 
-Out: `primitives.json` in the machine's folder: computing with one, two and four ranks busy,
-communication by bytes, and the few rates that a person asks for, with α and β of an all-reduce.
+Out: `primitives.json` in the machine's folder: computing with one, two and four ranks busy, an
+all-reduce by bytes, and the few rates that a person asks for: of the products, α and β.
 """
 
 from __future__ import annotations
@@ -15,17 +15,12 @@ from runners.plans.experiment import PRIMITIVES, find
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import read_primitives, write
-from runners.traces.machine_records import Primitives
 from runners.traces.measured import SampledSeconds
+from runners.traces.records import Primitives
 from runners.traces.schema import now
 
 ROWS, WIDTH = 512, 256  # of the layer whose products are timed
-VALUE_BYTES = 1_048_576  # of an elementwise operation
 SMALL_BYTES, LARGE_BYTES = 4_096, 16_777_216  # of a call
-
-
-class PrimitiveError(FixableError, RuntimeError):
-    """A primitive could not be measured here."""
 
 
 def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
@@ -33,7 +28,7 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
 
     Raises:
         LaunchError, OSError.
-        PrimitiveError: ranks failed; the message is theirs.
+        FixableError: ranks failed; the message is theirs.
     """
     if read_primitives(where) is not None:
         return
@@ -60,7 +55,7 @@ def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds
         result = launcher.run_pass(experiment, name, "timed", progress.watcher(name, "timed"))
         if result.root_cause is not None:
             why = result.not_measured or result.root_cause.message
-            raise PrimitiveError(f"{name}: {why}")
+            raise FixableError(f"{name}: {why}")
         seconds = result.outcomes[0].measured_seconds
         taken |= {known: SampledSeconds.of(samples) for known, samples in seconds.items()}
         progress.said(f"{name}: {len(seconds)} primitives in {result.seconds:.1f} s")
@@ -73,8 +68,6 @@ def summary(taken: Mapping[str, SampledSeconds]) -> dict[str, float]:
     found: dict[str, float] = {}
     if layer := seconds.get(f"matrix_{ROWS}x{WIDTH}_1_seconds"):
         found["matrix_flops_per_second"] = 6.0 * ROWS * WIDTH * WIDTH / layer
-    if memory := seconds.get(f"elementwise_{VALUE_BYTES}_1_seconds"):
-        found["memory_bytes_per_second"] = 2.0 * VALUE_BYTES / memory
     for ranks in (2, 4):
         small = seconds.get(f"all_reduce_{ranks}_{SMALL_BYTES}_seconds")
         large = seconds.get(f"all_reduce_{ranks}_{LARGE_BYTES}_seconds")

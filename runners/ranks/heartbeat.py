@@ -27,7 +27,7 @@ class Heart:
     """The writing side, held by a rank."""
 
     def __init__(self, path: Path) -> None:
-        path.write_bytes(bytes(_LAYOUT.size))
+        path.write_bytes(_LAYOUT.pack(0, -1, b"start"))
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _LAYOUT.size)
         self._count = 0
@@ -43,7 +43,5 @@ def listen(path: Path) -> Beat:
     try:
         count, step, phase = _LAYOUT.unpack(path.read_bytes())
     except (OSError, struct.error):
-        count = 0
-    if not count:
         return Beat(0, -1, "start")
     return Beat(count, step, phase.rstrip(b"\0").decode(errors="replace"))

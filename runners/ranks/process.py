@@ -41,22 +41,15 @@ from runners.traces.records import Failure
 from runners.traces.schema import Status
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
-_ASKED = re.compile(r"tried to allocate (\d+) bytes")
-_ASKED_CUDA = re.compile(r"Tried to allocate ([\d.]+) (bytes|[KMG]iB)")
+_REQUESTED = re.compile(r"[Tt]ried to allocate ([\d.]+) (bytes|[KMG]iB)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_REFUSALS = (
-    "can't allocate memory",
-    "out of memory",
-    "bad_alloc",
-    "Cannot allocate memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-)
-_TIMED_OUT = ("Timed out waiting", "ran into a timeout", "Watchdog caught collective")
-_LOST_PEER = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")
-
-
-class BudgetTooSmallError(ValueError):
-    """The budget is below what the warm-up itself needs, so a refusal would mean nothing."""
+# What an error says → what it means: the kind of the failure, and the status of its run.
+_MEANINGS: dict[str, tuple[str, Status]] = {
+    "can't allocate memory|out of memory|bad_alloc|Cannot allocate memory"
+    "|CUBLAS_STATUS_ALLOC_FAILED": ("out_of_memory", "out_of_memory"),
+    "Connection reset by peer|Connection closed by peer|Broken pipe": ("peer_lost", "failed"),
+    "Timed out waiting|ran into a timeout|Watchdog caught collective": ("timed_out", "deadlocked"),
+}
 
 
 def preload() -> None:
@@ -94,25 +87,15 @@ def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
             optimizer.zero_grad()
 
 
-def _limit(rank: Rank[Any], budget_bytes: int, heap_before: int) -> None:
+def _limit(rank: Rank[Any], budget_bytes: int) -> None:
     """Make the allocator refuse what goes beyond the budget.
 
     On an accelerator the budget counts what its allocator gives out; main memory is not limited.
-
-    Raises:
-        BudgetTooSmallError: the warm-up alone took more.
     """
     if rank.device.type == "cuda":
         rank.limit(AllocatorLimit(budget_bytes, rank.device))
         return
     now = heap_bytes()
-    if now is None:
-        raise OSError("this platform does not say how large the data segment is")
-    if budget_bytes < now - heap_before:
-        raise BudgetTooSmallError(
-            f"a budget of {budget_bytes} bytes is below the {now - heap_before} bytes that the "
-            "warm-up needs; raise the budget or shrink the warm-up"
-        )
     _limit_data(now + budget_bytes)
     rank.limit(DataSegmentLimit(now))
 
@@ -128,38 +111,25 @@ def _limit_data(num_bytes: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard if num_bytes is None else num_bytes, hard))
 
 
-def _requested_bytes(message: str) -> int | None:
-    if match := _ASKED.search(message):
-        return int(match.group(1))
-    if match := _ASKED_CUDA.search(message):
-        return int(float(match.group(1)) * _UNITS[match.group(2)])
-    return None
-
-
 def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Failure]:
     """What an exception in a rank means for the run; `file` is the experiment's own."""
     message = str(error).strip() or type(error).__name__
-    status: Status = "failed"
-    kind = "exception"
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
-        words in message for words in _REFUSALS
-    ):
-        status, kind = "out_of_memory", "out_of_memory"
-    elif any(words in message for words in _LOST_PEER):
-        kind = "peer_lost"
-    elif any(words in message for words in _TIMED_OUT):
-        status, kind = "deadlocked", "timed_out"
-    elif isinstance(error, BudgetTooSmallError):
-        kind = "budget_too_small"
-    else:
+    kind, status = next(
+        (meaning for words, meaning in _MEANINGS.items() if re.search(words, message)),
+        ("exception", "failed"),
+    )
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        kind = status = "out_of_memory"
+    elif kind == "exception":
         message = f"{type(error).__name__}: {message}"
+    requested = _REQUESTED.search(message)
     frames = extract_tb(error.__traceback__)
     lines = [at.lineno for at in frames if Path(at.filename).resolve() == file.resolve()]
     is_outside_phases = rank.phase_name == BASE and rank.is_stepping
     return status, Failure(
         kind=kind,
         message=message.splitlines()[0][:300],
-        requested_bytes=_requested_bytes(message),
+        requested_bytes=int(float(requested[1]) * _UNITS[requested[2]]) if requested else None,
         rank=rank.rank,
         held_bytes=held_bytes_at(error) if kind == "out_of_memory" else None,
         phase="step" if is_outside_phases else rank.phase_name,
@@ -171,7 +141,8 @@ def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Fa
 def _store(request: dict[str, Any]) -> Store:
     """Where ranks find each other: in a file, or through the node that torchrun chose."""
     if request["rendezvous"] is None:
-        return FileStore(request["store"], request["plan"]["world_size"])
+        store = request["files"].with_name("store")
+        return FileStore(str(store), request["plan"]["world_size"])
     host, port, prefix = request["rendezvous"]
     return PrefixStore(prefix, TCPStore(host, port, is_master=False, timeout=PATIENCE))
 
@@ -190,10 +161,9 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
             world_size=plan.world_size,
             timeout=PATIENCE,
         )
-    before = heap_bytes() or 0
     _warm_up(rank.device, plan.world_size, plan.needs_group)
     if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
-        _limit(rank, plan.budget_bytes, before)
+        _limit(rank, plan.budget_bytes)
         rank.start_peak()
     if rank.is_metered:
         rank.start_memory()
@@ -202,29 +172,26 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
 
 def live(request: dict[str, Any]) -> None:
     """Be one rank from birth to exit; never returns."""
-    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    errors = os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.dup2(output, 1)
-    os.dup2(errors, 2)
+    files: Path = request["files"]
+    for suffix, number in ((".out", 1), (".err", 2)):
+        os.dup2(os.open(files.with_suffix(suffix), os.O_WRONLY | os.O_CREAT, 0o600), number)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
     declared = request["plan"]
     settings = experiment.settings_of(declared["strategy"], declared["settings"])
     plan = RunPlan.from_json(declared, settings)
-    heart = Heart(Path(request["heart"]))
+    heart, record = Heart(files.with_suffix(".heart")), files.with_suffix(".json")
     device = torch.device("cpu")
     if request["device"] == "cuda":
         device = torch.device("cuda", request["rank"] % accelerator.num_devices())
     rank = Rank(request["rank"], plan, request["pass"], device, heart)
-    record = Path(request["record"])
-    rank.scratch, rank.followed = record.parent, request["followed"]
+    rank.scratch, rank.followed = files.parent, request["followed"]
     torch.set_num_threads(1)
     try:
         with rank.phase("warm_up"):
-            now = heap_bytes()
-            if request["most_bytes"] is not None and now is not None:
+            if request["most_bytes"] is not None:
                 # What readers try may be more than this machine has, and would make it stall.
-                _limit_data(now + request["most_bytes"] // plan.world_size)
+                _limit_data(heap_bytes() + request["most_bytes"] // plan.world_size)
             _prepare(rank, request)
         experiment.strategies[plan.strategy](rank)
         rank.finish()
@@ -240,7 +207,7 @@ def live(request: dict[str, Any]) -> None:
 
             traceback.print_exc()
         write_json(record, rank.outcome.model_dump(mode="json"))
-        while True:
+        while True:  # to be ended; what the frames of the error hold, peers may need
             time.sleep(60)
     rank.lift_limit()
     _limit_data(None)

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from runners.meters.activity import ActivityMeter
 from runners.meters.allocator import AllocatorPeak, checked
 from runners.meters.kernel import KernelPeak, disagreement
-from runners.meters.link import LinkCount, LinkMeter
+from runners.meters.link import LinkMeter
 from runners.meters.memory import MemoryMeter, local
 from runners.meters.refusal import Limit
 from runners.plans.experiment import PassName, RunPlan
@@ -164,18 +164,13 @@ class Rank(Recorder, Generic[S]):
 
     def _timed_steps(self, count: int) -> Iterator[int]:
         """Steps with a clock around each, and what it costs outside the loop."""
-        clock, keep = time.perf_counter, self.outcome.step_seconds.append
-        settle = self.settle if self.device.type == "cuda" else None
-        phases = self._of_step
         for index in range(count):
             self.step_index += 1
-            start = clock()
+            start = time.perf_counter()
             yield index
-            if phases.open:
-                phases.close()
-            if settle is not None:
-                settle()
-            keep(clock() - start)
+            self._of_step.close()
+            self.settle()
+            self.outcome.step_seconds.append(time.perf_counter() - start)
 
     @contextmanager
     def _timeline(self) -> Iterator[None]:
@@ -191,8 +186,8 @@ class Rank(Recorder, Generic[S]):
 
     # --- what passes its own link
 
-    def link_count(self) -> LinkCount | None:
-        """What has passed this rank's link so far; None where it has no link of its own.
+    def sent_payload_bytes(self) -> int | None:
+        """What this rank has sent by its own link so far, without headers; None where it has none.
 
         All ranks count together, once nothing is under way; the count itself sends nothing.
         """
@@ -227,9 +222,7 @@ class Rank(Recorder, Generic[S]):
         if self.device.type != "cpu":
             self._allocator = AllocatorPeak(self.device, counts_workspaces=self.is_metered)
             return
-        self._kernel = KernelPeak()
-        if self.is_metered:
-            self._kernel.start_looking()
+        self._kernel = KernelPeak(looks=self.is_metered)
 
     def stop_memory(self) -> None:
         """Leave the memory meter and keep what it saw."""
@@ -316,10 +309,10 @@ class Rank(Recorder, Generic[S]):
         self._module, self._optimizer = module, optimizer
         self._of_step.attach(module, optimizer)
         self.outcome.num_parameters = sum(local(p).numel() for p in module.parameters())
-        if self._memory is not None:
-            self._name_state()
+        self._name_state()
 
     def _name_state(self) -> None:
+        """Tell the memory meter what the module and the optimizer hold by now."""
         if self._memory is None or self._module is None:
             return
         parameters = list(self._module.parameters())

@@ -26,19 +26,18 @@ NUM_VALUES = 4
 MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step
 
 
-def _first(tensor: Tensor, count: int = NUM_VALUES) -> list[float]:
-    values: list[float] = (
-        local(tensor.detach()).reshape(-1)[:count].to("cpu", torch.float64).tolist()
-    )
+def _first(tensor: Tensor) -> list[float]:
+    first = local(tensor.detach()).reshape(-1)[:NUM_VALUES]
+    values: list[float] = first.to("cpu", torch.float64).tolist()
     return values
 
 
-def first_values(tensor: Tensor, count: int = NUM_VALUES) -> list[float]:
+def first_values(tensor: Tensor) -> list[float]:
     """The first values of a tensor, rounded to six significant digits; not finite ones as 0.
 
     Where a 0 stands for one, `Recorder` says so in `non_finite`, and the run has diverged.
     """
-    return [float(f"{v:.6g}") if math.isfinite(v) else 0.0 for v in _first(tensor, count)]
+    return [float(f"{v:.6g}") if math.isfinite(v) else 0.0 for v in _first(tensor)]
 
 
 def parameter_digest(parameters: Iterable[Tensor]) -> str:
@@ -57,14 +56,10 @@ class Recorder:
         self.rank = rank
         self.plan = plan
         self.pass_name = pass_name
+        self.is_metered = pass_name == "metered"  # few steps, and no results of training
         self.step_index = -1
         self.outcome = RankOutcome(rank=rank)
         self._keeps_steps = plan.keeps_steps and not self.is_metered
-
-    @property
-    def is_metered(self) -> bool:
-        """Whether this pass is a metered one: few steps, no results of training."""
-        return self.pass_name == "metered"
 
     def settle(self) -> None:
         """Wait until the device has finished; on CPU, what has returned has finished."""

@@ -39,29 +39,22 @@ class ValuelessMode(FakeTensorMode):
         except DataDependentOutputException:
             return self.answer(func, args)
 
-    def answer(self, func: Any, args: Any) -> float | int | bool:
-        """The number that an operation reads from a tensor, or whether two are equal."""
+    def answer(self, func: Any, args: Any) -> Any:
+        """What an operation reads from tensors: a number, an array, or whether two are equal."""
+        if func is array_of:
+            return NoBytes()
         name = func.__name__.partition(".")[0]
         if name == "_local_scalar_dense":
-            return _zero(args[0].dtype)
+            dtype = args[0].dtype
+            return False if dtype is torch.bool else 0.0 if dtype.is_floating_point else 0
         if name in ("equal", "allclose"):
             return True
         raise DataDependentOutputException(func)
-
-    def array(self, tensor: FakeTensor) -> Any:
-        """What `numpy` gives of a tensor without data."""
-        return NoBytes()
 
 
 ValuelessMode.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
     ValuelessMode.__torch_dispatch__
 )
-
-
-def _zero(dtype: torch.dtype) -> float | int | bool:
-    if dtype is torch.bool:
-        return False
-    return 0.0 if dtype.is_floating_point else 0
 
 
 class NoBytes:
@@ -86,4 +79,4 @@ def formatted(tensor: FakeTensor, specification: str) -> str:
 def array_of(tensor: FakeTensor, *arguments: Any, **named: Any) -> Any:
     """Stands for `FakeTensor.numpy`."""
     mode = tensor.fake_mode
-    return mode.array(tensor) if isinstance(mode, ValuelessMode) else NoBytes()
+    return mode.answer(array_of, (tensor,)) if isinstance(mode, ValuelessMode) else NoBytes()

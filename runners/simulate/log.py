@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from runners.traces.measured import Collective, Memory
+from runners.traces.plan_grid import GridCall
 from runners.traces.schema import Record
 
 
@@ -18,15 +19,13 @@ class UnsimulatedError(Exception):
     """A rank does what no rank alone can do without data and without waiting."""
 
 
-class Call(Record):
-    """All calls of one collective in one group of ranks during the counted step."""
+class Call(GridCall):
+    """All calls of one collective in one group of ranks during the counted step.
 
-    operation: str
-    axis: str  # of a named mesh; `all` for every rank, else `group`
-    num_ranks: int  # of the group
+    Its axis is that of a named mesh, `all` for every rank, else `group`.
+    """
+
     phase: str
-    count: int
-    bytes: int  # payload, summed over the calls
 
 
 class Moment(Record):
@@ -64,19 +63,12 @@ class RankLog(Record):
         """Payload of the counted step by operation."""
         return {one.operation: one.bytes for one in self.collectives}
 
-    def without_places(self) -> RankLog:
-        """The log without what tells equal ranks apart: their number, and those of their groups."""
-        moments = [one.model_copy(update={"ranks": [len(one.ranks)]}) for one in self.timeline]
-        return self.model_copy(update={"rank": 0, "timeline": moments})
-
 
 class SimulatedRun(Record):
     """A run, simulated rank by rank; or why it cannot be.
 
     Attributes:
         reason: why there are no ranks.
-        like_first: ranks that were not simulated by themselves, since the first and the last rank
-            came out equal.
         has_failed: by an error, a death or a limit of time, and not since no simulation can do it.
     """
 
@@ -84,10 +76,4 @@ class SimulatedRun(Record):
     run: str
     reason: str | None = None
     ranks: list[RankLog] = []
-    like_first: list[int] = []
     has_failed: bool = False
-
-    def of_rank(self, rank: int) -> RankLog | None:
-        """The log of a rank, or of the rank that it is like."""
-        wanted = 0 if rank in self.like_first else rank
-        return next((one for one in self.ranks if one.rank == wanted), None)

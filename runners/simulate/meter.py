@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,8 +31,7 @@ from runners.meters.collectives import (
     process_group,
     tensors_in,
 )
-from runners.meters.fake_memory import FakeMemoryMeter
-from runners.meters.memory import local
+from runners.meters.memory import FakeMemoryMeter, local
 from runners.simulate.caching_allocator import Allocate, Event, Free
 from runners.simulate.log import Call
 from runners.simulate.timeline import Timeline
@@ -53,13 +53,6 @@ _OF_FSDP = ("", RESHARDED)  # axes of the mesh that FSDP builds for `reshard_aft
 _GATHERING = "all_gather_copy_in"  # FSDP allocates what it gathers on a stream of its own
 _REDUCING = "chunk_cat"  # and so what comes of this copy of gradients: their sums, its gradients
 GATHER_STREAM, REDUCE_STREAM = 1, 2
-
-
-class _NoThreads:
-    """Stands for gloo's threads, of which a simulation has none."""
-
-    def wait_until_idle(self) -> None:
-        """They are idle."""
 
 
 class Meter(FakeMemoryMeter):
@@ -91,7 +84,8 @@ class Meter(FakeMemoryMeter):
     ) -> None:
         super().__init__()
         self._meshes, self._is_gloo, self._activation_axes = meshes, is_gloo, activation_axes
-        self._gloo = _NoThreads()  # type: ignore[assignment]
+        # A simulation has none of gloo's threads.
+        self._gloo = SimpleNamespace(wait_until_idle=lambda: None)  # type: ignore[assignment]
         self.log_always = False
         self.flops: Counter[str] = Counter()
         self.timeline = Timeline()

@@ -12,32 +12,23 @@ from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from runners.meters.link import LinkCount
 from runners.meters.memory import CPU, MemoryMeter
 from runners.plans.experiment import Experiment, RunPlan
 from runners.plans.settings import S
-from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.log import RankLog
 from runners.simulate.meter import Meter
-from runners.simulate.objects import Sent, shared
-from runners.simulate.stand_ins import stand_ins
+from runners.simulate.stand_ins import Sent, stand_ins
 
 NUM_STEPS = 2
-
-
-class _Silence:
-    """A heart that nobody listens to."""
-
-    def beat(self, phase: str, step: int) -> None:
-        """Nobody listens."""
 
 
 class _Recorded(BaseException):
@@ -55,7 +46,8 @@ class SimulatedRank(Rank[S]):
 
     def __init__(self, rank: int, plan: RunPlan[S], meshes: list[DeviceMesh]) -> None:
         plan = replace(plan, has_timeline=False)
-        super().__init__(rank, plan, "metered", CPU, cast("Heart", _Silence()))
+        silence: Any = SimpleNamespace(beat=lambda phase, step: None)  # nobody listens
+        super().__init__(rank, plan, "metered", CPU, silence)
         self._meshes, self._is_gloo = meshes, plan.nature != "simulated"
         self.meter = Meter(meshes)
 
@@ -94,9 +86,9 @@ class SimulatedRank(Rank[S]):
         if self._memory is not None:
             self._memory.__exit__(None, None, None)
 
-    def link_count(self) -> LinkCount | None:
+    def sent_payload_bytes(self) -> int | None:
         """Nothing passes a link here."""
-        return LinkCount(0, 0, 0, 0) if self.plan.own_network else None
+        return 0 if self.plan.own_network else None
 
     def log(self) -> RankLog:
         """What this rank recorded."""
@@ -128,14 +120,14 @@ def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) 
     """
     meshes: list[DeviceMesh] = []
     is_fake_itself = plan.nature == "simulated"
-    stands = stand_ins(rank, plan.world_size, meshes, lambda: own.meter.timeline)
+    stands = stand_ins(rank, plan.world_size, meshes, lambda: own.meter.timeline, sent)
     with tempfile.TemporaryDirectory(prefix="simulated-") as scratch, stands:
         if plan.needs_group and plan.world_size > 1:
             dist.init_process_group()
         own: SimulatedRank = SimulatedRank(rank, plan, meshes)
         own.scratch = Path(scratch)
         mode = nullcontext() if is_fake_itself else ValuelessMode()
-        with shared(rank, sent), mode:
+        with mode:
             own.start_memory()
             torch.manual_seed(plan.seed)
             try:

@@ -1,6 +1,6 @@
 """Simulations in processes of their own: a crash or an endless loop costs one alone. No torch here.
 
-In: jobs, of runs or of plans. Out: each with its result, as soon as it is there.
+In: jobs, of runs or of plans. Out: their results.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import multiprocessing
 import platform
 import signal
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
@@ -23,7 +22,6 @@ from runners.system.patience import WORD_SECONDS, Patience
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
 
-K = TypeVar("K")
 R = TypeVar("R")
 
 
@@ -40,10 +38,8 @@ class Job(Generic[R]):
     failed: Callable[[str], R]
 
 
-def finished(
-    jobs: Mapping[K, Job[R]], num_workers: int, what: str
-) -> Generator[tuple[K, R], None, None]:
-    """Do each job in a process, and give its key and its result as soon as that is there.
+def results(jobs: Sequence[Job[R]], num_workers: int, what: str) -> list[R]:
+    """Do each job in a process; their results, in the order of the jobs.
 
     Args:
         jobs: what is to be done.
@@ -52,23 +48,24 @@ def finished(
     """
     if jobs and FORKS:
         prepare()
-    patience, waiting = Patience(), list(jobs)
-    running: dict[K, _Process[R]] = {}
+    patience, waiting = Patience(), list(range(len(jobs)))
+    running: dict[int, _Process[R]] = {}
+    found: dict[int, R] = {}
     try:
         while waiting or running:
             while waiting and len(running) < num_workers:
-                key = waiting.pop(0)
-                running[key] = _Process(jobs[key])
-            num_ended = len(jobs) - len(waiting) - len(running)
-            patience.tell(f"{num_ended}/{len(jobs)} {what}, {{}} so far")
+                place = waiting.pop(0)
+                running[place] = _Process(jobs[place])
+            patience.tell(f"{len(found)}/{len(jobs)} {what}, {{}} so far")
             wait([one.receiving for one in running.values()], WORD_SECONDS)
-            for key, one in list(running.items()):
+            for place, one in list(running.items()):
                 if (result := one.result()) is not None:
-                    running.pop(key).end()
-                    yield key, result
+                    running.pop(place).end()
+                    found[place] = result
     finally:
         for one in running.values():
             one.end()
+    return [found[place] for place in range(len(jobs))]
 
 
 class _Process(Generic[R]):
@@ -92,7 +89,10 @@ class _Process(Generic[R]):
             return self.receiving.recv() if self.receiving.poll() else None
         except EOFError:
             self._process.join()
-            return self.job.failed(_end(self._process.exitcode))
+            code: int = self._process.exitcode
+            how = f"by signal {-code}" if code < 0 else f"by itself, with code {code}"
+            is_endless = code == -signal.SIGXCPU
+            return self.job.failed("it does not end" if is_endless else f"its process ended {how}")
 
     def end(self) -> None:
         """End it, whatever it does."""
@@ -106,13 +106,6 @@ def _execute(sending: Connection, work: Callable[[], R]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     sending.send(work())
-
-
-def _end(exit_code: int) -> str:
-    if exit_code == -signal.SIGXCPU:
-        return "it does not end"
-    how = f"by signal {-exit_code}" if exit_code < 0 else f"by itself, with code {exit_code}"
-    return f"its process ended {how}"
 
 
 def prepare() -> None:
@@ -136,8 +129,3 @@ def prepare() -> None:
         update.step()
     gc.collect()
     gc.freeze()  # no later collection looks at what was loaded
-
-
-def torch_release() -> str:
-    """The version of torch without the tag of its build: tensors have the same bytes in each."""
-    return metadata.version("torch").partition("+")[0]

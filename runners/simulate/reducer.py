@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,44 +20,36 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import _compute_bucket_assignment_by_size
 from torch.autograd import Variable
 
-Hook = Callable[[Any, "Bucket"], Any]
+Hook = Callable[[Any, Any], Any]
 
 
-@dataclass
+@dataclass(eq=False)
 class Bucket:
-    """Gradients that are reduced together; a communication hook sees it as torch's `GradBucket`.
+    """Gradients that are reduced together.
 
     Attributes:
+        own: parameters whose gradients these are.
         whole: (elements of all its parameters), in one allocation.
         views: of it, one a parameter, in the parameter's shape.
     """
 
-    place: int
-    is_final: bool
     own: list[nn.Parameter]
     whole: Tensor
     views: list[Tensor]
     num_pending: int = 0
     is_reduced: bool = False
 
-    def index(self) -> int:
-        """Its place among the buckets."""
-        return self.place
 
-    def buffer(self) -> Tensor:
-        """All its gradients in one row."""
-        return self.whole
+class _Silent:
+    """Takes whatever else DDP says, such as what is to be logged, which changes nothing here."""
 
-    def parameters(self) -> list[nn.Parameter]:
-        """Whose gradients these are."""
-        return self.own
-
-    def is_last(self) -> bool:
-        """Whether it is the last to be reduced."""
-        return self.is_final
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
 
 
-class Reducer:
+class Reducer(_Silent):
     """Stands for `torch.distributed.Reducer`, whose arguments it takes in the same order."""
 
     def __init__(
@@ -79,7 +72,7 @@ class Reducer:
         self._parameters = list(parameters)
         self._group, self._is_view, self._finds_unused = group, is_view, find_unused
         self._limits_again = list(limits_again or (first_cap_bytes, cap_bytes))
-        self._hook: tuple[Any, Hook] | None = None
+        self.hook: tuple[Any, Hook] | None = None
         self._order: list[int] = []  # of parameters, as their gradients became ready
         self._expects = self._has_rebuilt = self._is_queued = False
         self._buckets: list[Bucket] = []
@@ -89,17 +82,11 @@ class Reducer:
             for index, one in enumerate(self._parameters)
         ]
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        """What DDP says besides, such as which logger to use, changes nothing here."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: None
-
     @torch.no_grad()
     def _build(self, indices: list[list[int]]) -> None:
         self._buckets.clear()
         self._place: dict[int, tuple[Bucket, int]] = {}
-        for place, of_bucket in enumerate(indices):
+        for of_bucket in indices:
             own = [self._parameters[index] for index in of_bucket]
             count = sum(one.numel() for one in own)
             whole = torch.empty(count, dtype=own[0].dtype, device=own[0].device)
@@ -107,7 +94,7 @@ class Reducer:
             for one in own:
                 views.append(whole.narrow(0, start, one.numel()).view(one.shape))
                 start += one.numel()
-            bucket = Bucket(place, place == len(indices) - 1, own, whole, views)
+            bucket = Bucket(own, whole, views)
             self._buckets.append(bucket)
             self._place |= {index: (bucket, k) for k, index in enumerate(of_bucket)}
 
@@ -130,10 +117,6 @@ class Reducer:
         self._expects, self._is_queued = True, False
         for bucket in self._buckets:
             bucket.num_pending, bucket.is_reduced = len(bucket.own), False
-
-    def register(self, state: object, hook: Hook) -> None:
-        """Let a communication hook reduce buckets."""
-        self._hook = (state, hook)
 
     def _remove_autograd_hooks(self) -> None:
         for handle in self._handles:
@@ -159,13 +142,13 @@ class Reducer:
         if gradient is None:
             view.zero_()
         elif gradient.untyped_storage()._cdata != bucket.whole.untyped_storage()._cdata:
-            if self._hook is None:
+            if self.hook is None:
                 torch.mul(gradient, 1 / self._group.size(), out=view)
             else:
                 view.copy_(gradient)
             if self._is_view:
                 parameter.grad = view
-        elif self._hook is None:
+        elif self.hook is None:
             view.div_(self._group.size())
         del gradient
         bucket.num_pending -= 1
@@ -183,11 +166,20 @@ class Reducer:
 
     def _reduce(self, bucket: Bucket) -> None:
         bucket.is_reduced = True
-        if self._hook is None:
+        if self.hook is None:
             dist.all_reduce(bucket.whole, group=self._group, async_op=True)
         else:
-            state, hook = self._hook
-            hook(state, bucket)
+            state, hook = self.hook
+            hook(state, self._seen(bucket))
+
+    def _seen(self, bucket: Bucket) -> SimpleNamespace:
+        """A bucket as a communication hook sees it: torch's `GradBucket`."""
+        return SimpleNamespace(
+            index=lambda: self._buckets.index(bucket),
+            buffer=lambda: bucket.whole,
+            parameters=lambda: bucket.own,
+            is_last=lambda: bucket is self._buckets[-1],
+        )
 
     def _queue(self) -> None:
         self._is_queued = True
@@ -208,22 +200,16 @@ class Reducer:
                     parameter.grad.copy_(view)
 
 
-class Logger:
+class Logger(_Silent):
     """Stands for `torch.distributed.Logger`: it logs nothing."""
 
     def __init__(self, reducer: Reducer) -> None:
-        self.reducer = reducer
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        """Whatever it is to log."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *_, **__: None
+        """Of a reducer, which it forgets."""
 
 
 def register_hook(reducer: Reducer, state: object, hook: Hook) -> None:
     """Stands for `torch.distributed._register_comm_hook`."""
-    reducer.register(state, hook)
+    reducer.hook = (state, hook)
 
 
 MOST_IN_FLIGHT = 2  # broadcasts at a time, as torch's own keeps them

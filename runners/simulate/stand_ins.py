@@ -2,8 +2,9 @@
 
 In: which rank of how many. Out: a context in which torch's process groups send nothing, DDP keeps
 its buckets in Python, meshes are built of real numbers, objects of other ranks are taken to equal
-those of this one, and nobody sleeps; a timeline hears of waits and of sleep. Everything is put back
-when it ends.
+those of this one, and nobody sleeps; a timeline hears of waits and of sleep. Objects that one rank
+sends to another, as stages of a pipeline do with the shapes that they expect, are kept for the
+simulation of that other rank. Everything is put back when it ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import subprocess
 import time
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -41,19 +43,9 @@ from runners.simulate.log import UnsimulatedError
 from runners.simulate.timeline import Timeline
 
 Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something else for now
+# Objects that ranks have sent: by source, destination, and how many went before.
+Sent = dict[tuple[int, int, int], Any]
 _TICK_SECONDS = 1e-7  # every wait for the clock ends
-
-# Methods of a mesh that compute with its ranks, which are numbers and no tensors of the model.
-_MESH = (
-    "__init__",
-    "__getitem__",
-    "_flatten",
-    "_unflatten",
-    "_get_all_submeshes",
-    "get_local_rank",
-    "get_coordinate",
-)
-
 
 # What a rank without others cannot do, by its owner and name.
 _REFUSED = (
@@ -63,7 +55,12 @@ _REFUSED = (
     (launcher, "launch_agent", "it starts processes of its own"),
     (_distributed_c10d, "_dump_fr_trace_json", "it reads which collectives a real group recorded"),
     (_DistWrapper, "reduce_scatter", "its ranks plan a checkpoint together"),
+    (dist, "scatter_object_list", "its ranks send objects to each other"),
 )
+
+
+class NotSentError(BaseException):
+    """A rank waits for an object that nobody has sent; no program may take it for its failure."""
 
 
 @contextmanager
@@ -71,7 +68,8 @@ def stand_ins(
     rank: int,
     world_size: int,
     meshes: list[DeviceMesh],
-    timeline: Callable[[], Timeline] | None = None,
+    timeline: Callable[[], Timeline],
+    sent: Sent | None = None,
 ) -> Iterator[None]:
     """Let everything in this process be one rank.
 
@@ -80,6 +78,7 @@ def stand_ins(
         world_size: of how many.
         meshes: filled with every mesh that is built.
         timeline: the present one of the rank, which hears of waits and of sleep.
+        sent: objects of all ranks; those of this one are added.
     """
     with ExitStack() as stack:
 
@@ -87,6 +86,7 @@ def stand_ins(
             stack.enter_context(patch.object(owner, name, value, create=True))
 
         _put_groups(put, rank, world_size)
+        _put_objects(put, rank, {} if sent is None else sent)
         _put_meshes(put, meshes)
         put(dist, "Reducer", reducer.Reducer)
         put(dist, "Logger", reducer.Logger)
@@ -99,10 +99,7 @@ def stand_ins(
         put(FakeTensor, "__deepcopy__", _copied)
         for owner, name, reason in _REFUSED:
             put(owner, name, _refuses(reason))
-        if timeline is None:
-            put(time, "sleep", lambda _: None)
-        else:
-            _put_clock(put, timeline)
+        _put_clock(put, timeline)
         try:
             yield
         finally:
@@ -134,13 +131,31 @@ def _put_groups(put: Put, own_rank: int, world_size: int) -> None:
     put(dist, "init_process_group", init_process_group)
     put(dist, "new_group", of_some)
     put(schedules, "_batch_p2p", _holding(schedules._batch_p2p))
-    talks = _refuses("its ranks send objects to each other")
+
+
+def _put_objects(put: Put, own_rank: int, sent: Sent) -> None:
+    """Objects of other ranks: equal to those of this one, or what they have sent."""
+    counts: Counter[tuple[int, int]] = Counter()
+
+    def key(source: int, destination: int) -> tuple[int, int, int]:
+        counts[source, destination] += 1
+        return source, destination, counts[source, destination]
+
+    def send(object_list: list[Any], dst: int, *_: Any, **__: Any) -> None:
+        sent[key(own_rank, dst)] = list(object_list)
+
+    def receive(object_list: list[Any], src: int, *_: Any, **__: Any) -> int:
+        if (wanted := key(src, own_rank)) not in sent:
+            raise NotSentError(f"rank {own_rank} waits for an object of rank {src}")
+        object_list[:] = sent[wanted]
+        return src
+
     for module in (dist, dist.distributed_c10d):
         put(module, "all_gather_object", _gathered)
         put(module, "gather_object", _gathered_by_one)
         put(module, "broadcast_object_list", lambda *_, **__: None)  # each keeps its own
-        for name in ("send_object_list", "recv_object_list", "scatter_object_list"):
-            put(module, name, talks)
+        put(module, "send_object_list", send)
+        put(module, "recv_object_list", receive)
 
 
 def _gathered(object_list: list[Any], obj: Any, group: Any = None) -> None:
@@ -216,8 +231,7 @@ def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
 
 def _put_meshes(put: Put, meshes: list[DeviceMesh]) -> None:
     """Meshes that compute with real numbers, and are known to the meter."""
-    for name in _MESH:
-        own = vars(DeviceMesh).get(name)
+    for name, own in list(vars(DeviceMesh).items()):
         if isinstance(own, types.FunctionType):
             put(DeviceMesh, name, _real(own, meshes if name == "__init__" else None))
     whole = vars(DeviceMesh).get("mesh")
@@ -257,18 +271,14 @@ def _applied(own: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
         for child in module.children() if recurse else ():
             child._apply(fn)
         for key, parameter in parameters.items():
-            _move(module, key, parameter, fn)
+            with torch.no_grad():
+                moved = fn(parameter)
+            if torch._has_compatible_shallow_copy_type(parameter, moved):
+                parameter.data = moved
+            else:
+                module._parameters[key] = nn.Parameter(moved, parameter.requires_grad)
         for key, buffer in module._buffers.items():
             module._buffers[key] = None if buffer is None else fn(buffer)
         return module
 
     return apply
-
-
-def _move(module: nn.Module, key: str, parameter: nn.Parameter, fn: Callable[..., Any]) -> None:
-    with torch.no_grad():
-        moved = fn(parameter)
-    if torch._has_compatible_shallow_copy_type(parameter, moved):
-        parameter.data = moved
-    else:
-        module._parameters[key] = nn.Parameter(moved, parameter.requires_grad)

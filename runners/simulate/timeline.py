@@ -8,7 +8,7 @@ order in which their simulations did.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -109,60 +109,56 @@ def replay(ranks: Sequence[Sequence[Moment]], seconds_of: SecondsOf) -> list[flo
         ranks: the moments of each rank from 0 on; of ranks that are alike, the first alone will do.
         seconds_of: how long a stretch of computing, a collective or a message lasts.
     """
-    step, places = _Step(len(ranks), seconds_of), [0] * len(ranks)
-    while True:
-        before = list(places)
-        for rank, moments in enumerate(ranks):
-            while places[rank] < len(moments) and step.passes(rank, moments[places[rank]]):
-                places[rank] += 1
-        if places == [len(moments) for moments in ranks]:
-            return step.now
-        if places == before:
+    calls, now = _Calls(len(ranks), seconds_of), [0.0] * len(ranks)
+    to_come = [deque(moments) for moments in ranks]
+    while any(to_come):
+        before = sum(map(len, to_come))
+        for rank, moments in enumerate(to_come):
+            while moments and (end := calls.end(rank, moments[0], now[rank])) is not None:
+                now[rank] = end
+                moments.popleft()
+        if sum(map(len, to_come)) == before:
             return None
+    return now
 
 
-class _Step:
-    """How far each rank is in its step, and which collectives and messages are over."""
+class _Calls:
+    """Which collectives and messages have begun, and when they are over."""
 
     def __init__(self, num_ranks: int, seconds_of: SecondsOf) -> None:
-        self.now = [0.0] * num_ranks
-        self._seconds_of = seconds_of
-        self._came: defaultdict[Name, dict[int, float]] = defaultdict(dict)
+        self._num_ranks, self._seconds_of = num_ranks, seconds_of
+        self._came: defaultdict[Name, list[float]] = defaultdict(list)
         self._over: dict[Name, float] = {}
         self._last: defaultdict[Name, float] = defaultdict(float)  # of a group's collectives
         self._counts: Counter[tuple[int, Name]] = Counter()
         self._begun: dict[tuple[int, int], Name] = {}  # by rank and call
 
-    def passes(self, rank: int, moment: Moment) -> bool:
-        """Whether a rank gets past a moment; not where it has to wait for other ranks."""
-        if moment.kind == "sleep":
-            self.now[rank] += moment.seconds
-        elif moment.kind == "compute":
-            self.now[rank] += self._seconds_of(moment)
-        elif moment.kind == "begin":
-            self._begin(rank, moment)
-        elif (rank, moment.call) in self._begun:
-            name = self._begun[rank, moment.call]
-            if name not in self._over:
-                return False
-            self.now[rank] = max(self.now[rank], self._over[name])
-        return True
+    def end(self, rank: int, moment: Moment, now: float) -> float | None:
+        """When a rank gets past a moment; None where it has to wait for other ranks."""
+        if moment.kind in ("compute", "sleep"):
+            return now + (moment.seconds or self._seconds_of(moment))
+        if moment.kind == "begin":
+            self._begin(rank, moment, now)
+            return now
+        name = self._begun.get((rank, moment.call))
+        if name is None:
+            return now
+        return max(now, self._over[name]) if name in self._over else None
 
-    def _begin(self, rank: int, moment: Moment) -> None:
-        if moment.operation == "send":
-            group: Name = ("message", rank, moment.peer)
-        elif moment.operation == "recv":
-            group = ("message", moment.peer, rank)
+    def _begin(self, rank: int, moment: Moment, now: float) -> None:
+        if moment.operation in MESSAGES:
+            ends = (rank, moment.peer) if moment.operation == "send" else (moment.peer, rank)
+            group: Name = ("message", *ends)
         else:
             group = ("collective", *moment.ranks)
         self._counts[rank, group] += 1
-        name, now = (*group, self._counts[rank, group]), self.now[rank]
+        name = (*group, self._counts[rank, group])
         if moment.operation == "send":  # what is sent lies in a buffer, and nobody waits for it
             self._over[name] = now + self._seconds_of(moment)
             return
         self._begun[rank, moment.call] = name
-        self._came[name][rank] = now
-        num_needed = sum(one < len(self.now) for one in moment.ranks)
+        self._came[name].append(now)
+        num_needed = sum(one < self._num_ranks for one in moment.ranks)
         if moment.operation != "recv" and len(self._came[name]) == num_needed:
-            begins = max(*self._came[name].values(), self._last[group])
+            begins = max(*self._came[name], self._last[group])
             self._over[name] = self._last[group] = begins + self._seconds_of(moment)

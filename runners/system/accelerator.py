@@ -16,14 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.system.errors import FixableError
-
 if TYPE_CHECKING:
     import torch
 
 DEVICE = "PROOFBOOK_DEVICE"
-# What torch says where there is no accelerator to use at all: then CPU is what a reader expects.
-NO_DEVICE = ("Found no NVIDIA driver", "No CUDA GPUs are available", "no CUDA-capable device")
 # What a driver of NVIDIA's, of AMD's, or of Windows below Linux puts there.
 DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
@@ -41,35 +37,11 @@ class Allocated:
 
 
 def kind() -> str:
-    """Say `cuda` where torch can use an accelerator, `cpu` where there is none or it is hidden.
-
-    Raises:
-        FixableError: there is one, and torch cannot use it.
-    """
-    chosen = os.environ.get(DEVICE, "")
-    if chosen not in ("", "cpu"):
-        raise FixableError(f"{DEVICE} is {chosen!r}; set it to cpu, or leave it out")
+    """Say `cuda` where torch can use an accelerator, `cpu` where there is none or it is hidden."""
     is_there = any(Path(name).exists() for name in DEVICE_FILES)
-    if chosen == "cpu" or not (is_there or "torch" in sys.modules):
+    if os.environ.get(DEVICE) == "cpu" or not (is_there or "torch" in sys.modules):
         return "cpu"
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if is_there and torch.version.cuda and not is_hidden:
-        try:
-            torch.cuda.init()  # `is_available` does not tell the cause
-        except (RuntimeError, AssertionError) as error:
-            if any(words in str(error) for words in NO_DEVICE):
-                return "cpu"
-            reason = str(error).partition("\n")[0].partition(". ")[0]
-            raise FixableError(
-                f"torch {torch.__version__} cannot use this machine's accelerator: {reason}; "
-                f"update the driver or install a torch that it supports, or measure as CPU with "
-                f"{DEVICE}=cpu"
-            ) from None
-    return "cpu"
+    return "cuda" if _cuda().is_available() else "cpu"  # torch warns of a driver that is too old
 
 
 def _cuda() -> Any:  # noqa: ANN401

@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import platform
 import re
 import shutil
 import socket
@@ -89,12 +88,10 @@ def _remove(names: list[str]) -> None:
             _call("ip", "netns", "delete", name)
 
 
-def sweep() -> list[str]:
-    """Remove the namespaces that launchers left which are dead by now; their names."""
+def sweep() -> None:
+    """Remove the namespaces that launchers left which are dead by now."""
     owned = [(n, m) for n in _names() if (m := _OURS.fullmatch(n))]
-    left = [n for n, m in owned if not processes.lives(int(m.group(1)), int(m.group(2)))]
-    _remove(left)
-    return left
+    _remove([n for n, m in owned if not processes.lives(int(m.group(1)), int(m.group(2)))])
 
 
 def _shaping(interface: str, bits_per_second: int) -> str:
@@ -187,13 +184,8 @@ def cannot_link() -> str | None:
 
     It is tried, once: whether the kernel lets us is not written anywhere.
     """
-    if platform.system() != "Linux":
-        return f"{platform.system()} has no network namespaces"
-    missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
-    if missing:
-        return f"ranks cannot have links of their own without `{missing[0]}` (iproute2)"
-    if os.geteuid() != 0:
-        return "only root may give ranks links of their own"
+    if not (shutil.which("ip") and shutil.which("tc") and os.geteuid() == 0):
+        return "only root may give ranks links of their own, with `ip` and `tc` of Linux"
     try:
         with linked(1, 10**9):
             return None

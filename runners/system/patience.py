@@ -12,6 +12,12 @@ import time
 WORD_SECONDS = 5.0  # no wait is longer than this without a word
 
 
+def say(line: str) -> None:
+    """Write a line to standard error, at once."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 class Patience:
     """Tells how far something is that takes long. Call `tell` at least every `WORD_SECONDS`."""
 
@@ -23,5 +29,4 @@ class Patience:
         now = time.monotonic()
         if now - self._said >= WORD_SECONDS:
             self._said = now
-            sys.stderr.write(line.replace("{}", f"{now - self._start:.0f} s") + "\n")
-            sys.stderr.flush()
+            say(line.replace("{}", f"{now - self._start:.0f} s"))

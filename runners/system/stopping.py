@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
+from runners.system.patience import say
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SECONDS = 5.0  # a command that has not ended by then is stopped anew
 at_end: list[Callable[[], None]] = []  # what must be cleaned up where nothing unwinds
@@ -73,10 +75,7 @@ def held() -> Iterator[None]:
 
 def told(stopped: KeyboardInterrupt) -> int:
     """Tell the person that the command has been stopped; the exit code."""
-    # A terminal shows ^C where the cursor stands.
-    before = "\n" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{before}{_line}\n")
-    sys.stderr.flush()
+    say(_line)
     return stopped.exit_code if isinstance(stopped, Stopped) else 128 + signal.SIGINT
 
 

@@ -1,23 +1,21 @@
 """The digest of an experiment's code: what decides whether a trace is stale. No torch.
 
 It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
-of the code that measures (`MEASURING`), of the programs that it executes from `content/`, with what
-their comments declare, and of the texts there that it names. Comments, docstrings, imports of our
-own modules and the sizes of a try are left out: none of them changes a result. Programs that an
-experiment finds by a pattern, one a run, have a digest each: a new one, or a changed one, leaves
-the runs of the others as they are.
+of the code that measures (`MEASURING`), and the texts of `content/` that it names. Comments,
+docstrings, imports of our own modules and the sizes of a try are left out: none of them changes a
+result. Programs that an experiment finds by a pattern, one a run, have a digest each, of their
+whole text: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.traces.programs import declared
+from runners.traces.schema import digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COVERED = ("runners.experiments", "runners.training")
@@ -54,22 +52,21 @@ class _Read(NamedTuple):
 
 @cache
 def _read(path: Path) -> _Read:
-    text = path.read_bytes().decode("utf-8", "surrogateescape")
-    return _parsed(text, is_program=path.is_relative_to(ROOT / "content"))
+    text = path.read_bytes()
+    return _Read(text) if path.is_relative_to(ROOT / "content") else _parsed(text)
 
 
 @lru_cache(maxsize=512)
-def _parsed(text: str, *, is_program: bool) -> _Read:
-    """Of a file's text; experiments share most of their modules."""
+def _parsed(text: bytes) -> _Read:
+    """Of a module's text; experiments share most of their modules."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):  # somebody has left it unfinished
-        return _Read(text.encode("utf-8", "surrogateescape"))
-    said = "\n".join(declared(ast.get_docstring(tree) or "", text)) if is_program else ""
-    programs = _programs(tree) if "content/" in text else ()
+        return _Read(text)
+    programs = _programs(tree) if b"content/" in text else ()
     modules: set[str] = set()
     _strip(tree, modules)
-    return _Read(f"{dumped(tree)}{said}".encode(), frozenset(modules), programs)
+    return _Read(dumped(tree).encode(), frozenset(modules), programs)
 
 
 def _strip(node: ast.AST, modules: set[str]) -> None:
@@ -100,12 +97,6 @@ def _programs(tree: ast.Module) -> tuple[str, ...]:
     return tuple(t for t in named if t.startswith("content/") and t.endswith((".py", ".txt")))
 
 
-def _module_path(name: str) -> Path | None:
-    path = ROOT / Path(*name.split("."))
-    found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
-    return found[0] if found else None
-
-
 def dumped(node: object) -> str:
     """A syntax tree as text, the same under every version of Python.
 
@@ -124,12 +115,6 @@ def dumped(node: object) -> str:
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
-def _found(programs: Iterable[str], *, by_pattern: bool = False) -> list[Path]:
-    """The files that programs named whole, or by a pattern, stand for."""
-    patterns = [name for name in programs if ("*" in name) == by_pattern]
-    return sorted(path for pattern in patterns for path in ROOT.glob(pattern))
-
-
 def covered_files(path: Path, rooms: tuple[str, ...] = COVERED) -> list[Path]:
     """A file, what it names of `content/`, and what it imports from these rooms, and so on; sorted.
 
@@ -143,9 +128,9 @@ def covered_files(path: Path, rooms: tuple[str, ...] = COVERED) -> list[Path]:
             continue
         seen.add(current)
         found = _read(current)
-        ours = sorted(name for name in found.modules if name.startswith(rooms))
-        waiting += [p for name in ours if (p := _module_path(name))]
-        waiting += _found(found.programs)
+        ours = (name for name in found.modules if name.startswith(rooms))
+        waiting += [ROOT / f"{name.replace('.', '/')}.py" for name in ours]
+        waiting += [ROOT / name for name in found.programs if "*" not in name]
     return sorted(seen)
 
 
@@ -159,10 +144,7 @@ def source_digest(experiment: str) -> str:
     """
     measuring = {path for pattern in MEASURING for path in ROOT.glob(pattern)}
     files = measuring | set(covered_files(experiment_path(experiment)))
-    digest = hashlib.sha256()
-    for one in sorted(file_digest(path) for path in files):
-        digest.update(one.encode())
-    return digest.hexdigest()[:16]
+    return digest_of(sorted(file_digest(path) for path in files))
 
 
 @cache
@@ -170,7 +152,7 @@ def program_digests(experiment: str) -> dict[str, str]:
     """The digest of each program that an experiment finds by a pattern, by its path."""
     path = experiment_path(experiment)
     programs = _read(path).programs if path.is_file() else ()
-    found = _found(programs, by_pattern=True)
+    found = sorted(one for name in programs if "*" in name for one in ROOT.glob(name))
     return {path.relative_to(ROOT).as_posix(): file_digest(path)[:16] for path in found}
 
 

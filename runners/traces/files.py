@@ -22,15 +22,13 @@ from runners.system.errors import FixableError
 from runners.traces import published
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
-from runners.traces.machine_records import Machine, Primitives
-from runners.traces.plan_grid import PREFIX, Grid, rows_digest
-from runners.traces.records import Trace
-from runners.traces.schema import Record
+from runners.traces.plan_grid import PREFIX, Grid
+from runners.traces.records import Machine, Primitives, Trace
+from runners.traces.schema import Record, digest_of
 
-MAX_TRACE_BYTES = 300_000
-VALUES = "values.json"  # the digests of a folder's traces (`values.py`)
-# What else a machine's folder holds.
-NOT_TRACES = frozenset({"machine", "primitives", "values"})
+NOT_TRACES = frozenset({"machine", "primitives"})  # what else a machine's folder holds
+EDITED = "edited or cut since it was written; make it again, or restore the file from git"
+GUARDED: dict[type[Record], str] = {Trace: "runs", Grid: "rows"}  # whose digest is `values`
 TORN = ".torn"  # ends the name of a file that is being written, or was when somebody was killed
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -43,7 +41,8 @@ class TraceError(FixableError):
 def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
     """The record in a file's text; the same text is read once, and records never change."""
     try:
-        record = model.model_validate(json.loads(text))
+        document = json.loads(text)
+        record = model.model_validate(document)
     except ValidationError as error:
         first, others = error.errors()[0], error.error_count() - 1
         message = first["msg"].lower() if first["loc"] else "not a JSON object; delete it"
@@ -53,10 +52,9 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
     broken = list(violations(record)) if isinstance(record, Trace) else []
     if broken:
         raise _of_field(path, *broken[0], len(broken) - 1)
-    if isinstance(record, Grid) and record.values != rows_digest(record.rows):
-        said = "cut or edited after they were simulated; simulate them again with `python -m"
-        said += " runners plan --grid` (`--published`), or restore the file from git"
-        raise _of_field(path, ("rows",), said, 0)
+    guarded = GUARDED.get(model)
+    if guarded and document.get("values", "") not in ("", digest_of(document[guarded])):
+        raise _of_field(path, (guarded,), EDITED, 0)
     return record
 
 
@@ -150,31 +148,18 @@ def write(path: Path, record: Record) -> None:
     """Write a record of any kind, whole: a reader sees the old file or the new one.
 
     Raises:
-        TraceError: it is a trace that outgrows `MAX_TRACE_BYTES`.
         ValueError: it holds a number that is not finite.
         OSError: the disk refused; nothing is left behind.
     """
-    text = _as_text(record.as_json())
-    if isinstance(record, Trace) and len(text) > MAX_TRACE_BYTES:
-        raise TraceError(f"{path.name} would hold {len(text)} bytes, more than {MAX_TRACE_BYTES}")
-    write_text(path, text)
+    document = record.as_json()
+    if guarded := GUARDED.get(type(record)):
+        document["values"] = digest_of(document[guarded])
+    write_json(path, document)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Write JSON sorted and indented, as `write`."""
-    write_text(path, _as_text(document))
-
-
-def _as_text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
-
-
-def write_rows(path: Path, found: Grid) -> None:
-    """Write simulated plans as `write`, each of their rows in one line."""
-    document = found.model_dump(mode="json")
-    rows = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in document.pop("rows")]
-    head = json.dumps(document, indent=1, sort_keys=True).removesuffix("\n}")
-    write_text(path, f'{head},\n "rows": [\n' + ",\n".join(rows) + "\n ]\n}\n")
+    write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

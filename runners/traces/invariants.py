@@ -11,7 +11,6 @@ somebody could forge beyond them, `reproduce` finds: it measures a number again.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 
@@ -20,7 +19,6 @@ from runners.traces.records import Run, Trace
 
 Place = tuple[str | int, ...]
 
-ROUNDING_SECONDS = 2.5e-7  # times are rounded to a tenth of a microsecond
 ENDED = ("completed", "diverged")
 
 
@@ -41,7 +39,8 @@ def _of_run(run: Run) -> Iterator[tuple[Place, str]]:
         yield ("error",), "stands exactly where a run neither completed nor diverged"
     if not _sends_what_is_received(run):
         yield ("ranks",), "one receives from another what that one did not send, or the reverse"
-    if not all(map(_follows_from_samples, run.timing.sampled.values())):
+    sampled = run.timing.sampled.values()
+    if not all(one.samples and one == SampledSeconds.of(one.samples) for one in sampled):
         yield ("timing",), "has a median or quartile not of its samples"
     for place, rank in enumerate(run.ranks):
         memory = rank.memory
@@ -67,15 +66,3 @@ def _sends_what_is_received(run: Run) -> bool:
                     ends = one.source, one.destination, field
                     moved[collective.operation][ends] += getattr(one, field)
     return run.status not in ENDED or moved["send"] == moved["recv"]
-
-
-def _follows_from_samples(times: SampledSeconds) -> bool:
-    try:
-        whole = SampledSeconds.of(times.samples)
-    except ValueError:  # no samples, or quartiles that are not finite
-        return False
-    fields = ("first_quartile_seconds", "median_seconds", "third_quartile_seconds")
-    return times.num_samples == whole.num_samples and all(
-        math.isclose(getattr(times, f), getattr(whole, f), rel_tol=1e-6, abs_tol=ROUNDING_SECONDS)
-        for f in fields
-    )

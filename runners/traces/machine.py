@@ -9,6 +9,7 @@ fewer cores or devices, under `taskset` or `CUDA_VISIBLE_DEVICES`, are another m
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -16,13 +17,10 @@ import secrets
 from importlib import metadata
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from runners.system import accelerator
-from runners.system.errors import FixableError, unknown
+from runners.system.errors import unknown
 from runners.traces.files import machine_folders, write_json, write_text
-from runners.traces.machine_records import Accelerator, Machine
-from runners.traces.records import Circumstances
+from runners.traces.records import Accelerator, Circumstances, Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where commands write: in a clone, or in the current folder where the package was installed.
@@ -98,11 +96,7 @@ def torch_version() -> str:
 
 
 def accelerators() -> list[Accelerator]:
-    """The CUDA devices that ranks get.
-
-    Raises:
-        FixableError: there is one, and torch cannot use it.
-    """
+    """The CUDA devices that ranks get."""
     return [Accelerator(name=n, memory_bytes=size) for n, size in accelerator.described()]
 
 
@@ -119,20 +113,8 @@ def can_limit_memory() -> str | None:
 
 
 def _kept_ids() -> dict[str, str]:
-    """The id of each machine that this clone has met, by `_known_as`.
-
-    Raises:
-        FixableError: the file cannot be read.
-    """
-    try:
-        return TypeAdapter(dict[str, str]).validate_json(LOCAL_ID.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        raise FixableError(
-            f"{LOCAL_ID}: does not map machines to ids; correct it, or delete it to measure into "
-            "new folders"
-        ) from None
+    """The id of each machine that this clone has met, by `_known_as`."""
+    return json.loads(LOCAL_ID.read_bytes()) if LOCAL_ID.exists() else {}
 
 
 def _known_as() -> str:
@@ -146,9 +128,6 @@ def name(*, as_reference: bool = False) -> str:
 
     Nothing is written: the id of a machine that has none yet is kept by `keep_id`, and until then
     `new` stands in its place.
-
-    Raises:
-        FixableError: the file of local ids cannot be read.
     """
     kind = f"cpu-{num_cores()}c"
     if found := accelerators():
@@ -180,7 +159,6 @@ def keep_id() -> None:
     """Keep an id for this machine, which is about to measure; an id that it has stays.
 
     Raises:
-        FixableError: the file of local ids cannot be read.
         OSError: the disk refused; the file is then as it was.
     """
     known = _kept_ids()

@@ -95,13 +95,7 @@ class SampledSeconds(Record):
 
     @classmethod
     def of(cls, seconds: list[float]) -> SampledSeconds:
-        """Summarise raw samples, in seconds.
-
-        Raises:
-            ValueError: without a sample.
-        """
-        if not seconds:
-            raise ValueError("no sample to summarise")
+        """Summarise raw samples, in seconds; at least one."""
         kept = [round(s, 7) for s in seconds]
         first, middle, third = (
             statistics.quantiles(kept, n=4, method="inclusive")

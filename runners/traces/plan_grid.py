@@ -1,17 +1,14 @@
 """Committed plans of one model: simulated strategies in a grid of states, as JSON. No torch.
 
 Flow: `python -m runners plan --grid` simulates and writes `content/planner/plans/<preset>.json`
-(`files.write_rows`), and `files.read_grid` gives it back whole. `as_trace` shows a grid as a trace
+(`files.write`), and `files.read_grid` gives it back whole. `as_trace` shows a grid as a trace
 with a run for each strategy in each state, so that lessons, claims and figures name its values as
 they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
-from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from typing import Annotated, Any, Literal
@@ -22,7 +19,7 @@ from runners.traces.device_memory import least_bytes, needed_bytes
 from runners.traces.digest import ROOT, covered_files, file_digest
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
-from runners.traces.schema import Record, Setting, now
+from runners.traces.schema import Record, Setting, digest_of, now
 
 FOLDER = "planner/plans"  # of the content
 PREFIX = "plan_"  # of the names by which expressions call grids
@@ -97,7 +94,7 @@ class Simulated(Record):
 
     Attributes:
         code: the digest of the code that simulates, and of what it is given.
-        values: the digest of its rows, by which a cut or edited file is noticed.
+        values: the digest of its rows, by which a cut or edited file is noticed; `write` sets it.
     """
 
     schema_version: Literal[1]
@@ -105,7 +102,7 @@ class Simulated(Record):
     code: str
     torch: str
     python: str
-    values: str
+    values: str = ""
 
 
 class Grid(Simulated):
@@ -130,15 +127,14 @@ class Grid(Simulated):
         return experiment_of(self.preset)
 
 
-def made_here(rows: Sequence[Record], code: str) -> dict[str, Any]:
-    """What a file of rows that were simulated now says of its making."""
+def made_here(code: str) -> dict[str, Any]:
+    """What a file that is simulated now says of its making."""
     return {
         "schema_version": 1,
         "made_at": now(),
         "code": code,
         "torch": metadata.version("torch"),
         "python": platform.python_version(),
-        "values": rows_digest(rows),
     }
 
 
@@ -165,12 +161,6 @@ def run_name(strategy: str, state: State, sequence: int, microbatch: int) -> str
     return "_".join(filter(None, words))
 
 
-def rows_digest(rows: Sequence[Record]) -> str:
-    """The digest of rows, 16 hexadecimal digits."""
-    text = json.dumps([one.model_dump(mode="json") for one in rows], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
     runs = {name: _run(one, grid) for name, one in named_rows(grid).items()}
@@ -191,14 +181,8 @@ def trace_of(experiment: str, question: str, made: Simulated, runs: dict[str, Ru
         question=question,
         recorded_at=made.made_at,
         machine="",
-        code=Code(digest=made.code, commit=None, dirty=False),
-        circumstances=Circumstances(
-            python=made.python,
-            torch=made.torch,
-            affinity=None,
-            visible_devices=None,
-            huge_pages=None,
-        ),
+        code=Code(digest=made.code),
+        circumstances=Circumstances(python=made.python, torch=made.torch),
         runs=runs,
     )
 
@@ -264,26 +248,15 @@ def _rank(one: GridRank, num_microbatches: int) -> RankRecord:
     )
 
 
-def is_stale(trace: Trace) -> bool:
-    """Whether the code behind a grid's trace, or the preset's architecture, has changed since."""
-    preset = next((one for one in _architectures() if experiment_of(one) == trace.experiment), "")
-    return trace.code.digest != code_digest(preset)
-
-
-def code_digest(preset: str) -> str:
-    """The digest of what a grid of this preset follows from, 16 hexadecimal digits."""
-    digest = hashlib.sha256(engine_digest().encode())
-    digest.update(json.dumps(_architectures().get(preset), sort_keys=True).encode())
-    return digest.hexdigest()[:16]
+def code_digest(experiment: str) -> str:
+    """The digest of what a grid follows from: the code that simulates, and the architecture."""
+    return digest_of([engine_digest(), _architectures().get(experiment)])
 
 
 @cache
 def engine_digest() -> str:
     """The digest of the code that simulates: comments, docstrings and layout left out."""
-    digest = hashlib.sha256()
-    for path in covered_files(ROOT / _ENTRY, _ROOMS):
-        digest.update(file_digest(path).encode())
-    return digest.hexdigest()[:16]
+    return digest_of([file_digest(path) for path in covered_files(ROOT / _ENTRY, _ROOMS)])
 
 
 @cache
@@ -292,4 +265,4 @@ def _architectures() -> dict[str, object]:
     import yaml  # most who read this file never ask for presets
 
     presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
-    return {one["id"]: one["architecture"] for one in presets}
+    return {experiment_of(one["id"]): one["architecture"] for one in presets}

@@ -20,9 +20,10 @@ import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from runners.system.errors import FixableError
+from runners.traces.machine import shown
 from runners.traces.schema import Setting, Status
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,10 +31,6 @@ COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<fi
 DECLARED = re.compile(r"^# (?P<name>[a-z][a-z0-9_]*): (?P<value>.+)$")
 # A program cannot declare how it dies; an experiment's `RunPlan` can.
 OUTCOMES = {known: known for known in get_args(Status) if known != "died"}
-ARITHMETIC = (
-    ast.Expression, ast.BinOp, ast.Constant, ast.Name, ast.Load,
-    ast.Add, ast.Sub, ast.Mult, ast.FloorDiv,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,9 +53,9 @@ def found(root: Path, pattern: str) -> dict[str, Program]:
     programs: dict[str, Program] = {}
     for path in sorted(root.glob(pattern)):
         if path.stem in programs:
-            other = _shown(programs[path.stem].path)
+            other = shown(programs[path.stem].path)
             raise FixableError(
-                f"{_shown(path)}: {other} has this name too; a program is known by its file's name "
+                f"{shown(path)}: {other} has this name too; a program is known by its file's name "
                 "in the whole book"
             )
         programs[path.stem] = read(path)
@@ -75,7 +72,6 @@ def read(path: Path) -> Program:
     settings = constants(tree)
     names: dict[str, object] = {**settings, **{name.upper(): settings[name] for name in settings}}
     expected: Status = "completed"
-    budget: int | None = None
     for place, line in enumerate(text.splitlines(), start=1):
         if (match := DECLARED.match(line)) is None:
             continue
@@ -83,44 +79,21 @@ def read(path: Path) -> Program:
         try:
             if name == "expected":
                 expected = OUTCOMES[value]
-                continue
-            number = _number(value, names)
+            else:
+                settings[name] = names[name] = eval(value, {"__builtins__": {}}, names)
         except Exception as error:  # noqa: BLE001 whatever somebody wrote there
             known = f"; there are {', '.join(OUTCOMES)}" if name == "expected" else ""
-            raise FixableError(f"{_shown(path)}:{place}: {name}: {error}{known}") from None
-        if name == "budget_bytes":
-            budget = int(number)
-        else:
-            settings[name] = names[name] = number
-    ranks = _ranks(path, ast.get_docstring(tree) or "")
-    return Program(path, ranks, expected, budget, settings)
-
-
-def _number(text: str, names: dict[str, object]) -> int | float:
-    """Arithmetic over numbers and names: no call, no attribute, nothing that could act."""
-    tree = ast.parse(text, mode="eval")
-    if not all(isinstance(node, ARITHMETIC) for node in ast.walk(tree)):
-        raise ValueError("may hold numbers, names of the program, brackets and + - * //")
-    number = eval(compile(tree, "", "eval"), {"__builtins__": {}}, names)
-    if not isinstance(number, int | float):
-        raise ValueError(f"{number!r} is no number")
-    return number
-
-
-def declared(docstring: str, text: str) -> list[str]:
-    """The lines of a program that are no code and yet say how it runs: part of a digest."""
-    commands = [match.group() for match in COMMAND.finditer(docstring)]
-    return commands + [line for line in text.splitlines() if DECLARED.match(line)]
+            raise FixableError(f"{shown(path)}:{place}: {name}: {error}{known}") from None
+    budget: Any = settings.pop("budget_bytes", None)
+    return Program(path, _ranks(path, ast.get_docstring(tree) or ""), expected, budget, settings)
 
 
 def _parsed(path: Path) -> tuple[str, ast.Module]:
     try:
         text = path.read_text(encoding="utf-8")
         return text, ast.parse(text)
-    except SyntaxError as error:
-        raise FixableError(f"{_shown(path)}:{error.lineno or 1}: {error.msg}") from None
-    except ValueError as error:  # no UTF-8, or a null byte
-        raise FixableError(f"{_shown(path)}:1: not the text of a program: {error}") from None
+    except (SyntaxError, ValueError) as error:  # or no UTF-8
+        raise FixableError(f"{shown(path)}:{getattr(error, 'lineno', 1)}: {error}") from None
 
 
 def _ranks(path: Path, docstring: str) -> int:
@@ -128,13 +101,9 @@ def _ranks(path: Path, docstring: str) -> int:
         if command["file"] == path.name and int(command["ranks"]) > 0:
             return int(command["ranks"])
     raise FixableError(
-        f"{_shown(path)}:1: the docstring must hold the command that runs it, such as "
+        f"{shown(path)}:1: the docstring must hold the command that runs it, such as "
         f"torchrun --nproc-per-node 2 {path.name}"
     )
-
-
-def _shown(path: Path) -> Path:
-    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def constants(tree: ast.Module) -> dict[str, Setting]:

@@ -9,8 +9,6 @@ the published numbers, and where they stand; its measures are what was computed:
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +17,7 @@ from runners.traces import plan_grid
 from runners.traces.digest import ROOT, file_digest
 from runners.traces.plan_grid import PREFIX, Simulated, engine_digest, made_here
 from runners.traces.records import RankRecord, Run, Trace
-from runners.traces.schema import Setting
+from runners.traces.schema import Setting, digest_of
 
 PLANNER = ROOT / "content" / "planner"
 KINDS = ("allocated", "active", "reserved")  # of memory, as a device's allocator counts it
@@ -51,19 +49,15 @@ class Comparison(NamedTuple):
 
     def trace(self, runs: dict[str, Run]) -> Trace:
         """The trace of runs that were computed now."""
-        made = Simulated(**made_here([], self.digest(runs)))
+        made = Simulated(**made_here(self.digest))
         return plan_grid.trace_of(self.experiment, self.question, made, runs)
 
-    def digest(self, runs: Mapping[str, Run]) -> str:
-        """The digest of the lists, of the code that computes, and of what it gave: 16 digits."""
-        found = hashlib.sha256(engine_digest().encode() if self.simulates else b"")
-        for name in self.lists:
-            found.update((PLANNER / f"{name}.yml").read_bytes())
-        for name in self.code:
-            found.update(file_digest(ROOT / "runners" / "planning" / f"{name}.py").encode())
-        document = {name: run.as_json() for name, run in runs.items()}
-        found.update(json.dumps(document, sort_keys=True).encode())
-        return found.hexdigest()[:16]
+    @property
+    def digest(self) -> str:
+        """The digest of the lists and of the code that computes."""
+        lists = [(PLANNER / f"{name}.yml").read_text(encoding="utf-8") for name in self.lists]
+        code = [file_digest(ROOT / "runners" / "planning" / f"{name}.py") for name in self.code]
+        return digest_of([*lists, *code, engine_digest() if self.simulates else None])
 
 
 PEAKS = Comparison(
@@ -120,8 +114,6 @@ def reference_of(name: str, kind: str | None = None) -> str:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether what a trace of plans follows from has changed since, or its file was edited."""
-    known = COMPARISONS.get(trace.experiment)
-    if known is None:
-        return plan_grid.is_stale(trace)
-    return trace.code.digest != known.digest(trace.runs)
+    """Whether what a trace of plans follows from has changed since."""
+    known, name = COMPARISONS.get(trace.experiment), trace.experiment
+    return trace.code.digest != (known.digest if known else plan_grid.code_digest(name))

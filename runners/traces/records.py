@@ -1,4 +1,4 @@
-"""What a trace holds: the models of its records, from which its JSON Schema is made.
+"""What a trace holds, and a machine's own files: the models from which JSON Schemas are made.
 
 Everything a rerun must reproduce stands outside `timing`; every measured time stands inside it, so
 two traces can be compared without comparing clocks. Units are in the names: `_bytes`, `_seconds`,
@@ -7,12 +7,11 @@ two traces can be compared without comparing clocks. Units are in the names: `_b
 
 from __future__ import annotations
 
-import signal as signals
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from runners.traces.measured import Collective, Memory, Timing
+from runners.traces.measured import Collective, Memory, SampledSeconds, Timing
 from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status
 
 MOST_LOAD_SHARE = 0.05  # of the cores that others may use around a quiet experiment
@@ -32,8 +31,8 @@ class Code(Record):
 
     digest: str
     programs: dict[str, str] = {}
-    commit: str | None
-    dirty: bool
+    commit: str | None = None
+    dirty: bool = False
 
 
 class Circumstances(Record):
@@ -42,9 +41,9 @@ class Circumstances(Record):
     python: str
     torch: str
     # Cores that ranks might use, as the kernel lists them: 0-3,8; null: not known.
-    affinity: str | None
-    visible_devices: str | None  # CUDA_VISIBLE_DEVICES; null: not set
-    huge_pages: str | None  # transparent huge pages: always, madvise or never; null: not known
+    affinity: str | None = None
+    visible_devices: str | None = None  # CUDA_VISIBLE_DEVICES; null: not set
+    huge_pages: str | None = None  # transparent: always, madvise or never; null: not known
 
 
 class Canary(Record):
@@ -77,7 +76,7 @@ class Quiet(Record):
 class Failure(Record):
     """Why a rank or a run ended otherwise than by completing."""
 
-    kind: str  # out_of_memory, budget_too_small, peer_lost, hang, timed_out, signal, exception
+    kind: str  # out_of_memory, peer_lost, hang, timed_out, signal, exception
     message: str  # the first line of what was raised, as it was raised
     requested_bytes: int | None = None  # bytes that the refused allocation requested
     # Of out_of_memory: bytes held when the allocator refused, as the budget counts them: on CPU the
@@ -99,16 +98,8 @@ class Death(Record):
 
     rank: int
     phase: str
-    signal: str | None = None  # such as SIGABRT; null: it exits
-    exit_code: int | None = None  # null: a signal ends it
-
-    @model_validator(mode="after")
-    def _ends_one_way(self) -> Death:
-        if (self.signal is None) == (self.exit_code is None):
-            raise ValueError("a death has either a signal or an exit code")
-        if self.signal is not None and self.signal not in signals.Signals.__members__:
-            raise ValueError(f"no signal is called {self.signal!r}; write it as SIGKILL is written")
-        return self
+    signal: str | None = None  # such as SIGABRT; of a process that exits null
+    exit_code: int | None = None  # of one that a signal ends null
 
     def is_that_of(self, failure: Failure) -> bool:
         """Whether a failure is this death."""
@@ -302,14 +293,49 @@ class Trace(Record):
     schema_version: Literal[2]
     experiment: str
     question: str  # what the experiment asks, in one sentence
-    recorded_at: str  # when the first of its runs began: UTC, ISO 8601, seconds
+    recorded_at: str  # when the last of its runs had ended: UTC, ISO 8601, seconds
     machine: str
     code: Code
     circumstances: Circumstances  # under which its runs were measured
     quiet: Quiet | None = None  # what else the machine did meanwhile; null: not recorded
+    values: str = ""  # the digest of its runs, by which an edited or half-merged file is noticed
     runs: Annotated[dict[str, Run], Field(min_length=1)]
 
     @property
     def left_out(self) -> list[str]:
         """The runs that only `--full` measures."""
         return [name for name, run in self.runs.items() if run.is_left_out]
+
+
+class Accelerator(Record):
+    """One accelerator of a machine."""
+
+    name: str
+    memory_bytes: int
+
+
+class Machine(Record):
+    """What a machine is; its folder's name is `name`."""
+
+    model_config = ConfigDict(extra="ignore")  # what former versions recorded too
+    schema_version: Literal[1]
+    name: str
+    is_reference: bool
+    cpu: str
+    num_cores: int  # that ranks may use
+    memory_bytes: int
+    system: str
+    python: str
+    torch: str
+    accelerators: list[Accelerator]
+    caches: str = ""  # of a core, as the kernel shows them; empty: not known
+
+
+class Primitives(Record):
+    """What a machine computes and communicates in how long."""
+
+    schema_version: Literal[1]
+    machine: str
+    recorded_at: str  # UTC, ISO 8601, seconds
+    # By name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`.
+    primitives: dict[str, SampledSeconds | float]

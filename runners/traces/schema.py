@@ -6,6 +6,8 @@ written where it is at its default: most traces need not say it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -30,6 +32,11 @@ class Record(BaseModel):
     def as_json(self) -> dict[str, Any]:
         """The record as it is written: what JSON can hold, without fields at their default."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+def digest_of(document: object) -> str:
+    """The digest of what JSON can hold, in whatever order its keys are: 16 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def now() -> str:

@@ -44,7 +44,6 @@ def summary_lines(run: Run) -> list[str]:
         f"ended: {how_it_ended(run)}",
         *(["printed by rank 0:", *printed] if printed else []),
         *_learnt(run),
-        *_combined(run),
         *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
         *_by_rank("payload of a step", run, _payload),
         *_times(run),
@@ -65,17 +64,6 @@ def _learnt(run: Run) -> Iterator[str]:
         yield f"accuracy on {seen.num_samples:,} samples never trained on: {share}"
     for odd in run.non_finite[:1]:
         yield f"not finite: {odd.field} was {odd.kind} in step {odd.step}"
-
-
-def _combined(run: Run) -> Iterator[str]:
-    """How far the ranks' combined gradient was from the gradient of the whole batch."""
-    for step in run.prediction:
-        error, length = (step.facts.get(name) for name in ("relative_distance", "length_ratio"))
-        if isinstance(error, float) and isinstance(length, float):
-            yield (
-                f"combined gradient of the first batch: relative error {error:#.3g}, "
-                f"{length:#.3g} times as long as the right one"
-            )
 
 
 def _by_rank(what: str, run: Run, words_of: Callable[[RankRecord], str | None]) -> Iterator[str]:

@@ -62,10 +62,15 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
 
 def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool) -> Tolerance:
     """Compare two values of a field without regard to samples; as `tolerance`."""
+    equal = Tolerance("none; equal", one == other)
     if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
+        return Tolerance(equal.words, in_words(one, steps) == in_words(other, steps))
     if not (is_number(one) and is_number(other)):
-        return _of_words(steps, one, other, is_like=is_like)
+        if isinstance(one, str) and is_of_time(steps):
+            return Tolerance("any; it follows from single times", is_same=True)
+        if "parameter_digest" in str(steps[-1]) and not is_like and one and other:
+            return Tolerance("any; another processor or torch rounds some bit apart", is_same=True)
+        return equal
     if is_of_time(steps) or steps[0] == "timing":
         low, high = sorted((abs(one), abs(other)))
         words = f"a factor of {TIME_FACTOR:g}: a single time, without a spread"
@@ -74,21 +79,12 @@ def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
     if isinstance(one, float) and not is_like:
         return _within(FLOAT_SHARE, one, other, "another processor, torch or device rounds apart")
-    return Tolerance("none; equal", one == other)
+    return equal
 
 
 def is_number(thing: object) -> TypeGuard[int | float]:
     """Whether a value is a number; whether something holds is none."""
     return isinstance(thing, int | float) and not isinstance(thing, bool)
-
-
-def _of_words(steps: Sequence[Key], one: object, other: object, *, is_like: bool) -> Tolerance:
-    """Compare a text, an outcome or a digest."""
-    if isinstance(one, str) and is_of_time(steps):
-        return Tolerance("any; it follows from single times", is_same=True)
-    if "parameter_digest" in str(steps[-1]) and not is_like and one and other:
-        return Tolerance("any; another processor or torch rounds some bit apart", is_same=True)
-    return Tolerance("none; equal", one == other)
 
 
 def _by_samples(page: SampledSeconds, here: SampledSeconds) -> Tolerance:

@@ -13,6 +13,7 @@ from torch.distributed.fsdp import fully_shard
 
 from runners.plans.work import layer_parameters
 from runners.traces.records import Layer, Model
+from runners.training.shape import whole
 
 NORMS: dict[str, list[type[nn.Module]]] = {
     "none": [],
@@ -102,18 +103,13 @@ def description(
         )
         for index, count in enumerate(counts)
     ]
-    return Model(
-        num_parameters=sum(counts),
-        bytes=sum(counts) * size,
-        dtype=str(dtype).removeprefix("torch."),
-        layers=layers,
-    )
+    return whole(layers, str(dtype).removeprefix("torch."))
 
 
-def described(module: nn.Module, num_ranks: int, whole: str) -> Model:
+def described(module: nn.Module, num_ranks: int, uncut: str) -> Model:
     """Describe any module that is split over so many ranks, by the layers in it, before it is.
 
-    Those whose names end in `whole` every rank keeps whole.
+    Those whose names end in `uncut` every rank keeps whole.
     """
     layers = [
         Layer(
@@ -123,17 +119,12 @@ def described(module: nn.Module, num_ranks: int, whole: str) -> Model:
             num_parameters=sum(p.numel() for p in layer.parameters()),
             bytes=sum(p.nbytes for p in layer.parameters()),
             ranks=list(range(num_ranks)),
-            is_sharded=num_ranks > 1 and not name.endswith(whole),
+            is_sharded=num_ranks > 1 and not name.endswith(uncut),
         )
         for name, layer in module.named_modules()
         if not list(layer.children())
     ]
-    return Model(
-        num_parameters=sum(layer.num_parameters for layer in layers),
-        bytes=sum(layer.bytes for layer in layers),
-        dtype="float32",
-        layers=layers,
-    )
+    return whole(layers)
 
 
 def shard_layers(stack: nn.Module, mesh: DeviceMesh) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runners.plans.settings import Count, RunSettings
@@ -9,6 +10,16 @@ from runners.traces.records import Layer, Model
 
 VOCABULARY = 256  # where a byte is a token
 FLOAT = 4
+
+
+def whole(layers: Sequence[Layer], dtype: str = "float32") -> Model:
+    """The model that consists of these layers."""
+    return Model(
+        num_parameters=sum(layer.num_parameters for layer in layers),
+        bytes=sum(layer.bytes for layer in layers),
+        dtype=dtype,
+        layers=list(layers),
+    )
 
 
 @dataclass(frozen=True)
@@ -104,11 +115,8 @@ class TransformerShape:
             ),
             ("head", "Head", self.head_parameters(), num_ranks - 1),
         ]
-        return Model(
-            num_parameters=self.num_parameters(),
-            bytes=FLOAT * self.num_parameters(),
-            dtype="float32",
-            layers=[
+        return whole(
+            [
                 Layer(
                     name=name,
                     kind=kind,
@@ -119,7 +127,7 @@ class TransformerShape:
                     is_sharded=is_sharded or (is_split and kind == "Block"),
                 )
                 for name, kind, count, place in layers
-            ],
+            ]
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate
@@ -57,19 +57,13 @@ def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
 
 def split_transformer(model: Transformer, mesh: DeviceMesh) -> None:
     """Split every block, and the two tables of the vocabulary; positions and norms stay whole."""
-    for block in model.blocks:
-        # Ranks hold equal parameters, so each takes its own part and none are sent.
-        parallelize_module(block, mesh, block_plan(), src_data_rank=None)
-    last = str(len(model) - 1)
-    parallelize_module(
-        model,
-        mesh,
-        {
-            "0.tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
-            f"{last}.scores": ColwiseParallel(output_layouts=Replicate()),
-        },
-        src_data_rank=None,
-    )
+    tables: dict[str, ParallelStyle] = {
+        "0.tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+        f"{len(model) - 1}.scores": ColwiseParallel(output_layouts=Replicate()),
+    }
+    # Ranks hold equal parameters, so each takes its own part and none are sent.
+    plan = blocks_plan(len(model.blocks)) | tables
+    parallelize_module(model, mesh, plan, src_data_rank=None)
 
 
 def shard_blocks(model: Transformer, mesh: DeviceMesh) -> None:
@@ -77,6 +71,18 @@ def shard_blocks(model: Transformer, mesh: DeviceMesh) -> None:
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
+
+
+def own_part(parameter: Tensor, whole: Tensor) -> Tensor:
+    """What this rank holds of a parameter: the tensor axis cut first, FSDP what that left."""
+    if not isinstance(parameter, DTensor):
+        return whole
+    mesh = parameter.device_mesh
+    for axis in reversed(range(mesh.ndim)):
+        dim = getattr(parameter.placements[axis], "dim", None)  # only what is split has one
+        if dim is not None:
+            whole = whole.chunk(mesh.size(axis), dim=dim)[mesh.get_local_rank(axis)]
+    return whole
 
 
 def groups_of_a_kind(module: nn.Module) -> list[dict[str, Any]]:

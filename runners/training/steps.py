@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import description, grade, mlp
 from runners.training.settings import HiddenLayerSettings, TeacherSettings
-from runners.training.teacher import Lesson, Samples, Scaling, teach
+from runners.training.teacher import Lesson, Samples, scaled, teach
 
 T = TypeVar("T")
 
@@ -35,15 +36,14 @@ def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
 def scaled_lesson(rank: Rank[TeacherSettings], low: float = 0.0) -> Lesson:
     """The samples on this rank's device, each feature scaled from `low` to one."""
     lesson = lesson_for(rank)
-    scaling = Scaling.of(lesson.training.features)
 
-    def scaled(samples: Samples) -> Samples:
-        features = (low + (1 - low) * scaling.apply(samples.features)).to(rank.device)
-        labels = samples.labels.to(rank.device)
-        rank.inputs(features, labels)
-        return Samples(features, labels)
+    def prepared(samples: Samples) -> Samples:
+        features = low + (1 - low) * scaled(samples, lesson.training.features).features
+        moved = Samples(features, samples.labels).to(rank.device)
+        rank.inputs(moved.features, moved.labels)
+        return moved
 
-    return Lesson(scaled(lesson.training), scaled(lesson.validation))
+    return Lesson(prepared(lesson.training), prepared(lesson.validation))
 
 
 def shard_of(rank: Rank, samples: Samples) -> Samples:
@@ -91,6 +91,12 @@ def stack_for(
     rank.describe(description(widths, everywhere, dtype, [is_sharded] * num_layers))
     torch.manual_seed(rank.seed)
     return build(widths, device=rank.device).to(dtype)
+
+
+def replica_of(rank: Rank[Any], model: nn.Module, **options: Any) -> DistributedDataParallel:
+    """A model as this rank's replica under DDP, which averages gradients in backward."""
+    with rank.phase("wrap"):
+        return DistributedDataParallel(model, **options)
 
 
 def random_samples(
@@ -146,7 +152,7 @@ class Epoch:
         """
         value = float(loss)
         self._losses.append(value)
-        self._num_correct += num_correct(logits, labels)
+        self._num_correct += int((logits.argmax(1) == labels).sum())
         self.num_samples += len(labels)
         self._rank.step_loss(value)
         self._rank.count_samples(len(labels) if num_own is None else num_own)
@@ -203,11 +209,6 @@ def epochs(
             print(line.format(epoch=index, loss=loss, **known))
 
 
-def num_correct(logits: Tensor, labels: Tensor) -> int:
-    """How many samples are classified rightly."""
-    return int((logits.argmax(1) == labels).sum())
-
-
 def forward_backward(
     model: nn.Module, samples: Samples, num_parts: int = 1
 ) -> tuple[Tensor, Tensor]:
@@ -232,6 +233,47 @@ def train_batch(
     optimizer.step()
     optimizer.zero_grad()
     epoch.add(loss, logits, samples.labels)
+
+
+def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Callable[[], float]:
+    """Forward and backward on this rank's own random samples, a `batch_size` of the settings.
+
+    Args:
+        rank: this rank.
+        forward: a model, or what calls its parts.
+
+    Returns:
+        A function that leaves gradients and gives the mean loss.
+    """
+    features, labels = random_samples(rank, rank.settings.batch_size)
+
+    def step() -> float:
+        with rank.phase("forward"):  # where only parts are called, no hook tells
+            loss = nn.functional.cross_entropy(forward(features), labels)
+        loss.backward()
+        return loss.item()
+
+    return step
+
+
+def sgd_steps(rank: Rank[Any], model: nn.Module, step: Callable[[], T]) -> T:
+    """All steps of a run, each an update by plain SGD at the settings' `learning_rate`.
+
+    Args:
+        rank: whose settings say `num_steps`.
+        model: what is updated.
+        step: goes forward and backward, and gives a loss.
+
+    Returns:
+        What the last step gave.
+    """
+    optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
+    rank.watch(model, optimizer)
+    for _ in rank.steps(rank.settings.num_steps):
+        loss = step()
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss
 
 
 def validate(model: nn.Module, samples: Samples) -> tuple[int, float, float]:

@@ -71,9 +71,8 @@ def teach(
     labels = (scores + temperature * gumbel).argmax(1)
     spread = torch.rand(num_features, generator=source, dtype=torch.float64) * 4 + 1
     offset = torch.randn(num_features, generator=source, dtype=torch.float64) * 5
-    features = (
-        raw.mul_(spread).add_(offset).to(dtype)
-    )  # in place: samples can be most of the memory
+    # In place: samples can be most of the memory.
+    features = raw.mul_(spread).add_(offset).to(dtype)
     return Lesson(
         Samples(features[:num_samples], labels[:num_samples]),
         Samples(features[num_samples:], labels[num_samples:]),
@@ -91,18 +90,7 @@ def largest_feature(num_features: int, num_classes: int, num_samples: int, seed:
     return Samples(features, features[:, :num_classes].argmax(1))
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """Smallest and largest value of each feature, to bring features between zero and one."""
-
-    low: Tensor
-    high: Tensor
-
-    @classmethod
-    def of(cls, features: Tensor) -> Scaling:
-        """The statistics of these samples."""
-        return cls(features.amin(0), features.amax(0))
-
-    def apply(self, features: Tensor) -> Tensor:
-        """Features between zero and one where they lie within the statistics."""
-        return (features - self.low) / (self.high - self.low)
+def scaled(samples: Samples, like: Tensor) -> Samples:
+    """Samples with each feature between zero and one, as far as the features of `like` reach."""
+    low, high = like.amin(0), like.amax(0)
+    return Samples((samples.features - low) / (high - low), samples.labels)

@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -26,27 +25,24 @@ TRAINING = "content/text/training.txt"
 HELD_OUT = "content/text/held_out.txt"
 
 
-@dataclass(frozen=True)
-class Text:
-    """Bytes to train on, bytes never trained on, and the SHA-256 of both.
+class Text(NamedTuple):
+    """Bytes to train on, and bytes never trained on.
 
     They stay bytes of Python, outside every meter: what a batch needs becomes a tensor.
     """
 
     training: bytes
     held_out: bytes
-    digest: str
 
     @classmethod
     def read(cls) -> Self:
         """The text, from the two files of the repository."""
-        training, held_out = (ROOT / TRAINING).read_bytes(), (ROOT / HELD_OUT).read_bytes()
-        return cls(training, held_out, hashlib.sha256(training + held_out).hexdigest())
+        return cls((ROOT / TRAINING).read_bytes(), (ROOT / HELD_OUT).read_bytes())
 
 
 def record(rank: Rank, text: Text) -> None:
     """Say which text a run trains on, and what guessing would cost."""
-    rank.measure("text_digest", text.digest)
+    rank.measure("text_digest", hashlib.sha256(text.training + text.held_out).hexdigest())
     rank.measure("uniform_loss", math.log(VOCABULARY))
 
 

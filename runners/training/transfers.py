@@ -5,50 +5,51 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
 from runners.ranks.rank import Rank
 
 
-class AlphaBeta(NamedTuple):
-    """What a transfer costs to start, and then by the byte; seconds, and seconds a byte."""
-
-    alpha: float
-    beta: float
-
-    def seconds(self, num_bytes: float) -> float:
-        """What the model says a transfer takes."""
-        return self.alpha + self.beta * num_bytes
-
-
-def fit(sizes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:
+def fit(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """The α and β of least squares of the *relative* errors, so that each size weighs alike.
 
     Args:
         sizes: bytes of each transfer; at least two of them differ.
         seconds: what each took, above zero.
+
+    Returns:
+        What a transfer costs to start, in seconds, and then by the byte, in seconds a byte.
     """
     beta, alpha = np.polyfit(sizes, seconds, 1, w=[1 / t for t in seconds])
-    return AlphaBeta(float(alpha), float(beta))
+    return float(alpha), float(beta)
+
+
+def join_group(store: Path, rank: int, world_size: int) -> None:
+    """Form a group on gloo through a file, where no launcher has formed one."""
+    dist.init_process_group(
+        "gloo", store=FileStore(str(store), world_size), rank=rank, world_size=world_size
+    )
 
 
 @contextmanager
-def sent_in_steps(rank: Rank, num_steps: int) -> Iterator[list[float]]:
-    """Measure what passes this rank's own link in so many steps, if it has one: bytes of a step.
+def sent(rank: Rank, **measures: int) -> Iterator[None]:
+    """Measure the bytes that pass this rank's own link, if it has one.
 
-    Yields:
-        A list, to which the bytes are added in the end.
+    Args:
+        rank: whose link it is.
+        measures: what the bytes are called, and into how many steps they are divided.
     """
-    sent_bytes: list[float] = []
-    before = rank.link_count()
-    yield sent_bytes
-    after = rank.link_count()
+    before = rank.sent_payload_bytes()
+    yield
+    after = rank.sent_payload_bytes()
     if before is not None and after is not None:
-        sent_bytes.append((after - before).sent_payload_bytes / num_steps)
-        rank.measure("sent_bytes", sent_bytes[0])
+        sent_bytes = after - before
+        for name, num_steps in measures.items():
+            rank.measure(name, sent_bytes / num_steps if num_steps > 1 else sent_bytes)
 
 
 def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
@@ -59,3 +60,14 @@ def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
     call()
     rank.settle()
     return time.perf_counter() - start
+
+
+def in_turns(
+    rank: Rank, calls: Sequence[Callable[[], object]], num_turns: int
+) -> list[list[float]]:
+    """Seconds of each collective alone, in each turn.
+
+    A turn before them finds cold caches and connections that have not grown yet: it is left out.
+    """
+    turns = [[seconds_alone(rank, call) for call in calls] for _ in range(num_turns + 1)]
+    return turns[1:]

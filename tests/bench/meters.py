@@ -27,7 +27,7 @@ from runners.plans.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.training.networks import mlp
-from runners.training.steps import Epoch, num_correct, train_batch
+from runners.training.steps import Epoch, train_batch
 from runners.training.teacher import Samples
 from tests.bench.ratio import Ratio, in_turn
 
@@ -64,7 +64,7 @@ def bare_step(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Samples)
     optimizer.step()
     optimizer.zero_grad()
     loss.item()
-    num_correct(logits, rows.labels)
+    (logits.argmax(1) == rows.labels).sum().item()
 
 
 def _repeat(step: Callable[[], object], num_steps: int) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from generator.checks.layout_checks import Recommended
 from generator.content.errors import ContentErrors
+from runners.planning.answer import Layout
 from runners.planning.law_of_time import Bounds, Cluster
-from runners.planning.table import Layout
 from tests.generator import rendering
 
 FILE = "guide.yml"

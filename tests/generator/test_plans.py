@@ -77,7 +77,7 @@ def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
     ("change", "said"),
     [
         (lambda text: text[:-40], "not a whole JSON file"),
-        (lambda text: text.replace('"peak_bytes":', '"peak_bytes":2', 1), "rows: cut or edited"),
+        (lambda text: text.replace('"peak_bytes":', '"peak_bytes":2', 1), "rows: edited or cut"),
         (lambda text: text.replace('"microbatch"', '"microbatches"', 1), "microbatch"),
     ],
 )

@@ -56,7 +56,7 @@ def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
     assert regime(copy.load(), "whole-peak").startswith("single; simulated;")
 
 
-CODE = re.compile(r"\boptim\.(SGD|Adam)\b|optimizer_class=torch\.optim\.(Adam)|(optimizer_for)\b")
+CODE = re.compile(r"\boptim\.(SGD|Adam)\b|\b(optimizer_for|sgd_steps)\b")
 
 
 def optimizers_of(experiment):
@@ -64,7 +64,7 @@ def optimizers_of(experiment):
     folder = Path("runners/experiments")
     files = [*folder.glob(f"{experiment}.py"), *sorted(folder.glob(f"{experiment}/*.py"))]
     found = CODE.findall("\n".join(one.read_text() for one in files))
-    return {"SGD" if one[2] else one[0] or one[1] for one in found}
+    return {"SGD" if one[1] else one[0] for one in found}
 
 
 def files(book):

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from runners.__main__ import main
 from runners.measuring import endings, launch
 from runners.measuring.launch import Launcher
 from runners.plans.experiment import RunPlan
@@ -22,51 +21,6 @@ from runners.traces.records import Failure
 from tests.processes import python
 
 CUDA = torch.device("cuda", 0)
-TOO_OLD = (
-    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU "
-    "driver by downloading and installing a new version from the URL: http://www.nvidia.com"
-)
-
-
-@pytest.fixture
-def old_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torch that brings CUDA, on a machine whose driver it cannot use."""
-
-    def fail() -> None:
-        raise RuntimeError(TOO_OLD)
-
-    monkeypatch.delenv(accelerator.DEVICE, raising=False)
-    monkeypatch.setattr(accelerator, "DEVICE_FILES", (__file__,))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.version, "cuda", "12.8")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # NVML counts it all the same
-    monkeypatch.setattr(torch.cuda, "init", fail)
-
-
-def test_a_driver_too_old_is_said_in_one_line_and_nothing_is_measured(
-    old_driver: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.setattr(machine, "TRACES", tmp_path)
-    assert main(["run", "hangs"]) == 2
-    printed = capsys.readouterr()
-    (line,) = printed.err.splitlines()
-    assert "driver on your system is too old (found version 11040)" in line
-    assert "PROOFBOOK_DEVICE=cpu" in line
-    assert not list(tmp_path.rglob("*.json"))
-
-
-def test_a_machine_without_an_accelerator_is_measured_as_cpu(
-    old_driver: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail() -> None:
-        raise RuntimeError("Found no NVIDIA driver on your system. Please check that you have one")
-
-    monkeypatch.setattr(torch.cuda, "init", fail)
-    assert accelerator.kind() == "cpu"
 
 
 @pytest.mark.parametrize(("num_ranks", "backend"), [(1, "nccl"), (2, "nccl"), (4, "gloo")])
@@ -76,12 +30,12 @@ def test_ranks_that_share_an_accelerator_communicate_over_gloo(
     monkeypatch.setattr(accelerator, "num_devices", lambda: 2)
     assert machine.num_places("cuda") == 2
     with Launcher("cuda") as launcher:
-        assert launcher.backend_of(RunPlan("train", num_ranks)) == backend
+        assert launcher.place_of(RunPlan("train", num_ranks)) == ("cuda", backend)
 
 
 def live(tmp_path: Path, *, spins: bool) -> endings.LiveRank:
     """This very process as a rank that has burnt processor time and not spoken for a minute."""
-    one = endings.LiveRank(os.getpid(), tmp_path / "record", tmp_path / "heart", spins=spins)
+    one = endings.LiveRank(os.getpid(), tmp_path / "rank0", spins=spins)
     one.quiet_since, one.quiet_ticks = time.monotonic() - 60, -(10**9)
     one.look(None)
     return one
@@ -104,7 +58,7 @@ def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(
     server: Any = SimpleNamespace(exits=dict)
     with Launcher() as launcher:
         ranks = [live(tmp_path, spins=True), refused]
-        assert launcher._follow(server, ranks, None, patience=6.0) is False
+        assert launcher._follow(server, ranks, None, patience=6.0, settle=1.0) is False
 
 
 @pytest.mark.builds

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.activity import collective_of
 from runners.meters.allocator import AllocatorLimit, checked
-from runners.meters.fake_memory import FakeMemoryMeter
 from runners.meters.kernel import MeterDisagreesError
+from runners.meters.memory import FakeMemoryMeter
 from runners.meters.refusal import held_bytes_at
 from runners.plans.experiment import RunPlan
 from runners.ranks.heartbeat import Heart

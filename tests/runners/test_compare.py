@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runners.__main__ import main
+from runners.commands.compare import compare, traces_of
 from runners.traces import machine
-from runners.traces.compare import compare, traces_of
 from runners.traces.measured import SampledSeconds
 from tests.recorded import as_recorded
 

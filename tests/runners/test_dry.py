@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from runners.commands import dry
 from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring.pending import pending
@@ -20,14 +19,14 @@ def _trace(root, folder, name, seconds):
     run["timing"]["wall_seconds"] = seconds
     run["ranks"][0]["memory"]["peak_bytes"] = 5 << 20
     as_recorded(run)
-    document |= {"experiment": name, "runs": {"light": run}, "machine": folder.name}
+    document |= {"experiment": name, "runs": {"light": run}, "machine": folder.name, "values": ""}
     (folder / f"{name}.json").write_text(json.dumps(document))
 
 
 def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path):
     _trace(root, tmp_path / "reference-other", "heavier", 100.0)
     _trace(root, folder, "heavier", 7.0)
-    first, _ = dry.estimates([pending("heavier", folder)], folder)
+    first, _ = running.estimates([pending("heavier", folder)], folder)
     assert first.split()[:7] == ["heavier", "1", "runs", "7.0", "s", "5", "MiB"]
 
 
@@ -36,7 +35,7 @@ def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
 ):
     monkeypatch.setattr(running, "Launcher", None)
     _trace(root, folder, "heavier", 7.0)
-    first, whole = running.dry(RunRequest(names=("heavier",)))
+    first, whole = running.estimates(RunRequest(names=("heavier",)).pending(folder), folder)
     assert first.split()[:4] == ["heavier", "1", "runs", "7.0"]
     assert whole.startswith("in all")
     assert [p.name for p in folder.iterdir()] == ["heavier.json"]

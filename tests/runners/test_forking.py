@@ -14,29 +14,26 @@ from tests.processes import python
 
 pytestmark = pytest.mark.ranks
 WITH_A_DEVICE = """
-import sys
-from pathlib import Path
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _setup_privateuseone_for_python_backend("pretended")
-folder = Path(sys.argv[1])
 """
 SIMULATED = """
 import json
 from runners.planning.processes import answers
 from runners.planning.question import Model, Question, Training, strategy_of
-from runners.plans.model_presets import model_presets
-from runners.simulate.suite import simulate, wanted
+from runners.plans.architecture import model_presets
+from runners.simulate.command import simulate, wanted
 
 found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]))
 training = Training(sequence=64, microbatch=1, global_batch=2)
 model = Model(name="small", architecture=model_presets()["gpt2-124m"].architecture)
 asked = Question(model=model, training=training, strategy=strategy_of("fsdp", 2))
-print(json.dumps([one.reason for one in [*found, *answers([asked], 1, folder)]]))
+print(json.dumps([one.reason for one in [*found, *answers([asked])]]))
 """
 
 
-def test_runs_and_plans_are_simulated_by_a_torch_that_has_a_device(tmp_path):
-    done = python("-W", "ignore", "-c", WITH_A_DEVICE + SIMULATED, str(tmp_path))
+def test_runs_and_plans_are_simulated_by_a_torch_that_has_a_device():
+    done = python("-W", "ignore", "-c", WITH_A_DEVICE + SIMULATED)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [None, None, None]

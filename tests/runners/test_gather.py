@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runners.measuring.gather import gather
-from runners.measuring.launch import PassResult
+from runners.measuring.launch import PassResult, Place
 from runners.plans.experiment import RunPlan
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Move, Run, Stage
@@ -35,8 +35,7 @@ def _gathered(moves: list[list[Seen]], *, has_timeline: bool = True) -> Run:
     return gather(
         plan,
         {"timed": result, "metered": result},
-        backend="gloo",
-        device="cpu",
+        Place("cpu", "gloo"),
         oversubscribed=False,
     )
 

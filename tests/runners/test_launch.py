@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runners.commands import run as running
-from runners.measuring.launch import Launcher
+from runners.measuring.launch import Launcher, Place
 from runners.plans.experiment import MORE, find
 from runners.system import links
 from runners.system.errors import LaunchError
@@ -56,8 +56,6 @@ ENDS = [
      "no rank fell behind", ["hang", "hang"]),
     ("raises", "failed", 0, None, "ValueError: labels and samples differ in number",
      ["exception", "peer_lost"]),
-    ("too_small", "failed", 0, None, "a budget of 1024 bytes is below the ",
-     ["budget_too_small", "budget_too_small"]),
 ]  # fmt: skip
 
 
@@ -196,8 +194,8 @@ def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:
     from runners.measuring import measure
 
     plans = find("large_model").runs
-    reason = measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="gloo")
+    reason = measure.cannot_run(plans["wide_fsdp"], Place("cuda", "gloo"))
     assert reason is not None
     assert "share an accelerator" in reason
-    assert measure.cannot_run(plans["wide_ddp"], device="cuda", backend="gloo") is None
-    assert measure.cannot_run(plans["wide_fsdp"], device="cuda", backend="nccl") is None
+    assert measure.cannot_run(plans["wide_ddp"], Place("cuda", "gloo")) is None
+    assert measure.cannot_run(plans["wide_fsdp"], Place("cuda", "nccl")) is None

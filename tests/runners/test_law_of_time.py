@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from runners.planning.committed import answer_of, rivals
+from runners.planning.answer import Layout, answer_of, rivals
 from runners.planning.grid import PLANS
 from runners.planning.law_of_time import Bounds, Cluster, bounds
 from runners.planning.question import strategy_of
-from runners.planning.table import Layout
 from runners.traces.files import read_grid
 from runners.traces.measured import MemoryClasses
 from runners.traces.plan_grid import GridCall, GridRank

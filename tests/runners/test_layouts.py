@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from runners.planning import one_rank
 from runners.planning.one_rank import simulate_rank
-from runners.planning.schedules import BACKWARD, FORWARD, turns
-from runners.planning.step import Repeats
+from runners.planning.step import BACKWARD, FORWARD, Repeats, turns
 from runners.planning.tensor_axis import TensorAxis
 from tests.runners.questions import GPT, asked, changed
 
@@ -56,7 +56,8 @@ def test_products_of_a_gathered_sequence_have_the_gradients_of_plain_autograd():
     x, *weights = (torch.randn(n, requires_grad=True) for n in ((2, 3, 8), (5, 8), (6, 8)))
     biases = [torch.randn(5, requires_grad=True), None]
     axis = TwoEqualRanks(None, 2, has_sequence_parallel=True)
-    given = axis.products(x, weights, biases)
+    layers = [SimpleNamespace(weight=w, bias=b) for w, b in zip(weights, biases, strict=True)]
+    given = axis.products(x, *layers)
     whole = torch.cat([x, x], 1)
     plain = [torch.nn.functional.linear(whole, *pair) for pair in zip(weights, biases, strict=True)]
     ups = [torch.randn_like(one) for one in plain]

@@ -10,7 +10,7 @@ import pytest
 
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.meters.link import LinkCount, count
+from runners.meters.link import sent_payload_bytes
 from runners.plans.experiment import find
 from runners.system import links
 from runners.traces.records import Run
@@ -49,8 +49,6 @@ def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(run: 
     for rank in (0, 1):
         counted = measures(run("linked", "slow"), rank)
         assert counted["sent_payload_bytes"] == pytest.approx(NUM_BYTES, rel=0.001)
-        assert counted["received_payload_bytes"] == pytest.approx(NUM_BYTES, rel=0.001)
-        assert counted["sent_bytes"] > counted["sent_payload_bytes"]
         # Frames that only resolve addresses are smaller than the headers that a count takes off.
         assert counted["idle_payload_bytes"] <= 0
         assert counted["barrier_payload_bytes"] > 0
@@ -91,8 +89,5 @@ def test_counts_are_read_from_the_kernel_s_table(tmp_path: Path) -> None:
         "    lo:       1       2    0    0    0     0          0         0        3       4    0\n"
         " link0:    1000      10    0    0    0     0          0         0     2066      20    0\n"
     )
-    counted = count(table)
-    assert counted == LinkCount(2066, 20, 1000, 10)
-    assert counted - LinkCount(66, 1, 0, 0) == LinkCount(2000, 19, 1000, 10)
-    assert counted.sent_payload_bytes == 2066 - 20 * 66
-    assert count(tmp_path / "nowhere") is None
+    assert sent_payload_bytes(table) == 2066 - 20 * 66
+    assert sent_payload_bytes(tmp_path / "nowhere") is None

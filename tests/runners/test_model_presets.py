@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 
 # Counted by others from the tensors of the published checkpoints, to the last parameter.
 EXACT = {

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.measuring import measure, not_measured
+from runners.measuring import endings, measure
+from runners.measuring.endings import NotMeasuredError, UnfinishedError
 from runners.measuring.forkserver import ForkServer
 from runners.measuring.launch import Launcher
-from runners.measuring.not_measured import NotMeasuredError, UnfinishedError
 from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
 from runners.plans.experiment import MORE, find
@@ -152,4 +152,4 @@ def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is
     plan = find("hangs").runs["order_swapped"]  # which is meant to hang
     for phase, is_evidence in (("start", False), ("warm_up", False), ("collective", True)):
         ends = [_ended("hang", phase, f"rank 0 stood still in {phase}")]
-        assert (not_measured.cause(plan, "timed", ends, tmp_path) is None) == is_evidence
+        assert (endings.why_not_measured(plan, "timed", ends, tmp_path) is None) == is_evidence

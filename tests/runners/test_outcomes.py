@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from runners.__main__ import main
+from runners.planning.answer import GIB
 from runners.planning.one_rank import simulate_rank
 from runners.planning.outcomes import Outcome, lines, outcome
-from runners.planning.table import GIB
 from tests.conftest import ROOT
 from tests.runners.questions import asked
 

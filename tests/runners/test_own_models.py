@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from runners.__main__ import main
-from runners.planning import processes
 from runners.planning.one_rank import simulate_rank
 from runners.planning.own_model import loss_of
 from runners.planning.question import Model, Question, Training, strategy_of
@@ -101,9 +100,8 @@ def test_a_model_of_ones_own_has_the_peak_that_torchs_tracker_finds(name, batch)
 
 
 @pytest.fixture
-def said(capsys, tmp_path, monkeypatch):
+def said(capsys):
     """What the command prints, and its exit code."""
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
 
     def say(module, batch, *words):
         size = ["--devices", "2", "--microbatch", str(MICROBATCH), "--sequence", str(SEQUENCE)]

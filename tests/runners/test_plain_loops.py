@@ -14,7 +14,7 @@ from torch.nn.utils import parameters_to_vector
 from runners.experiments import batch_parts, sharding
 from runners.traces.records import Run
 from runners.training.networks import mlp
-from runners.training.teacher import Samples, Scaling, teach
+from runners.training.teacher import Samples, scaled, teach
 
 Measure = Callable[[str, str], Run]
 
@@ -37,9 +37,7 @@ def taught(
         temperature=temperature,
         dtype=dtype,
     )
-    scaling = Scaling.of(lesson.training.features)
-    both = lesson.training, lesson.validation
-    return [Samples(scaling.apply(one.features), one.labels) for one in both]
+    return [scaled(one, lesson.training.features) for one in (lesson.training, lesson.validation)]
 
 
 def model(dtype: torch.dtype = torch.float64) -> nn.Sequential:

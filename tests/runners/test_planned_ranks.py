@@ -66,7 +66,7 @@ def test_real_ranks_peak_where_the_plan_says(real_peaks):
         Question(model=model, training=training, strategy=strategy_of(name, RANKS), backend="gloo")
         for name in STRATEGIES
     ]
-    found = processes.answers_anew(questions)
+    found = processes.answers(questions)
     assert {one.reason for one in found} == {None}
     peaks = {
         (name, rank.rank): rank.peak_bytes
@@ -79,10 +79,7 @@ def test_real_ranks_peak_where_the_plan_says(real_peaks):
 
 
 @pytest.mark.builds
-def test_a_model_of_ones_own_is_searched_as_far_as_its_functions_allow(
-    capsys, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(processes, "CACHE", tmp_path)
+def test_a_model_of_ones_own_is_searched_as_far_as_its_functions_allow(capsys):
     words = [*MODEL, "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
     assert set(planned(capsys, words)) == {"ddp-view", "zero1", "fsdp", "fsdp-keep"}
     for strategy, said in (("tp", "--tensor-plan"), ("gpipe", "presets alone")):

@@ -8,7 +8,7 @@ import torch
 from runners.planning.fused_kernels import rms_norm
 from runners.planning.one_rank import simulate_rank
 from runners.planning.question import Training
-from runners.planning.transformer import Transformer
+from runners.planning.transformer import Part, Transformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
 
@@ -34,7 +34,7 @@ SHAPES = [
 def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
     question = asked("single", 1, shape, microbatch=4, global_batch=4, precision="fp32")
     tracked = tracked_peak(
-        lambda: Transformer(shape, training=question.training),
+        lambda: Transformer(Part(shape, question.training)),
         lambda: torch.zeros(4, 32, dtype=torch.long),
         lambda module, tokens: module.loss(module(tokens), torch.zeros_like(tokens)),
     )
@@ -44,7 +44,7 @@ def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tiny_one_trains_with_values(shape):
     torch.manual_seed(0)
-    model = Transformer(shape)
+    model = Transformer(Part(shape, Training(sequence=32)))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     if model.angles is not None:
@@ -65,7 +65,7 @@ def test_a_tiny_one_trains_with_values(shape):
 @pytest.mark.parametrize("how", [{"loss_chunks": 4}, {"has_loss_of_torch": True}])
 def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(how):
     with torch.device("meta"):
-        model = Transformer(TINY, training=Training(sequence=32, **how))
+        model = Transformer(Part(TINY, Training(sequence=32, **how)))
     logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
     whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
     loss = model.loss(logits, tokens)
@@ -76,7 +76,8 @@ def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(how):
 
 def test_stages_share_the_parameters_out():
     with torch.device("meta"):
-        stages = [Transformer(LLAMA, layers=layers) for layers in ([0, 1], [2, 3])]
+        part = Part(LLAMA, Training(sequence=32))
+        stages = [Transformer(part, layers) for layers in ([0, 1], [2, 3])]
     assert sum(p.numel() for s in stages for p in s.parameters()) == LLAMA.num_parameters
 
 

@@ -20,11 +20,9 @@ def test_a_larger_message_takes_longer_and_a_person_gets_rates_of_each_kind(laun
         assert result.root_cause is None
         taken |= {n: SampledSeconds.of(s) for n, s in result.outcomes[0].measured_seconds.items()}
     least = {name: min(one.samples) for name, one in taken.items()}
-    for name in ("all_reduce", "send"):
-        assert least[f"{name}_2_16777216_seconds"] > least[f"{name}_2_4096_seconds"]
+    assert least["all_reduce_2_16777216_seconds"] > least["all_reduce_2_4096_seconds"]
     assert {*summary(taken)} == {
         "matrix_flops_per_second",
-        "memory_bytes_per_second",
         "all_reduce_2_alpha_seconds",
         "all_reduce_2_beta_seconds_per_byte",
     }

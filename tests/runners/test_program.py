@@ -16,7 +16,7 @@ from torch import nn
 from runners.planning.law_of_time import Cluster
 from runners.planning.program import check, covered, program_of
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 from tests.runners.program_ranks import NUM_STEPS, loaded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ LAYOUTS = [
     (2, "zero1", 4, "llama-8b", {}),
     (4, "hsdp.2.4", 8, "llama-8b", {}),
     (4, "fsdp.8.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
-    (4, "fsdp.2+tp-sp-keep.4", 8, "mixtral-8x7b", {}),
+    (4, "fsdp.2+tp-sp-keep.4", 8, "llama-8b", {}),
     (2, "interleaved", 2, "llama-8b", {}),
     (4, "1f1b.2+zero1.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
     (4, "1f1b.2+tp-sp-keep.2", 4, "llama-8b", {}),

@@ -31,8 +31,8 @@ def parameters_of_last_rank(row):
     if axes.pipeline > 1:
         return shares[-1] * layer + model.norm_parameters + matrix
     num_matrices = 1 if model.has_tied_embeddings else 2
-    ends = model.norm_parameters + model.position_parameters + num_matrices * matrix
-    return shares[-1] * layer + ends
+    positions = model.context_length * model.hidden_size if model.positions == "learned" else 0
+    return shares[-1] * layer + model.norm_parameters + positions + num_matrices * matrix
 
 
 def state_bytes(row):

@@ -53,7 +53,7 @@ def test_a_run_records_how_quiet_it_was_and_says_so(folder):
     request = RunRequest(names=("heavier",), full=True)
     ran = running.run(request, _readings(IDLE, SLOWER))
     assert ran.exit_code == 0
-    assert ran.not_quiet == {"heavier": "the canary differed by 10.0%"}
+    assert ran.not_quiet == ["heavier (the canary differed by 10.0%)"]
     assert read(folder / "heavier.json").quiet.load_after_share == IDLE[0]
     ran = running.run(request, _readings())  # what is fresh takes no reading
-    assert (ran.num_fresh, ran.not_quiet) == (1, {})
+    assert (ran.num_fresh, ran.not_quiet) == (1, [])

@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from runners.planning.answer import Answer
+from runners.planning.answer import GIB, Answer, layouts
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
-from runners.planning.processes import answers_anew
+from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Training
 from runners.planning.recommendation import search, strategies, told
-from runners.planning.table import GIB, layouts
-from runners.plans.model_presets import model_presets
+from runners.plans.architecture import model_presets
 from tests.runners.questions import LLAMA, asked, changed
 
 SMALL = changed(LLAMA, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128)
@@ -25,7 +24,7 @@ CLUSTER = Cluster(2, 2, 1e15, within=1e15, between=1e15)
 def found():
     """All layouts of a small model on two nodes of two devices, with ample memory."""
     model = Model(name="small", architecture=SMALL)
-    simulated, is_whole = search(model, TRAINING, CLUSTER, 80 * GIB, answers_anew, 1e9)
+    simulated, is_whole = search(model, TRAINING, CLUSTER, 80 * GIB, answers, 1e9)
     assert is_whole
     return simulated
 

@@ -15,7 +15,6 @@ from runners.measuring.pending import pending
 from runners.plans.experiment import Experiment, RunPlan
 from runners.ranks.recorder import MAX_NON_FINITE, Recorder
 from runners.traces import machine
-from runners.traces.files import TraceError, read, write
 from runners.traces.outcome import RankOutcome
 
 
@@ -49,16 +48,6 @@ def test_a_run_that_diverges_for_many_steps_still_fits_into_a_trace(recorder) ->
         recorder.step_loss(math.nan)
     assert len(recorder.outcome.non_finite) == MAX_NON_FINITE
     assert recorder.outcome.step_losses == [None] * 5000
-
-
-def test_a_trace_that_outgrows_its_size_is_refused_in_one_line(root, tmp_path) -> None:
-    frozen = root / "tests" / "book" / "content" / "traces" / "reference-frozen"
-    whole = read(frozen / "tiny_memory.json")
-    name, run = next(iter(whole.runs.items()))
-    long = run.model_copy(update={"step_losses": [0.5] * 100_000})
-    with pytest.raises(TraceError, match="more than 300000"):
-        write(tmp_path / "tiny_memory.json", whole.model_copy(update={"runs": {name: long}}))
-    assert not list(tmp_path.iterdir())
 
 
 def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path) -> None:

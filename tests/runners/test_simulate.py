@@ -14,11 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from runners.__main__ import main
 from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import MORE, find
-from runners.simulate import suite
-from runners.simulate.command import compare, reference
+from runners.simulate import command
+from runners.simulate.command import compare, simulate, wanted
 from runners.simulate.log import RankLog, SimulatedRun
-from runners.simulate.suite import simulate, wanted
 from runners.system.errors import FixableError
+from runners.traces import machine
 from runners.training.networks import mlp
 
 pytestmark = pytest.mark.ranks
@@ -68,7 +68,7 @@ def first(run: SimulatedRun) -> RankLog:
 
 
 def test_peaks_and_payloads_are_those_that_real_ranks_recorded(simulated):
-    compared = compare(simulated.values(), reference())
+    compared = compare(simulated.values(), machine.references()[0])
     metered = {name: one for name, one in compared.items() if one.recorded_peak_bytes is not None}
     assert set(metered) == set(RUNS) - {"listings.ring_all_reduce_by_hand"}
     assert {name: one.peak_error for name, one in metered.items()} == {
@@ -94,7 +94,9 @@ def test_collectives_are_known_by_the_axis_of_the_mesh_that_carries_them(simulat
         ("reduce_scatter", "shard", 2),
         ("all_reduce", "replicate", 2),
     }
-    recorded = json.loads((reference() / "hybrid.json").read_text())["runs"]["hsdp"]["ranks"][0]
+    recorded = json.loads((machine.references()[0] / "hybrid.json").read_text())["runs"]["hsdp"][
+        "ranks"
+    ][0]
     for operation, axis, _ in axes:
         counted = sum(one.bytes for one in calls if (one.operation, one.axis) == (operation, axis))
         assert counted == recorded["measures"][f"{axis}_{operation}_bytes"]
@@ -150,7 +152,7 @@ def test_buckets_leave_during_backward_and_are_waited_for_at_its_end(simulated):
     ],
 )
 def test_a_run_that_cannot_be_simulated_says_why(untrue, monkeypatch, run, reason, has_failed):
-    monkeypatch.setattr(suite, "MOST_SECONDS", 2)
+    monkeypatch.setattr(command, "MOST_SECONDS", 2)
     told = simulated_run("untrue", run)
     assert (told.reason, told.has_failed) == (reason, has_failed)
 
@@ -181,7 +183,7 @@ def test_nobody_sleeps(untrue):
 
 
 def test_an_unknown_run_is_refused_with_those_there_are():
-    with pytest.raises(FixableError, match=r"has no run 'none'; it has: ddp, single"):
+    with pytest.raises(FixableError, match=r"no run of ddp 'none'; there are: ddp, single"):
         wanted(["ddp.none"])
 
 

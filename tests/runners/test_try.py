@@ -53,8 +53,8 @@ def attempt(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
     def measured(run: str, wanted: str) -> Run:
         experiment = find("changeable")
-        trial = prepare(experiment, run, [wanted])
-        tried = replace(experiment, runs={run: trial.plan})
+        plan, _ = prepare(experiment, run, [wanted])
+        tried = replace(experiment, runs={run: plan})
         trace = measure.measure_alone(tried, run, launcher, Progress(io.StringIO()))
         return trace.runs[run]
 

@@ -32,17 +32,17 @@ def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
 
 
 def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experiment) -> None:
-    trial = prepare(changeable, "shared", ["num_samples=20", "num_epochs=3"])
-    assert trial.plan.settings.num_samples_per_rank == 10
-    assert trial.lines == [
+    plan, lines = prepare(changeable, "shared", ["num_samples=20", "num_epochs=3"])
+    assert plan.settings.num_samples_per_rank == 10
+    assert lines == [
         "num_samples 20 instead of 12",
         "num_samples_per_rank 10 instead of 6, which follows",
     ]
 
 
 def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experiment) -> None:
-    assert prepare(changeable, "shared", []).lines == ["num_epochs 2 instead of 3, to take seconds"]
-    assert prepare(changeable, "shared", ["num_epochs=3"]).lines == []
+    assert prepare(changeable, "shared", [])[1] == ["num_epochs 2 instead of 3, to take seconds"]
+    assert prepare(changeable, "shared", ["num_epochs=3"])[1] == []
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
         ),
         ("shared", "num_samples", "write --set KEY=VALUE, not 'num_samples'"),
         ("shared", "num_samples=0", "num_samples must be greater than or equal to 1, not 0"),
-        ("shared", "num_samples=13", "changeable: num_samples 13 cannot be shared by 2 ranks"),
+        ("shared", "num_samples=13", "settings: num_samples 13 cannot be shared by 2 ranks"),
         ("shared", "num_samples_per_rank=5", "follows from the other settings and would be 6; set"),
         ("shared", "world_size=1", "world_size of shared must be 2 to 8, not 1"),
         ("shared", "world_size=99", "world_size of shared must be 2 to 8, not 99"),

@@ -10,9 +10,8 @@ import zlib
 import pytest
 import yaml
 
-from runners.planning.committed import answers_of
+from runners.planning.answer import answers_of, layouts
 from runners.planning.law_of_time import Cluster
-from runners.planning.table import layouts
 from runners.traces.files import read_grid
 from runners.traces.plan_grid import named_rows
 from tests.conftest import ROOT

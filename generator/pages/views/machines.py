@@ -30,7 +30,6 @@ HEAVIER = (
 )
 PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
     (r"matrix_flops_per_second", Unit(0, -1), "Operations of a matrix product"),
-    (r"memory_bytes_per_second", Unit(1, -1), "Rate of memory"),
     (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "Latency of an all_reduce, ranks: {n}"),
     (
         r"all_reduce_(\d+)_beta_seconds_per_byte",

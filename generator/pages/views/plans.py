@@ -28,12 +28,10 @@ from generator.figures.play.bar_views import MOST as AXIS
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.pages.shown import Row, Shown, counted, label
-from runners.planning.answer import Answer
-from runners.planning.committed import answers_of
+from runners.planning.answer import GIB, Answer, Layout, answers_of, needs, verdict
 from runners.planning.law_of_time import Bounds, Cluster
 from runners.planning.question import PlanError
 from runners.planning.recommendation import Choice, Turn, choice, longer_by
-from runners.planning.table import GIB, Layout, needs, verdict
 from runners.traces.plan_grid import named_rows
 
 ID = "plan"

@@ -39,18 +39,14 @@ def reduce(rank: Rank) -> None:
     tensor = torch.ones(NUM_VALUES)
     dist.all_reduce(tensor)
     rank.measure("interfaces", _used())
-    before, start = rank.link_count(), time.perf_counter()
+    before, start = rank.sent_payload_bytes(), time.perf_counter()
     dist.all_reduce(tensor)
     rank.measure_seconds("all_reduce", [time.perf_counter() - start])
-    after = rank.link_count()
+    after = rank.sent_payload_bytes()
     assert before is not None
     assert after is not None
-    passed = after - before
     _count_little(rank)
-    rank.measure("sent_bytes", passed.sent_bytes)
-    rank.measure("num_sent_frames", passed.sent_frames)
-    rank.measure("sent_payload_bytes", passed.sent_payload_bytes)
-    rank.measure("received_payload_bytes", passed.received_payload_bytes)
+    rank.measure("sent_payload_bytes", after - before)
 
 
 def _used() -> list[str]:
@@ -62,12 +58,12 @@ def _used() -> list[str]:
 
 def _count_little(rank: Rank) -> None:
     """What passes between two counts, and what a barrier between them adds."""
-    counts = [rank.link_count(), rank.link_count()]
+    counts = [rank.sent_payload_bytes(), rank.sent_payload_bytes()]
     dist.barrier()
-    counts.append(rank.link_count())
+    counts.append(rank.sent_payload_bytes())
     first, second, third = (c for c in counts if c is not None)
-    rank.measure("idle_payload_bytes", (second - first).sent_payload_bytes)
-    rank.measure("barrier_payload_bytes", (third - second).sent_payload_bytes)
+    rank.measure("idle_payload_bytes", second - first)
+    rank.measure("barrier_payload_bytes", third - second)
 
 
 def endless(rank: Rank) -> None:

@@ -1,0 +1,48 @@
+"""A model cut by layers, a stage on each rank: the way of a batch through the stages and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from runners.ranks.rank import Rank
+
+
+def through_stage(
+    rank: Rank[Any], run: Callable[[Tensor], Tensor], own: Tensor, shape: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Receive an activation, run this rank's stage on it, and send the result to the next rank.
+
+    Args:
+        rank: its number is that of its stage.
+        run: the layers of this stage; on the last stage perhaps with the loss.
+        own: what the first stage takes.
+        shape: of what every other stage takes.
+
+    Returns:
+        What came in and what went out.
+    """
+    taken = own
+    if rank.rank > 0:
+        taken = rank.receive(shape, source=rank.rank - 1)
+        taken.requires_grad_(torch.is_grad_enabled())
+    with rank.phase("forward"):  # a hook would take sending for a part of it
+        given = run(taken)
+    if rank.rank < rank.world_size - 1:
+        rank.send(given.detach(), to=rank.rank + 1)
+    return taken, given
+
+
+def back_through_stage(rank: Rank[Any], taken: Tensor, given: Tensor) -> None:
+    """Receive the gradient of what went out, differentiate, send that of what came in back."""
+    gradient = None
+    if rank.rank < rank.world_size - 1:
+        gradient = rank.receive(given.shape, source=rank.rank + 1)
+    with rank.phase("backward"):
+        given.backward(gradient)
+    if rank.rank > 0:
+        assert taken.grad is not None
+        rank.send(taken.grad, to=rank.rank - 1)
