@@ -87,7 +87,6 @@ def _obstacle(question: Question) -> str | None:
         "name zero1, not fsdp": is_pipelined and strategy.sharding.startswith("fsdp"),
         "the logits are the embedding, which neither tp nor a pipeline divides": divides
         and shape.has_tied_embeddings,
-        "leave out tp, which divides no experts": strategy.tensor > 1 and shape.num_experts > 1,
     }
     return next((why for why, is_so in obstacles.items() if is_so), None)
 

@@ -331,14 +331,27 @@ def divide(model: Transformer, mesh: DeviceMesh) -> None:
         "ffn.inner": tp.ColwiseParallel(),
         "ffn.gate": tp.ColwiseParallel(),
         "ffn.outer": tp.RowwiseParallel(output_layouts=by_sequence),
+        # Each rank routes all tokens alike; what an expert returns is summed by an all-reduce.
+        "ffn.router": tp.ColwiseParallel(output_layouts=Replicate()),
+        "ffn.experts.*.inner": tp.ColwiseParallel(),
+        "ffn.experts.*.gate": tp.ColwiseParallel(),
+        "ffn.experts.*.outer": tp.RowwiseParallel(),
     }
+    if model.plan.num_experts > 1:
+        of_layer["ffn"] = tp.PrepareModuleInputOutput(
+            input_layouts=by_sequence,
+            desired_input_layouts=Replicate(),
+            use_local_input=True,
+            output_layouts=Replicate(),
+            desired_output_layouts=by_sequence,
+        )
     styles = {f"layers.*.{name}": style for name, style in of_layer.items()} | {
         "embedding": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=by_sequence),
         "positions": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0)),
         "norm": tp.SequenceParallel(),
         "logits": tp.ColwiseParallel(input_layouts=by_sequence),
     }
-    names = {re.sub(r"^layers\.\d+", "layers.*", name) for name, _ in model.named_modules()}
+    names = {re.sub(r"\.\d+", ".*", name) for name, _ in model.named_modules()}
     there = {name: style for name, style in styles.items() if name in names}
     tp.parallelize_module(model, mesh, there)
 

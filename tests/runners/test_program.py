@@ -28,7 +28,7 @@ LAYOUTS = [
     (2, "zero1", 4, "llama-8b", {}),
     (4, "hsdp.2.4", 8, "llama-8b", {}),
     (4, "fsdp.8.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
-    (4, "fsdp.2+tp-sp-keep.4", 8, "llama-8b", {}),
+    (4, "fsdp.2+tp-sp-keep.4", 8, "mixtral-8x7b", {}),
     (2, "interleaved", 2, "llama-8b", {}),
     (4, "1f1b.2+zero1.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
     (4, "1f1b.2+tp-sp-keep.2", 4, "llama-8b", {}),
