@@ -9,8 +9,6 @@ Exit codes: 0 sound; 1 a run surprised or a law does not hold; 2 mistakes, or a 
 call; 130 Ctrl-C; 143 SIGTERM.
 """
 
-from __future__ import annotations
-
 import gc
 
 from runners.system import stopping

@@ -25,8 +25,6 @@ a simulation that failed, or a run that could not be measured for want of the ma
 call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

@@ -5,8 +5,6 @@ rests on no measured time, and a large tolerance has a reason. A claim knows its
 fixed where ranks differ. What is wrong on several runs of a claim is told once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from generator.content import prose

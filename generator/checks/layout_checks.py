@@ -5,8 +5,6 @@ that each was compared with, and an error where one of these is better in someth
 nothing: memory, bytes over each tier of links, and both bounds of a step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ further off than its author allows is one, where the book was written; on other 
 says how far off it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ located errors, where an author's verdict says otherwise or where a short progra
 stand. Only the reference machine decides; pages of another one mention that its runs differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Literal
 

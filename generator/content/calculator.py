@@ -1,7 +1,5 @@
 """A calculator of Cost: what readers set, and formulas that are compared with runs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

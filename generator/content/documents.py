@@ -3,8 +3,6 @@
 Also the walk over a model's fields that tells prose from expressions, ids and plain words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass

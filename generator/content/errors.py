@@ -3,8 +3,6 @@
 Files of content/ are read as authors and editors leave them; their mistakes are kept, not raised.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

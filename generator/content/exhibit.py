@@ -1,7 +1,5 @@
 """What a lesson or an item shows from runs, as an author names it: figures and listings."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator

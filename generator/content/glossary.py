@@ -1,7 +1,5 @@
 """The words of the field, as an author writes them: content/glossary.yml."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

@@ -6,8 +6,6 @@ In: a file's text. It begins with a head of YAML between two lines of `---` (`ti
 lesson's listing, and shows a program that a run executed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest

@@ -5,8 +5,6 @@ docstring of the part's model says of it, or the words that it takes, and as an 
 shortest value in the book.
 """
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Iterator

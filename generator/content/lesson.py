@@ -4,8 +4,6 @@ Each is rendered by a template of the mode's name. The calculator of Cost is in 
 a topic's own file in `topic.py`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

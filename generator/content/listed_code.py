@@ -4,8 +4,6 @@ In: the project's root and what a `Listing` names. Out: the text, or why there i
 shown that a run did not execute, so nothing outside the project is ever read.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """The pages of plans, as an author writes them: content/planner/plan.yml."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -4,8 +4,6 @@ Expressions are taken out before Markdown sees the text and put back after it, a
 characters, so Markdown cannot touch what they print and they cannot write Markdown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache

@@ -7,8 +7,6 @@ a run executed, no longer has there. `generator/items/kinds` works the keys out 
 without one.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator

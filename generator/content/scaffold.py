@@ -5,8 +5,6 @@ law on its runs. A lesson is a topic with the pages Trace and Recall, bound to w
 recorded: its stages and epochs, where there are any. Its texts say what to write instead.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

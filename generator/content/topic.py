@@ -1,7 +1,5 @@
 """A topic's own file, and the home page."""
 
-from __future__ import annotations
-
 from generator.content.lesson import Mode
 from generator.content.words import (
     ClaimId,

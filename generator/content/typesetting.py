@@ -1,7 +1,5 @@
 """How pages print what people do not read as words: times, and names too long for a line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime

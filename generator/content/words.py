@@ -6,8 +6,6 @@ without the braces; in `PerRun` the word `run` stands for each of several runs, 
 inputs of a calculator stand for themselves. The marks are read by `checks/`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ The loader is YAML's safe one, narrowed further: no tags, no duplicate keys, tex
 an author writes can make an object.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ says at the start values and on every run that it was checked on, each a Value w
 What an author got wrong is found by `checks/lesson_checks.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

@@ -7,8 +7,6 @@ with provenance (`evaluation.py`), numbers, or symbols of a formula (`calculator
 `law_shown.py`).
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import math

@@ -1,7 +1,5 @@
 """The functions that an author may use in an expression: filters, laws and labels."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ side that a page can print, and what an element is: a rank, an epoch, a step. A 
 compared with each element of the other side's list.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -7,8 +7,6 @@ has all measured itself. A time is not judged on a machine where more ranks shar
 the machine shown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ out of memory is called so only where the recorded bytes explain the refusal: wh
 within the budget, and with what was requested it would not have.
 """
 
-from __future__ import annotations
-
 from generator.evidence import units
 from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError, Value, computed

@@ -3,8 +3,6 @@
 Where a run belongs follows from what each control reads of it, so no author can put it elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

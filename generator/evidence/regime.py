@@ -6,8 +6,6 @@ where a run's settings have them, dtype and optimizer are read off the runs; the
 claim's file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from generator.content.claim import Claim

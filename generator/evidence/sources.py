@@ -5,8 +5,6 @@ book for readers without a script, and a block of JSON that `sources.js` fills t
 from. A run stands in the block once, and so does a value that others are computed from.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -6,8 +6,6 @@ must not see torn apart is joined by a no-break space. Plain Python formatting o
 correctly rounded, so the text is the same on every platform.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

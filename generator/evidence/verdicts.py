@@ -5,8 +5,6 @@ does not apply; where a trace is stale, or a run did not measure, there is no ev
 whose quartile ranges overlap are not distinguishable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

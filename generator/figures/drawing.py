@@ -9,8 +9,6 @@ of Liberation Sans (Arial and Helvetica have its widths) and DejaVu Sans, the on
 machines. Words then end where a drawing expects it or earlier, and no byte depends on fonts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

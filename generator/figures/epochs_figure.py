@@ -1,7 +1,5 @@
 """Loss and accuracy over epochs, of one run or of several."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from markupsafe import Markup

@@ -5,8 +5,6 @@ drawing in `drawings/`, which knows nothing of runs. Whatever is drawn also stan
 number with its provenance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """How a measured number grows over runs, beside what a formula says of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

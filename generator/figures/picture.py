@@ -1,7 +1,5 @@
 """What a figure is made of once its runs are read: drawings, their words, and tables of numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Which rank holds which layer, and what travels between ranks in a step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from generator.content.exhibit import Figure

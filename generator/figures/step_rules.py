@@ -13,8 +13,6 @@ gradient is reduced while the next one is computed. The last unit belongs to the
 whole from forward on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -4,8 +4,6 @@ In: claims, misconceptions and slips that an item names. Out: `Answer`s and the 
 The script in the page reads the key from here.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ other cases that Recall may ask, so that it asks the concept again and not the s
 expression or a name lacks is said where it is written, by `checks/`, and not again here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from generator.content import prose

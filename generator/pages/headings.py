@@ -7,8 +7,6 @@ MkDocs checks the anchors of Markdown links only. Links that the generator write
 anchors from here.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ makes the table of contents from them; everything else is HTML, so that no Markd
 it. Code that pages show is read from the files that runs executed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

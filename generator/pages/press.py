@@ -5,8 +5,6 @@ of lessons. A press keeps what it printed. Of the next book it prints the pages 
 the others stay as they were, and so do their checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache

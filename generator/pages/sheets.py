@@ -1,7 +1,5 @@
 """Book → what its pages are, before any of them is printed. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

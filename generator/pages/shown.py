@@ -1,7 +1,5 @@
 """What views give to templates: names with what a page shows under each, and rows of tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Self

@@ -5,8 +5,6 @@ order in which a page prints them. Out: the same with links. Text in links, valu
 it is. Headings, options, questions and captions do not come here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

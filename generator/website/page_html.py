@@ -1,7 +1,5 @@
 """The HTML of a page: headings with links, what a keyboard reaches, mistakes on top."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 from pathlib import Path

@@ -10,8 +10,6 @@ the errors on top. While serving, only the pages of edited files are printed aga
     mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import re

@@ -5,8 +5,6 @@ generator wrote and no book makes any more is deleted; what anybody else put the
 published book shows the machines of the current commit, and offers its sources.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -11,8 +11,6 @@ and shows only title and text; so synonyms are fields of the index beside those 
 and knows leads, places and the terms of the glossary.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import unescape

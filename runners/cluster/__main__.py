@@ -18,8 +18,6 @@ Exit codes: 0 every run ended as declared, 1 a surprise, 2 a wrong call, 3 a nod
 by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129. torchrun makes each of them but 0 a 1.
 """
 
-from __future__ import annotations
-
 from runners.system import accelerator, stopping
 
 if __name__ == "__main__":  # before torch is loaded

@@ -5,8 +5,6 @@ launcher on one machine does, and shares how that rank ended. So what measures a
 measures it on several.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ should be equal, by the rule of `traces/tolerance.py`. What the kernel counts, a
 processor or torch rounds, may differ. Two times differ where their quartile ranges do not overlap.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections import defaultdict

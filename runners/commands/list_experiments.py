@@ -3,8 +3,6 @@
 In: the names of experiments. Out: lines.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

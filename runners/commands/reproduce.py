@@ -5,8 +5,6 @@ them. Out: for each path the page's value, the new one, the tolerance, and "same
 run is measured once, and nothing of the book is written.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

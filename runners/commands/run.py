@@ -7,8 +7,6 @@ With `--dry` nothing runs. How long a run takes, and how much memory its ranks t
 then read off its last trace here, however stale; else off the reference machine's.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ In: this machine's traces, as far as it has them, else the reference machine's. 
 wrong call.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -4,8 +4,6 @@ In: an experiment, the name of a run, and texts such as `batch_size=50`. Out: th
 these settings and with whatever follows from them, or one line that says why there is none.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

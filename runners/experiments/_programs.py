@@ -5,8 +5,6 @@ many ranks, under which budget and to which end, the file says itself; one that 
 without it too. No torch here: `runners/training/executed.py` executes them.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from runners.plans.experiment import RunPlan

@@ -9,8 +9,6 @@ numbers that its ranks gathered as `report`, one dict a rank.
     python -m runners run listings
 """
 
-from __future__ import annotations
-
 from runners.experiments._programs import plans
 from runners.training.executed import program as program  # the strategy of every run
 

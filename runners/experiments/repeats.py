@@ -7,8 +7,6 @@ it printed stands on the page. A reader copies the command and sees the same.
     python -m runners run repeats --full
 """
 
-from __future__ import annotations
-
 from runners.experiments._programs import plans
 from runners.training.executed import program as program  # the strategy of every run
 

@@ -10,8 +10,6 @@ What fails before the strategy of the run is called, while ranks find each other
 same for all experiments and evidence of none. No torch.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -14,8 +14,6 @@ frameworks, of which torch uses one for linear algebra, are undefined after a fo
 There each rank is a new process that loads torch itself.
 """
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

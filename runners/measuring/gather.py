@@ -1,7 +1,5 @@
 """Put what the ranks of a run's passes recorded together into one `Run`. Pure; no torch."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar

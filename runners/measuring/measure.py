@@ -3,8 +3,6 @@
 In: what of it is pending (`pending.py`). Out: a `Trace` on disk, written whole.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

@@ -9,8 +9,6 @@ An interrupted experiment leaves `.<name>.part`, a trace of the runs that had en
 it is written whole after each run and deleted with the last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

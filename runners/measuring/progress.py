@@ -1,7 +1,5 @@
 """What a person sees while experiments run: one line a run, and a word where one takes long."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import TextIO

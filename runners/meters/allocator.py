@@ -13,8 +13,6 @@ each segment keeps it whole, so no factor of the budget bounds the reserved byte
 fits. The bytes given out are the sum of its blocks, each rounded up to 512 bytes.
 """
 
-from __future__ import annotations
-
 import torch
 
 from runners.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError

@@ -5,8 +5,6 @@ its real arguments. Out: what PyTorch's users call it, its bytes, its group, its
 each axis of a mesh of ranks how many calls, and the bytes of their payload (`AxisMeter`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Self

@@ -6,8 +6,6 @@ A metered pass therefore allocates only when none of these threads has work left
 does not depend on what else the machine does.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import suppress

@@ -15,8 +15,6 @@ by Python, by torch and by strategy; so each part is measured:
 - Scratch memory of the backend is measured beforehand, by collectives of the same size.
 """
 
-from __future__ import annotations
-
 import ctypes
 import resource
 from contextlib import suppress

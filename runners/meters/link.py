@@ -13,8 +13,6 @@ without payload) included. Frames that the kernel hands on as one, uncut, count 
 set of headers.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

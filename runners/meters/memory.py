@@ -8,8 +8,6 @@ It also counts collectives, since they pass by as operations with their real ten
 the backend, and remembers which of them passed in which stage.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable

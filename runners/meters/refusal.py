@@ -9,8 +9,6 @@ temporary tensors of an operation that is made of others. In one backward pass u
 sees the refused operation while its arguments are still there.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -7,8 +7,6 @@ ranks' events are together.
 Ranks of one machine share a wall clock; runs over several nodes have no timeline.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import pairwise

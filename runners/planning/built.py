@@ -5,8 +5,6 @@ what FSDP shards and what checkpointing recomputes: the layers of a transformer,
 module the children of its largest `ModuleList` or `Sequential`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

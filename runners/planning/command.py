@@ -4,8 +4,6 @@ In: the words of the command line. Out: a table or JSON on standard output, prog
 error.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from functools import partial

@@ -4,8 +4,6 @@ In: the path of a file; nothing is downloaded. Out: an `Architecture`. Decoder-o
 Llama, Mistral, Qwen, Mixtral and GPT-2 families are read; others are refused in one line. No torch.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

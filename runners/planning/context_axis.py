@@ -7,8 +7,6 @@ are two chunks of the sequence, as far from its start as from its end, so that u
 all ranks compute equally much.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

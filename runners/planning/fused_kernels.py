@@ -4,8 +4,6 @@ In: tensors, real or fake. Out: the same values, with the memory that the fused 
 what happens inside allocates nothing that the meter sees.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

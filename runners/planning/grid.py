@@ -3,8 +3,6 @@
 In: presets. Out: `planner/plans/<preset>.json`, written once all its rows are there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple

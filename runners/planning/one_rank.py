@@ -5,8 +5,6 @@ the first, of a single microbatch, creates the optimizer's state, which the peak
 includes.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 

@@ -4,8 +4,6 @@ In: the question of a plan for one device, and its simulation. Out: lines. The s
 code runs with real tensors, under the same limit of the allocator.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

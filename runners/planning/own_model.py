@@ -7,8 +7,6 @@ line that reads a value, since a plan has none; what torch's own optimizers read
 size follows from it.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys

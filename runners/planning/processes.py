@@ -3,8 +3,6 @@
 In: questions. Out: an `Answer` each, in the same order.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

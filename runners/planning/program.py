@@ -4,8 +4,6 @@ In: a question, and what was simulated. Out: Python source: `program_template.py
 any layout, with its first lines and the values of its `Plan` filled in. No torch.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

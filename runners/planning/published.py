@@ -8,8 +8,6 @@ libraries on Megatron's ranks (`workspace_bytes`). A row that misses because of 
 out is simulated once more with it (`TERMS`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache

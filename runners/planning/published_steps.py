@@ -8,8 +8,6 @@ of the layout that the law prefers took than that of the winner, and which pairs
 is simulated: operations and bytes are closed forms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, groupby
 from statistics import median

@@ -4,8 +4,6 @@ In: words of the command line, or a published configuration. Out: a `Question`, 
 simulates, and the mesh that it means. A mesh that cannot be is a `PlanError`, in one line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import prod
 from typing import Literal

@@ -5,8 +5,6 @@ In: a model, a training, a cluster, the memory of a device, and how long to sear
 one comes next, and with which other devices another one would be best. No torch.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

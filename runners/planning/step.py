@@ -6,8 +6,6 @@ allocate and send what their neighbours do, so their phases are counted as often
 (`Repeats`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

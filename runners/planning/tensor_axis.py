@@ -6,8 +6,6 @@ a rank holds are plain tensors, and FSDP and DDP can wrap them along another axi
 parallelism, activations between these layers are (batch, sequence / ranks, hidden).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ operations are those that public implementations call (nanoGPT for GPT-2, torcht
 that autograd keeps the same activations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ gradients. Parameters in bf16 have an fp32 copy here, which is updated and writt
 ZeRO-1 a rank updates its share of each parameter alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

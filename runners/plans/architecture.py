@@ -4,8 +4,6 @@ In: the numbers of a configuration file, and `content/planner/model_presets.yml`
 `Architecture`, with the number of its parameters by a closed form, and `ModelPreset` by its id.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, Self

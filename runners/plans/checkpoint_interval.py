@@ -4,8 +4,6 @@ In: what a step, a checkpoint and a restart take, and how long a machine runs be
 Out: seconds of the whole training, and the intervals of Young and Daly.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ formula, since a law uses `+ - * /` alone. Out: the same kind of thing. Content 
 name: `ring_bytes(run.settings.gradient_bytes, run.world_size)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

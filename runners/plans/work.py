@@ -1,7 +1,5 @@
 """Closed forms of a stack of linear layers. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

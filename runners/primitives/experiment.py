@@ -9,8 +9,6 @@ caches and memory.
     all_reduce_{ranks}_{bytes}_seconds       one call over so many bytes, as its first rank sees it
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -4,8 +4,6 @@ Out: `primitives.json` in the machine's folder: computing with one, two and four
 all-reduce by bytes, and the few rates that a person asks for: of the products, α and β.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -4,8 +4,6 @@ In: a rank whose metered pass has ended. Out: nothing, or a `MeterDisagreesError
 run. Most passes need no further call, because what `meters/kernel.py` measures explains the mark.
 """
 
-from __future__ import annotations
-
 import gc
 from contextlib import redirect_stdout
 from io import StringIO

@@ -4,8 +4,6 @@ Each rank maps a small file and overwrites it at every phase; the launcher reads
 works, hangs, or is dead. Writing costs less than a microsecond and no system call. No torch.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from dataclasses import dataclass

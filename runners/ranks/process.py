@@ -5,8 +5,6 @@ JSON, whole, before the process leaves by `os._exit`; a failing rank then waits 
 that its peers meet their own failures and not a broken connection.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -4,8 +4,6 @@ In: stages, epochs, predictions, losses, as a strategy marks them. Out: the fiel
 `RankOutcome`. A metered pass records no results of training: its steps are few.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time

@@ -4,8 +4,6 @@ In: names of runs. Out: a line a run, or JSON. Every run has a process of its ow
 ranks follow each other: a crash or an endless loop costs that run alone. No torch here.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ number, nothing: 0, 0.0 or False. A strategy that only reports its losses runs u
 shapes follow from values raises `DynamicOutputShapeException`, and is not simulated.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -6,8 +6,6 @@ a program, which has no steps that are known, they are those of all of it. A tim
 rank does one after another: it computes, begins a collective or a message, waits for it, or sleeps.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from runners.traces.measured import Collective, Memory

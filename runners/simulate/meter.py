@@ -6,8 +6,6 @@ that carries it; the timeline of the counted step; and the log of allocations an
 streams of an accelerator, which CUDA's allocator can replay.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ executed as in a metered pass, and no phase, hook or meter differs from there. I
 where a metered pass takes three.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress

@@ -3,8 +3,6 @@
 In: jobs, of runs or of plans. Out: their results.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import multiprocessing

@@ -7,8 +7,6 @@ when it is ready, and a full bucket is reduced at once. When all are reduced, bu
 back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace

@@ -7,8 +7,6 @@ sends to another, as stages of a pipeline do with the shapes that they expect, a
 simulation of that other rank. Everything is put back when it ends.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

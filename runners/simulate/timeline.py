@@ -6,8 +6,6 @@ each rank ends its step: ranks compute, begin collectives and messages, and wait
 order in which their simulations did.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

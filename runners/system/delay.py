@@ -10,8 +10,6 @@ The process outlives the rank that started it by what the rank's last packets wa
 wait for them. Linux and root are needed. No torch.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

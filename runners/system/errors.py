@@ -1,7 +1,5 @@
 """Errors that several rooms raise and one line of a command tells."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

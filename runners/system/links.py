@@ -13,8 +13,6 @@ process id and start: what a dead launcher left is swept before the next is made
 and `tc` are needed; `cannot_link` says what is missing. No torch.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

@@ -4,8 +4,6 @@ In: how far something is. Out: a line on standard error every few seconds, so th
 a command goes on, and the log of a short one stays short.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -4,8 +4,6 @@ In: process ids. Out: what `/proc` says of them; None, or the cautious answer, w
 `/proc`. No torch.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -11,8 +11,6 @@ torch's own it aborts the process. A process forked from the command is no comma
 without a word.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

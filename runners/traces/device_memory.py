@@ -5,8 +5,6 @@ memory as `nvidia-smi` reports it, and a verdict. What is outside the simulation
 each of which content/references.yml cites by the same value.
 """
 
-from __future__ import annotations
-
 from math import ceil
 from typing import Literal
 

@@ -7,8 +7,6 @@ result. Programs that an experiment finds by a pattern, one a run, have a digest
 whole text: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 from functools import cache, lru_cache

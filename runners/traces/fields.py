@@ -5,8 +5,6 @@ with its unit. The pages and `python -m runners reproduce` both write numbers by
 that a reader finds the same digits in both. Pure; no torch.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ back to the generator, refusing whatever it does not know. What a trace holds is
 that never install it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

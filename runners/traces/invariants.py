@@ -9,8 +9,6 @@ An invariant follows from how the meters and the gathering write a trace, on any
 somebody could forge beyond them, `reproduce` finds: it measures a number again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

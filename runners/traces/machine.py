@@ -7,8 +7,6 @@ always measures for itself, and the committed reference folder stays as it is. R
 fewer cores or devices, under `taskset` or `CUDA_VISIBLE_DEVICES`, are another machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """What one rank sends to the launcher when it ends: the raw material of a `Run`. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pydantic import ConfigDict

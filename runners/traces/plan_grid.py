@@ -6,8 +6,6 @@ with a run for each strategy in each state, so that lessons, claims and figures 
 they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
 """
 
-from __future__ import annotations
-
 import platform
 from functools import cache
 from importlib import metadata

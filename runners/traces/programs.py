@@ -14,8 +14,6 @@ A value is arithmetic in Python over the constants and the names declared above 
 than `expected` and `budget_bytes` becomes one more setting. Adding a program touches no other file.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ two traces can be compared without comparing clocks. Units are in the names: `_b
 `_share` (0 to 1), `num_` for counts. A share or an accuracy is a fraction, never a percentage.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator

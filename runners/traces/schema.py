@@ -4,8 +4,6 @@ A record refuses unknown fields and values of another type. A field that has a d
 written where it is at its default: most traces need not say it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from datetime import UTC, datetime

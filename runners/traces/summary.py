@@ -4,8 +4,6 @@ In: a `Run`. Out: lines. `python -m runners try` prints them of a run just measu
 show them of the recorded one, so that a reader sees the same lines in both places.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

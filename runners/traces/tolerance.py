@@ -14,8 +14,6 @@ machines.
 | any other time, and shares of a time | within a factor of `TIME_FACTOR` |
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 

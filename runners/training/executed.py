@@ -3,8 +3,6 @@
 With RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the environment.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import socket

@@ -3,8 +3,6 @@
 In: a rank and what it has trained, after a timed pass. Out: its stages and prediction steps.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import torch

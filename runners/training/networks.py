@@ -1,7 +1,5 @@
 """The networks that experiments train, and how a trace describes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 An experiment's settings inherit what they use: functions of `steps.py` read these fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal, Self
 

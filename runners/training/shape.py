@@ -1,7 +1,5 @@
 """The size of a transformer and what follows from it, in closed form. No torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

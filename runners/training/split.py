@@ -5,8 +5,6 @@ does with the input of a block's attention depends on where it is declared: once
 or for each projection by itself, and then the gradient of the input is summed for each of them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model cut by layers, a stage on each rank: the way of a batch through the stages and back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

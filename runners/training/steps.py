@@ -1,7 +1,5 @@
 """What the experiments share: samples by a run's settings, and one batch after another, marked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 

@@ -6,8 +6,6 @@ trains on it. A byte is a token, so the vocabulary is 256 and nothing needs to b
 the text.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The α–β model of a transfer, t = α + β·bytes, and the times that it is fitted to."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ are linear layers of their own (`query`, `key`, `value`, `out`, `up`, `down`), s
 tensor parallelism can split them by columns and by rows.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel

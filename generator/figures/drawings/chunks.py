@@ -1,7 +1,5 @@
 """What each rank holds, step by step: a grid of cells, with arrows for what was sent."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise

@@ -4,8 +4,6 @@ Neighbours that send are joined by an arrow across the gap between their lanes; 
 travels is a rail at the side, with a head where a rank receives and none where it only gives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

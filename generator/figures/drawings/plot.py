@@ -1,7 +1,5 @@
 """Points and lines over two axes: epochs, growth, or a plane that a line divides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ What is held meanwhile may stand below, as a number for each row or as a curve o
 play moves a line over all of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple

@@ -5,8 +5,6 @@ it from every look. Words lie on it, each on a patch of what is below them, so t
 where it starts, they stand beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf

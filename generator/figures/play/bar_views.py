@@ -1,7 +1,5 @@
 """Bars: what ranks hold at their peak by class of tensors, what they send, and what plans need."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Runs as lines and points: the loss of each step, and where runs lie in a plane."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from generator.content.exhibit import Figure

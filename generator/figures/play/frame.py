@@ -5,8 +5,6 @@ that nothing is lost where there is no script. The drawings of the other states 
 script of the figure's own, `assets/figures/….js`, which play.js loads when the figure comes near.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

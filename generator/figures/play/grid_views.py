@@ -9,8 +9,6 @@ of the MLP are cut by columns, the other two by rows. Partial sums meet after th
 forward, and in backward before the former.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 What a run measured of the same step is drawn beside it: when it ended, or the most that it held.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from generator.content.exhibit import Figure

@@ -1,7 +1,5 @@
 """The kinds of questions: one class each, with its key, its parts, its answers and its form."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Questions whose answers are arranged: pieces put in order, and pairs brought together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cached_property

@@ -5,8 +5,6 @@ the book was written (two right options, two equal values) only leaves a questio
 machine's runs came out differently.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions whose answers are picked: options, one right or several, and the line at fault."""
 
-from __future__ import annotations
-
 import difflib
 from functools import cached_property
 

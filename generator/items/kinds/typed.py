@@ -1,7 +1,5 @@
 """Numbers and shapes to type: asked for, or predicted before they are revealed."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ has all of it, on every machine that has measured what it needs. The page of all
 claims come to: how many laws hold, and which are furthest off.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

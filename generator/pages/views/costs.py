@@ -4,8 +4,6 @@ A row of a table is what was predicted, what a run measured, and how far off it 
 has fields in units that people think in, formulas, and the runs that these were compared with.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

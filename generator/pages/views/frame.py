@@ -1,7 +1,5 @@
 """What stands around a page: scripts and styles, what must be known of its runs, its sources."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

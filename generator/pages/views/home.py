@@ -1,7 +1,5 @@
 """The home page's picture, the first hour, and the map of topics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from generator.content.book import Topic

@@ -4,8 +4,6 @@ In: listings, as authors name them. Out: the code as HTML, what it printed, note
 the lines in which a corrected program differs from a wrong one.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What machines are and what they measured: a page of each, and the runs of each experiment."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -6,8 +6,6 @@ memory, tokens and optimizer the recommendation, bars, and a table of what fits.
 the layouts that a lesson recommends.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property

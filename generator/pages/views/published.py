@@ -5,8 +5,6 @@ published number. Out: for each of the two the rows of a table of scores and of 
 number, with the place that it was published at; of steps also those of searches for a layout.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from statistics import median

@@ -4,8 +4,6 @@ Before a reader commits nothing is given away: what stands in the question opens
 where a number comes from would tell. The key below it opens everything; see `answers.py`.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from typing import Any

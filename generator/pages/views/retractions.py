@@ -1,7 +1,5 @@
 """Sentences that people read: how each stands, its runs, and a program that repeats it."""
 
-from __future__ import annotations
-
 import re
 
 from generator.checks import statement_checks

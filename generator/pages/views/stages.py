@@ -5,8 +5,6 @@ read them off the tensors; of a stage also what travelled, and the drawing of `d
 Whatever is drawn also stands in words, each number with its provenance.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """A trial: the run that measures it, what running it prints, settings worth changing, own runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

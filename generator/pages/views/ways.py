@@ -4,8 +4,6 @@ Links carry the items of the page they lead to, each with its digest, so that a 
 what a browser has kept how far a reader is; without it they are links.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from generator.content.book import Topic
