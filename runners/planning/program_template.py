@@ -12,6 +12,8 @@ same program made small, for any machine, on CPUs over gloo where there is no ac
 The layout was simulated. The program was never run on GPUs, but made small on CPUs.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import re
