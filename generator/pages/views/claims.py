@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from markupsafe import Markup, escape
 
-from generator.content.claim import Claim, Domain
+from generator.content.claim import Claim, Domain, Reference
 from generator.content.typesetting import plain
 from generator.evidence import law_shown, regime, units
 from generator.evidence.folio import Folio
@@ -238,13 +238,13 @@ def tally(claims: Sequence[str], folio: Folio) -> Shown:
     """What these claims come to."""
     outcomes = [folio.at_hand.outcome(name) for name in claims]
     laws = [one.verdict for one in outcomes if one.claim.kind == "law"]
-    observed = [one.verdict for one in outcomes if one.claim.kind == "observation"]
+    observed = [one for one in outcomes if one.claim.kind == "observation"]
     return Shown(
         num_laws=len(laws),
         num_holding=laws.count("holds"),
         num_beyond=laws.count("does_not_apply") + laws.count("no_evidence"),
         num_observations=len(observed),
-        num_contrary=observed.count("does_not_hold"),
+        contrary=[one.claim.id for one in observed if one.verdict == "does_not_hold"],
     )
 
 
@@ -274,3 +274,14 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
         pairs = [(folio.at_hand.outcome(name), there) for name, there in other.outcomes.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
         yield machine, sum(decided), sum(parts(*pair) for pair in pairs)
+
+
+def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
+    """What the book cites, a list for each document, by title; and rows of published tables."""
+    found = sorted(folio.book.references.values(), key=lambda one: one.title.strip("“").lower())
+    documents: dict[str, list[Reference]] = {"": []}  # and the rows
+    for one in found:
+        is_row = one.id.startswith(("published-", "step-"))
+        documents.setdefault("" if is_row else one.url, []).append(one)
+    rows = documents.pop("")
+    return list(documents.values()), rows
