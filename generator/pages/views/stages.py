@@ -37,13 +37,15 @@ def recorded(written: Recorded, field: str, folio: Folio) -> list[Shown]:
 def _row(
     found: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
 ) -> Shown:
-    rank = ""
+    rank, operation = "", found.operation if found else ""
     if found is not None:
-        rank = "on every rank" if found.rank is None else f"on rank {found.rank}"
+        rank = "each rank" if found.rank is None else f"rank\u00a0{found.rank}"
+        named = operation.replace("this rank", rank)
+        rank, operation = "" if named != operation else f"on {rank}", named
     return Shown(
         title=folio.line(written.title),
         note=folio.line(written.note),
-        operation=found.operation if found else "",
+        operation=operation,
         shape_in=_shape(found.shape_in if found else [], f"{base}.shape_in", folio),
         shape_out=_shape(found.shape_out if found else [], f"{base}.shape_out", folio),
         num_bytes=folio.cell(f"{base}.bytes") if isinstance(found, Stage) else None,
@@ -121,7 +123,7 @@ def _drawn(
     if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
         rows = [row._replace(holds="") for row in rows]
     told = list(_told(moves, folio))
-    idle = "nothing recorded"
+    idle = "takes no part"
     said = [
         f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
     ]
