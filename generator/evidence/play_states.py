@@ -126,7 +126,8 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
-    """The options of a control: numbers by size, all else in the order of the runs."""
+    """The options of a control: numbers by size, all else as its words or the runs are ordered."""
+    paths = sorted(paths, key=[*control.words, *paths].index)
     read = {
         option_of(control, path, evidence): control.reads
         and evidence.one(control.reads, {"run": path})

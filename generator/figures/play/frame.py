@@ -108,7 +108,7 @@ def _table(
     if has_labels:
         words.append(folio.evidence.plain(beside.label) if beside else "Run")
     rows = []
-    for position, state in enumerate(found):
+    for position, state in sorted(enumerate(found), key=lambda one: one[1].at):
         options = [one.options[at] for one, at in zip(controls, state.at, strict=True)]
         for number, one in enumerate(state.runs):
             drawn: dict[str, Markup] = {}
