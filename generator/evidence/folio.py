@@ -205,7 +205,7 @@ class Folio:
     def found(self, values: Iterable[Value | None]) -> str:
         """What heads a column of values: how they were found."""
         ways = {one.way for one in values if one is not None} or {"measured"}
-        return " or ".join(sorted(ways)).capitalize()
+        return ways.pop().capitalize() if len(ways) == 1 else "From runs"
 
     def strategy(self, run: Run) -> str:
         """What a run did, in the words of the interface."""

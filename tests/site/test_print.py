@@ -24,8 +24,7 @@ WIDGETS = ", ".join(
         "button",
         "input[type=range]",
         "[popover]",
-        ".pb-controls:not(form, .pb-player)",
-        ".pb-player > :not(p)",
+        ".pb-controls:not(form)",
         ".pb-controls label:not(:has(:checked))",  # a choice that was made stays as its words
         ".pb-calculator-form",
     )

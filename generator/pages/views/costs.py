@@ -59,7 +59,7 @@ def cost_table(
         rows.append([what, says, *sides_of(found, folio), _off_by(found, folio)])
     heads, way = folio.ui["cost"], folio.found(one.observed for one in outcomes)
     numbers = (heads["predicted"], way, heads["differs_by"])
-    return ["What", "Formula", *(f"#{one}" for one in numbers)], rows
+    return ["Case", "Formula", *(f"#{one}" for one in numbers)], rows
 
 
 def _off_by(found: Outcome, folio: Folio) -> Markup:
@@ -116,7 +116,7 @@ def _field(
         label=folio.line(one.label),
         is_named=one.label == one.name,  # and so is not called by its name once more
         unit=f"{unit} {counted}".strip(),
-        says=f"{units.printed(stands, of, units.AS_RULED)} {counted}".strip(),
+        says=f"{units.printed(numeric(start), of, units.AS_RULED)} {counted}".strip(),
         size=_typed(float(size)),  # of one of the field, in what formulas calculate with
         start=_typed(stands / size, STARTED),
         exact=_typed(stands, EXACTLY),  # what formulas calculate with until a reader types
