@@ -205,7 +205,8 @@ class Folio:
     def found(self, values: Iterable[Value | None]) -> str:
         """What heads a column of values: how they were found."""
         ways = {one.way for one in values if one is not None} or {"measured"}
-        return ways.pop().capitalize() if len(ways) == 1 else "From runs"
+        both = {"computed from runs", "measured"}
+        return "From runs" if ways == both else " or ".join(sorted(ways)).capitalize()
 
     def strategy(self, run: Run) -> str:
         """What a run did, in the words of the interface."""
