@@ -246,7 +246,8 @@ def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]]) -> None:
     rank.measure_seconds("checkpoint", saves)
     # From each death to the moment at which all ranks have taken up the training again.
     taken_up = {e["attempt"]: e["at"] for e in those("resumed")}  # of each attempt's last rank
-    rank.measure_seconds("restart", [taken_up[e["attempt"] + 1] - e["at"] for e in those("dies")])
+    deaths = [e for e in those("dies") if e["attempt"] + 1 in taken_up]
+    rank.measure_seconds("restart", [taken_up[e["attempt"] + 1] - e["at"] for e in deaths])
     rank.measure("num_attempts", len(taken_up))
     rank.measure("num_steps_lost", len(steps) - rank.settings.num_steps)
     ended = sorted(those("ended"), key=lambda e: e["rank"])

@@ -185,7 +185,7 @@ def calls_in(group: str) -> list[str]:
 
 
 def compare(by_rank: Sequence[Sequence[str]]) -> tuple[int, list[int], str]:
-    """Find the first call in which two ranks differ, or that one of them never made.
+    """Find the first call in which the two ranks differ, or that one of them never made.
 
     Returns:
         The number of that call, from 1, or 0 where there is none; the ranks that made it; and the
@@ -219,6 +219,11 @@ class Settings(RunSettings):
     """Every group gives up after a while."""
 
     timeout_seconds: Count = 20  # a repaired run must not meet its end on a busy machine
+
+    def check(self) -> None:
+        """The mistakes and the right sums are those of two ranks."""
+        if self.world_size != 2:
+            raise ValueError(f"every run has two ranks, not {self.world_size}")
 
 
 class Ordered(Settings):
