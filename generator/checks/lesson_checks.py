@@ -46,7 +46,8 @@ def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
     for series in growth.series if growth else ():
         for run in filter(evidence.book.run, series.runs):
             for field in ("x", "measured", "predicted"):
-                problem = _no_number(evidence, getattr(growth, field), run)
+                written = getattr(series, field, None) or getattr(growth, field)
+                problem = _no_number(evidence, written, run)
                 if problem:
                     yield ("growth", field), f"for {run}: {problem}"
 

@@ -16,10 +16,11 @@ from generator.content.words import (
 
 
 class GrowthSeries(Written):
-    """The runs of one line of a growth chart."""
+    """The runs of one line of a growth chart, and a formula of their own, if they have one."""
 
     label: Line
     runs: Annotated[list[RunPath], Field(min_length=2)]
+    predicted: PerRun | None = None
 
 
 class Growth(Written):

@@ -295,7 +295,7 @@ class Training(Written):
     afterword: Prose | None = None
 
 
-Part = Literal["stages", "afterword", "prediction", "insight"]
+Part = Literal["stages", "afterword", "prediction", "more", "insight"]
 
 
 class TraceFile(LessonFile):
@@ -335,7 +335,7 @@ class Trial(Written):
         run: what `python -m runners try` runs; its real output is shown.
         value: an expression that starts with the run: what a reader's own run shows beside the
             book's.
-        measures: what `value` is, where the output does not print it.
+        measures: what `value` is, where its output does not name it.
     """
 
     title: Line

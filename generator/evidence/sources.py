@@ -57,14 +57,14 @@ class Sources:
         self._evidence = evidence
         self._root = root
         self._numbers: dict[object, int] = {}
-        self._values: list[Value] = []
+        self.values: list[Value] = []
 
     def number(self, value: Value) -> int:
         """The number of a value on this page; equal ones have the same."""
         key = (str(value), value.kind, value.formula, value.origin or value.machines)
         if key not in self._numbers:
-            self._numbers[key] = len(self._values)
-            self._values.append(value)
+            self._numbers[key] = len(self.values)
+            self.values.append(value)
         return self._numbers[key]
 
     def place(self, value: Value, stated_at: str = "") -> str:
@@ -95,12 +95,12 @@ class Sources:
 
     def block(self) -> Markup:
         """The data as an element; nothing where the page prints no value."""
-        if not self._values:
+        if not self.values:
             return Markup("")
         book, runs = self._evidence.book, dict[object, Row]()  # each once
         # While it is read, a value that another is computed from is added.
-        rows = [_short(self._row(value, runs)) for value in self._values]
-        marks = sorted({mark for value in self._values for mark in value.marks})
+        rows = [_short(self._row(value, runs)) for value in self.values]
+        marks = sorted({mark for value in self.values for mark in value.marks})
         data = {
             "natures": {mark: NATURES[mark] for mark in marks},
             "root": self._root,

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import REFERENCE, Folio
-from generator.evidence.regime import CROWDED, is_crowded
+from generator.evidence.regime import CROWDED, SPELLED, is_crowded
 from generator.figures.epochs_figure import epochs
 from generator.figures.growth_figure import growth
 from generator.figures.picture import Picture
@@ -62,8 +62,10 @@ def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
     found: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
     draws_times = figure.growth is not None and "timing." in (figure.growth.measured or "")
-    if draws_times and any(map(is_crowded, runs)):  # whose labels do not say it
-        found.append(CROWDED)
+    crowded = {run.world_size for run in runs if draws_times and is_crowded(run)}
+    if crowded:  # whose labels do not say it
+        named = " and ".join(SPELLED.get(num, str(num)) for num in sorted(crowded))
+        found.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
     if folio.marks_reference and folio.is_lent(_named(figure)):
         found.append(REFERENCE)
     return ", ".join(found)

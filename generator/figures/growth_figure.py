@@ -33,16 +33,17 @@ def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthR
     """The runs of each series that this machine has measured, by the series' label, along x."""
     found: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
-        rows = [row for run in series.runs if (row := _row(growth, run, evidence))]
+        formula = series.predicted or growth.predicted
+        rows = [row for run in series.runs if (row := _row(growth, formula, run, evidence))]
         found[series.label] = sorted(rows, key=lambda row: numeric(row.x))
     return found
 
 
-def _row(growth: Growth, run: str, evidence: Evidence) -> GrowthRun | None:
+def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> GrowthRun | None:
     x, measured = (evidence.one(one, {"run": run}) for one in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
-    predicted = evidence.one(growth.predicted, {"run": run}) if growth.predicted else None
+    predicted = evidence.one(formula, {"run": run}) if formula else None
     return GrowthRun(run, x, measured, predicted)
 
 

@@ -121,22 +121,22 @@ class Overlapped(NamedTuple):
 
 
 def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped:
-    """The step that the settings of a run of `overlap` describe, in the time of its backward.
+    """The step that the settings of a run of `overlap` describe, in milliseconds.
 
     Args:
         settings: how many layers, and for how long all of them compute and send.
         overlaps: whether buckets are sent while backward goes on, or all gradients in one after it.
     """
     names = ("num_layers", "computing_seconds", "backward_seconds", "reducing_seconds")
-    num, whole, backward, reducing = (number(settings[name]) for name in names)
-    layers = range(1, int(num) + 1)
-    forward, sending = (whole / backward - 1) / num, reducing / backward / num
+    num, *times = (number(settings[name]) for name in names)
+    whole, backward, sending = (1000 * seconds / num for seconds in times)  # of a layer
+    layers, forward = range(1, int(num) + 1), whole - backward
     computed = [Action("forward", str(n), (n - 1) * forward, n * forward) for n in layers]
     sent: list[Action] = []
     for layer in reversed(layers):
         start = computed[-1].end
-        computed.append(Action("backward", str(layer), start, start + 1 / num))
-        ready = max(start + 1 / num, sent[-1].end if sent else 0)
+        computed.append(Action("backward", str(layer), start, start + backward))
+        ready = max(start + backward, sent[-1].end if sent else 0)
         sent.append(Action("reduce", str(layer), ready, ready + sending))
     if not overlaps:
         end = computed[-1].end

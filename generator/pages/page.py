@@ -9,7 +9,7 @@ import json
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -30,6 +30,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import asked_of_claims
 from generator.evidence.folio import REFERENCE, Folio, breakable, escaped_heading
 from generator.evidence.machines import OtherOutcomes
+from generator.evidence.value import Value
 from generator.figures import figures
 from generator.pages import headings, views
 from generator.pages.shown import counted, label
@@ -45,7 +46,7 @@ VARIANTS = "assets/variants"
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 _TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
 _NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
-_UNMARKED = re.compile(r'class="pb-value pb-(?:measured|simulated)[^>]*>[^<]*</a>')
+_UNMARKED = re.compile(r'class="pb-value [^>]* data-v="(\d+)">[^<]*</a>')
 LEAST = 2  # marks in a table that repeat themselves
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
@@ -211,7 +212,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     context = _context(sheet, folio, links, gathered)
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    body = _marked_once(_unnested(_rendered(sheet.template, context)))
+    body = _marked_once(_unnested(_rendered(sheet.template, context)), folio.sources.values)
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     # What a trace says is text: no expression, no Markdown.
     says = label if sheet.experiment or sheet.machine else folio.line
@@ -314,12 +315,13 @@ def _unnested(html: str) -> str:
     return _LINK_TAG.sub(tag, html)
 
 
-def _marked_once(html: str) -> str:
+def _marked_once(html: str, values: Sequence[Value]) -> str:
     """A table whose runs are all of one nature, such as *simulated*, says so once, not in cells."""
 
     def said_once(found: re.Match[str]) -> str:
         table, marks = found[0], _NATURE.findall(found[0])
-        if len(marks) < LEAST or len({*marks}) > 1 or _UNMARKED.search(table):
+        unmarked = [values[int(at)] for at in _UNMARKED.findall(table)]
+        if len(marks) < LEAST or len({*marks}) > 1 or any(one.decided_by for one in unmarked):
             return table
         if REFERENCE in marks[0]:  # another machine's: each number says so itself
             return table

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from generator.content.exhibit import Figure
 from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.play_states import ShownRun, State
+from generator.evidence.play_states import State
 from generator.evidence.units import AS_RULED
 from generator.figures import step_rules
 from generator.figures.axes import around
@@ -16,7 +16,7 @@ from generator.figures.drawings.schedule import Curve, Mark
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
 from generator.figures.picture import Moment, Seen, both, byte_unit, said_bytes
-from generator.figures.step_rules import Action, Overlapped, UnitStep, number
+from generator.figures.step_rules import Action, UnitStep, number
 
 # Of the parts of what is held: shards as in other figures, and what is whole as it travels.
 LOOKS = {
@@ -47,14 +47,16 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
 
 def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The step of each state's first run, in the time of its backward, all on the same axis."""
+    """The step of each state's first run, all on the same axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
     names, found = ("rank", "link"), []
-    steps = [_over_link(state.runs[0]) for state in states]
-    longest = max(max(step.end, measured) for step, measured in steps)
-    for step, measured in steps:
+    runs = [state.runs[0].run for state in states]
+    steps = [step_rules.overlapped(run.settings, overlaps=run.strategy == "ddp") for run in runs]
+    ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
+    longest = max(*ends, *(step.end for step in steps))
+    for step, measured in zip(steps, ends, strict=True):
         drawings = both(
-            drawn_over_link, step, names, "time, in backward passes of the model", words,
+            drawn_over_link, step, names, "time, ms", words,
             longest=longest, mark=Mark(measured, "measured"),
         )  # fmt: skip
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
@@ -63,14 +65,6 @@ def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
         found.append(Seen(drawings, says, moments=moments))
     return found
-
-
-def _over_link(one: ShownRun) -> tuple[Overlapped, float]:
-    """The step of a run by the law of time, and how long it was, in the time of its backward."""
-    step = step_rules.overlapped(one.run.settings, overlaps=one.run.strategy == "ddp")
-    assert one.run.timing.step is not None
-    backward = number(one.run.settings["backward_seconds"])
-    return step, one.run.timing.step.median_seconds / backward
 
 
 def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
