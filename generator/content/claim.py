@@ -183,6 +183,12 @@ class Claim(Written):
     showed: Showed | None = None
     regime: Regime = Regime()
 
+    @model_validator(mode="after")
+    def _on_each_run_once(self) -> Self:
+        if len({case.run for case in self.cases}) < len(self.cases):
+            raise ValueError("for: names a run twice")
+        return self
+
     @property
     def names(self) -> dict[str, str]:
         """The names that the expressions of a claim of one run have, with what they stand for."""

@@ -169,6 +169,8 @@ def _single(thing: object) -> Any:  # noqa: ANN401
 def _parsed(text: str) -> tuple[ast.expr, list[ast.expr]]:
     """The tree of a text and its nodes, all of which the language has."""
     line = " ".join(text.split())
+    if "#" in line:  # what follows would be a comment
+        raise ExpressionError(f"'#' is not allowed; {MADE_OF}")
     try:
         tree = ast.parse(line, mode="eval").body
         tree = _Filters().visit(tree) if "|" in line else tree

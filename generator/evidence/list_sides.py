@@ -46,7 +46,8 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
     """
     sides = [listed(one) or (one,) for one in (predicted, observed)]
     num = max(map(len, sides))
-    left, right = (side * num if len(side) == 1 else side for side in sides)
+    written = zip((predicted, observed), sides, strict=True)
+    left, right = (side if is_list(one) else side * num for one, side in written)
     values = [one for one in (*left, *right) if isinstance(one, Value)]
     if len(values) < 2 * num:
         raise ExpressionError("a list is compared with one value, or with a list as long")

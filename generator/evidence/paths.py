@@ -92,7 +92,8 @@ class Node:
         known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
         if name not in known or name in DECLARED:  # which prove nothing of their own run
             what = "field" if is_model else "entry"
-            message = f"{self.formula} has no {what} {name!r}{nearest(name, known)}"
+            instead = "; observe ended(run)" if name in known else nearest(name, known)
+            message = f"{self.formula} has no {what} {name!r}{instead}"
             raise ExpressionError(message) if is_model else self._missing((name,), message)
         thing = getattr(self.thing, name) if is_model else known[name]
         written = f".{name}" if name.isidentifier() else f"[{name!r}]"

@@ -49,6 +49,9 @@ class AbsentError(ValueError):
     is_mistake: bool = False
     is_unexplained: bool = False
 
+    def __str__(self) -> str:
+        return self.reason
+
 
 class Origin(NamedTuple):
     """Where a number was read off."""

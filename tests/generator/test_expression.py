@@ -58,6 +58,7 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
     [
         (f"{MEMORY}.seed ** 2", "is not allowed; expressions are made of"),
         ("rank(*tiny_memory)", "'*tiny_memory' is not allowed"),
+        (f"{MEMORY}.seed # and more", "'#' is not allowed"),
         (f"{TRAINING}.epochs[{MEMORY}.seed]", "only a whole number or a word"),
         ("ring_byte(1, 2)", "did you mean 'ring_bytes'?"),
         (f"{MEMORY}.seed | digits(99)", "from 1 to 15"),

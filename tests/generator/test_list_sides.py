@@ -63,6 +63,7 @@ def test_two_lists_are_compared_element_by_element(copy):
     ("predicted", "observed", "relation", "said"),
     [
         (f"{RUN}.ranks[0].memory", PARTS, "equals", "a list as long"),
+        (f"{RUN}.ranks[:1] | each('num_samples')", PARTS, "equals", "a list as long"),
         (PARTS, PARTS, "equals", "the very field that it observes"),
         (PARTS, f"{RUN}.ranks | each('num_samples')", "faster", "and no lists"),
     ],
