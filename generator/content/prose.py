@@ -32,19 +32,24 @@ _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
+_ELSEWHERE = re.compile(
+    r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
+)
+_IMAGE = re.compile(r"!\[")
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
 _HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234])\b")
-_NAME = re.compile(r"[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE)  # fp32, 1F1B, 3D
+_NAME = re.compile(r"(?!x\d)[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE)  # fp32, 1F1B, 3D
 _NUMBERS = (
     "five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty|"
     "(?:thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|trillions?"
 )
 _SPELLED = re.compile(
-    rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl)(?:e[sd]?|ing)|quarters?|dozens?|"
-    rf"(?:one|two)[- ]thirds?|thirds?\s+(?:of|less|more|\w+er)|(?:fif|six|seven|eigh|nin|ten)ths?|"
-    rf"percent|(?:two|three|four)\s+times\s+(?:as|more|less|the|\w+er)|"
-    rf"(?:two|three|four|many|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ]precision\b)",
+    rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl|trebl|quadrupl)(?:e[sd]?|ing)|"
+    rf"quarters?|dozens?|(?:one|two)[- ]thirds?|thirds?\s+(?:of|as|less|more|\w+er)|"
+    rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?cent|"
+    rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
+    rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ]precision\b)",
     re.IGNORECASE,
 )
 
@@ -85,7 +90,7 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 
     Args:
         text: Markdown with expressions.
-        mark: a `line` has no lists whose numbers could be exempt.
+        mark: a `line` has no lists whose numbers could be exempt; a `page` may show images.
     """
     return tuple(sorted(_faults(text, mark)))
 
@@ -98,6 +103,8 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     plain = _LINK.sub(_blank, prints)
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
+        (text, _ELSEWHERE, "link to", "links are relative or https"),
+        ("" if mark == "page" else plain, _IMAGE, "an image", "lessons show figures"),
         (plain, _BRACES, "braces", "the other half of the expression is missing"),
         (plain, _SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):

@@ -18,6 +18,7 @@ from generator.content.yaml_source import parse
         ("A rate of 1e-5.", "1e-5"),
         ("At 50% of it.", "50%"),
         ("A 2-way split.", "2-way"),
+        ("It is x4 faster.", "x4"),
         ("Some ½ of it.", "½"),
         ("Some ٣ of it.", "٣"),
         ("Hidden &#49; of it.", "49"),
@@ -39,6 +40,8 @@ def test_a_bare_numeral_is_refused(text, word):
         "two thirds", "third of",
         "dozen", "five", "Seven", "twelve", "hundred", "thousands", "million", "percent",
         "a tenth", "twofold", "halve", "three times as fast", "four times the",
+        "quadruples", "trebled", "a thousandth", "two hundredths", "eleventh", "a twelfth",
+        "several-fold", "a third as much", "two times over",
     ],
 )  # fmt: skip
 def test_a_spelled_quantity_is_refused(word):
@@ -75,6 +78,11 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
         ("a {{ b", "the other half of the expression is missing"),
         ("\ue000\ue100\ue001", "invisible character"),
         ("fi\u200bve ranks", "invisible character"),
+        ("[x](http://a.org)", "links are relative or https"),
+        ("[x](javascript:a)", "links are relative or https"),
+        ("[x](/root.html)", "links are relative or https"),
+        ("[x]({{ a.b }})", "links are relative or https"),
+        ("![x](x.png)", "an image '!['; lessons show figures"),
     ],
 )
 def test_what_text_may_not_hold(text, said):
