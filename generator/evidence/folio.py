@@ -60,7 +60,7 @@ class Folio:
         runs: the runs that it used.
         lent: the runs of figures and tables that the reference machine lends.
         shown_claims: those whose numbers stand below the last table of claims.
-        items: the questions asked so far, in their order.
+        items: the questions asked so far, in their order; `figures` likewise.
         assets: files that the page loads, by path.
     """
 
@@ -75,6 +75,7 @@ class Folio:
     lent: set[str] = field(default_factory=set)
     shown_claims: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
     assets: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -81,7 +81,9 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
 
 def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     """The option of a control that a run stands for, as readers see it; empty for none."""
-    value = evidence.one(control.reads, {"run": path}) if control.reads else path
+    if control.reads is None:
+        return evidence.plain(control.words.get(path, ""))
+    value = evidence.one(control.reads, {"run": path})
     said = str(value) if value else ""
     return evidence.plain(control.words[said]) if said in control.words else said
 

@@ -43,6 +43,10 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     """Draw a figure from the runs it names; a run that was skipped is left out and said."""
     named = _named(figure)
     folio = folio.for_runs(named)
+    folio.figures.append(figure.id)
+    again = folio.figures.count(figure.id)
+    if again > 1:  # a figure may stand on a page more than once, an id may not
+        figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
     found = {path: folio.run(path) for path in named}
     missing = [
         f"{path}: {run.why_skipped if run else 'skipped'}"

@@ -88,6 +88,10 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
         ({"runs": ["sharding.ddp_2", "sharding.zero_2"]}, "is the same state as sharding.ddp_2"),
         ({"facts": [{"label": "A", "value": "run.settings.nothing"}]}, "nothing"),
         ({"controls": [{"label": "A", "reads": "run.ranks"}]}, "run.ranks"),
+        (
+            {"controls": [{"label": "A", "words": {"sharding.ddp_1": "B"}}]},
+            "sharding.ddp_2 has no option of 'A'",
+        ),
     ],
 )
 def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
