@@ -46,10 +46,8 @@ def _standings(one: Retraction, folio: Folio) -> list[Shown]:
 
     A machine on which it is untested says nothing beside one on which it is.
     """
-    here, own = (
-        folio.outcome(one.claim),
-        folio.at_hand.outcome(one.claim),
-    )  # where the reference stands in
+    here = folio.outcome(one.claim)
+    own = folio.at_hand.outcome(one.claim)  # where the reference stands in
     judged: dict[str, str] = {}
     for machine, outcome in (
         (measured_by(here, folio), here),
