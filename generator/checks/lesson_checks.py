@@ -8,13 +8,13 @@ says how far off it was.
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from generator.content.calculator import CalculatorOutput
+from generator.content.calculator import CalculatorInput, CalculatorOutput
 from generator.content.documents import Document, Field
 from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
 from generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile
 from generator.content.yaml_source import Path
-from generator.evidence import law_shown, play_states
+from generator.evidence import law_shown, play_states, units
 from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError, Value
@@ -75,8 +75,11 @@ def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
 
 
 def _try(evidence: Evidence, model: TryFile) -> Iterator[Found]:
-    """Settings to try that the run does not have."""
+    """Values that are not read off the trial's run, and settings to try that it does not have."""
     for position, trial in enumerate(model.trials):
+        if not trial.value.strip().lstrip("(").startswith((f"{trial.run}.", f"{trial.run}[")):
+            message = f"the value is read off the trial's run: it starts {trial.run}."
+            yield ("trials", position, "value"), message
         run = evidence.book.run(trial.run)
         known = {**run.settings, "world_size": run.world_size} if run else {}
         for number, suggestion in enumerate(trial.suggestions if run else ()):
@@ -103,6 +106,8 @@ def _calculator(evidence: Evidence, document: Document[CostFile]) -> Iterator[Co
     inputs = [one.name for one in calculator.inputs]
     for position, one in enumerate(calculator.inputs):
         at: Path = ("calculator", "inputs", position)
+        for field, problem in _other_quantity(evidence, one):
+            yield document.error((*at, field), problem)
         if one.at_most is not None:
             yield from _unknown(document, (*at, "at_most"), one.at_most, {*inputs} - {one.name})
     for position, output in enumerate(calculator.outputs):
@@ -117,6 +122,18 @@ def _calculator(evidence: Evidence, document: Document[CostFile]) -> Iterator[Co
                 )
                 for path, message in found:
                     yield document.error((*at, "checked_on", number, *path), message)
+
+
+def _other_quantity(evidence: Evidence, one: CalculatorInput) -> Iterator[tuple[str, str]]:
+    """Where an input starts and ends, if not in its quantity; what fails is told elsewhere."""
+    wanted = units.BY_NAME[one.quantity]
+    for field in ("low", "start", "high"):
+        written = getattr(one, field)
+        found = evidence.evaluate(written).result if isinstance(written, str) else None
+        if isinstance(found, Value):
+            is_alike = found.unit.is_number if wanted.is_number else found.unit == wanted
+            if not is_alike:
+                yield field, f"{written} is {found.unit}, not {one.quantity.replace('_', ' ')}"
 
 
 def _unknown(

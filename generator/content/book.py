@@ -230,7 +230,8 @@ class _Loader(Files):
         file = own.get("topic")
         if file is None:
             return None
-        for mode in (one for one in MODES if (one in file.model.modes) != (one in own)):
+        stands = [one for one in MODES if (folder / f"{one}.yml").exists()]
+        for mode in (one for one in MODES if (one in file.model.modes) != (one in stands)):
             where = "under modes:, but not" if mode in file.model.modes else "not under modes:, but"
             message = f"{mode!r} stands {where} in the folder"
             self.errors.append(file.error(("modes", mode), message))

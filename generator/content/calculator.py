@@ -102,3 +102,10 @@ class Calculator(Written):
     afterword: Prose | None = None
     inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=7)]
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Self:
+        names = [*(one.name for one in self.inputs), *(one.name for one in self.outputs)]
+        if len(set(names)) < len(names):
+            raise ValueError("two inputs or outputs have the same name")
+        return self

@@ -119,6 +119,9 @@ class Files:
         """
         try:
             return path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            message = f"cannot be read: {error}; save it as UTF-8"
-            raise ContentErrors([ContentError(self.name(path), 0, 0, message)]) from None
+        except OSError as error:
+            place, why = (0, 0), error.strerror
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start].decode()
+            place, why = place_of(before, len(before)), "not UTF-8; save it as UTF-8"
+        raise ContentErrors([ContentError(self.name(path), *place, f"cannot be read: {why}")])

@@ -62,7 +62,10 @@ def listed(root: Path, path: str, name: str | None) -> str:
     """
     shown = whole = text(root, path)
     if name is not None:
-        defined = _definitions(whole)
+        try:
+            defined = _definitions(whole)
+        except SyntaxError as error:
+            raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
         if name not in defined:
             raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
         node = defined[name]

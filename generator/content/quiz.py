@@ -114,7 +114,7 @@ class _Item(OverCases):
     """
 
     revision: Annotated[int, Field(ge=1)] = 1
-    kept_as: str | None = None
+    kept_as: Literal["complete"] | None = None
     stem: Prose
     hints: list[Line] = []
     explains: Prose | None = None

@@ -48,11 +48,11 @@ def test_whatever_is_put_into_a_file_each_mistake_is_located_and_nothing_runs(
     assert not Path("ran").exists()
 
 
-def test_a_file_that_is_not_utf_8_is_refused(copy):
+def test_a_file_that_is_not_utf_8_is_refused_at_its_place(copy):
     text = (copy.content / HOME).read_text().replace("title: A tiny book", "title: A tíny book")
     (copy.content / HOME).write_bytes(text.encode("latin-1"))
     (error,) = copy.errors()
-    assert error.startswith(f"content/{HOME}: cannot be read: 'utf-8' codec can't decode byte 0xed")
+    assert error == f"content/{HOME}:1:11: cannot be read: not UTF-8; save it as UTF-8"
 
 
 def test_what_an_editor_hides_is_left_alone(copy):

@@ -73,7 +73,9 @@ class TypedNumber(Kind[TypedT]):
                 yield ("slips", number, "gives"), problem
 
     def _unsound(self, answer: Value) -> Iterator[Found]:
-        """A measured value of which nobody says how near is right."""
+        """A word, and a measured value of which nobody says how near is right."""
+        if isinstance(answer.number, str) and not re.search(r"\d", answer.number):
+            yield ("answer",), f"the answer is {str(answer)!r}, not a number"
         if self.item.tolerance is None and isinstance(answer.number, float):
             yield ("answer",), "the answer is measured; say in tolerance: how near is right"
 
