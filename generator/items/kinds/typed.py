@@ -128,6 +128,17 @@ class Prediction(TypedNumber[Predict]):
             yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
         elif self.ends is None and self.on_reference(low, answer, high):
             yield ("low",), f"the answer does not lie between {low} and {high}"
+        elif self.ends and self.on_reference(low, answer, high) and not self._is_reached(answer):
+            yield ("high",), f"no step of the slider from {low} to {high} is near {answer}"
+
+    def _is_reached(self, answer: Value) -> bool:
+        """Whether a step of the slider is close, of those that assets/kinds.js sets."""
+        scale, within = unit_of(answer).scale, reach(answer, self.item.tolerance).within
+        low, high = (numeric(one) / scale for one in self.ends or ())
+        if not within and low.is_integer() and high.is_integer():
+            return True  # each whole number is a step
+        steps = (float(f"{low + (high - low) * step / 100:.2g}") for step in range(101))
+        return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
     def field(self, folio: Folio) -> Field | None:
         """With the slider."""
