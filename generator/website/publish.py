@@ -6,6 +6,7 @@ published book shows the machines of the current commit, and offers its sources.
 """
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,10 @@ PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
+OCCUPIED = (
+    "a page of the book belongs here, and this file was written by hand; move it to "
+    "content/pages under another name, or delete it"
+)
 
 
 def site_files(
@@ -150,13 +155,20 @@ def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
 def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
 
-    The list `.written` in the folder names what the generator wrote: nothing else is ever deleted.
+    The list `.written` in the folder names what the generator wrote: nothing else is ever
+    overwritten or deleted.
 
     Raises:
+        ContentErrors: a file that somebody else wrote stands where another should go; nothing was
+            written.
         OSError: the disk refused; the next build writes the rest.
     """
     note = folder / NOTE
     before = set(note.read_text(encoding="utf-8").splitlines() if note.is_file() else ())
+    for name in sorted(files.keys() - before):
+        path = folder / name
+        if path.is_file() and path.read_bytes() != files[name]:
+            raise ContentErrors([ContentError(os.path.relpath(path), 0, 0, OCCUPIED)])
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
