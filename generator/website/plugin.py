@@ -81,7 +81,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     """Writes the book's pages where MkDocs looks for them."""
 
     def __init__(self) -> None:
-        self.is_serving = False
+        self.is_serving = self.is_deploying = False
         self.mistakes = ""
         self.is_told = False
         self.root = Path()
@@ -92,8 +92,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
-        """Remember whether a person is watching."""
+        """Remember whether a person is watching, and whether the build goes out at once."""
         self.is_serving = command == "serve"
+        self.is_deploying = command == "gh-deploy"
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
@@ -135,7 +136,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if under == EVERYTHING:
             interface_words.cache_clear()
             forget_code()
-        is_published = self.config.committed_only
+        is_published = self.is_deploying or self.config.committed_only
         self.book = books.load(
             self.content,
             os.environ.get("PROOFBOOK_MACHINE") or self.config.machine,
