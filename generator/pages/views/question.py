@@ -1,7 +1,8 @@
 """A question as its template wants it: what is asked, what a reader operates, and the key.
 
 Before a reader commits nothing is given away: what stands in the question opens nothing, since
-where a number comes from would tell. The key below it opens everything; see `answers.py`.
+where a number comes from would tell; only the table of a question that is not typed does. The key
+below it opens everything; see `answers.py`.
 """
 
 import re
