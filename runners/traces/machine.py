@@ -7,7 +7,6 @@ always measures for itself, and the committed reference folder stays as it is. R
 fewer cores or devices, under `taskset` or `CUDA_VISIBLE_DEVICES`, are another machine.
 """
 
-import json
 import os
 import platform
 import re
@@ -15,8 +14,10 @@ import secrets
 from importlib import metadata
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from runners.system import accelerator
-from runners.system.errors import unknown
+from runners.system.errors import FixableError, unknown
 from runners.traces.files import machine_folders, write_json, write_text
 from runners.traces.records import Accelerator, Circumstances, Machine
 
@@ -111,8 +112,20 @@ def can_limit_memory() -> str | None:
 
 
 def _kept_ids() -> dict[str, str]:
-    """The id of each machine that this clone has met, by `_known_as`."""
-    return json.loads(LOCAL_ID.read_bytes()) if LOCAL_ID.exists() else {}
+    """The id of each machine that this clone has met, by `_known_as`.
+
+    Raises:
+        FixableError: the file cannot be read.
+    """
+    try:
+        return TypeAdapter(dict[str, str]).validate_json(LOCAL_ID.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise FixableError(
+            f"{LOCAL_ID}: does not map machines to ids; correct it, or delete it to measure into "
+            "new folders"
+        ) from None
 
 
 def _known_as() -> str:

@@ -29,6 +29,10 @@ COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<fi
 DECLARED = re.compile(r"^# (?P<name>[a-z][a-z0-9_]*): (?P<value>.+)$")
 # A program cannot declare how it dies; an experiment's `RunPlan` can.
 OUTCOMES = {known: known for known in get_args(Status) if known != "died"}
+ARITHMETIC = (
+    ast.Expression, ast.BinOp, ast.Constant, ast.Name, ast.Load,
+    ast.Add, ast.Sub, ast.Mult, ast.FloorDiv,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,24 @@ def read(path: Path) -> Program:
             if name == "expected":
                 expected = OUTCOMES[value]
             else:
-                settings[name] = names[name] = eval(value, {"__builtins__": {}}, names)
+                settings[name] = names[name] = _number(value, names)
         except Exception as error:  # noqa: BLE001 whatever somebody wrote there
             known = f"; there are {', '.join(OUTCOMES)}" if name == "expected" else ""
             raise FixableError(f"{shown(path)}:{place}: {name}: {error}{known}") from None
     budget: Any = settings.pop("budget_bytes", None)
-    return Program(path, _ranks(path, ast.get_docstring(tree) or ""), expected, budget, settings)
+    ranks = _ranks(path, ast.get_docstring(tree) or "")
+    return Program(path, ranks, expected, None if budget is None else int(budget), settings)
+
+
+def _number(text: str, names: dict[str, object]) -> int | float:
+    """Arithmetic over numbers and names: no call, no attribute, nothing that could act."""
+    tree = ast.parse(text, mode="eval")
+    if not all(isinstance(node, ARITHMETIC) for node in ast.walk(tree)):
+        raise ValueError("may hold numbers, names of the program, brackets and + - * //")
+    number = eval(compile(tree, "", "eval"), {"__builtins__": {}}, names)
+    if not isinstance(number, int | float):
+        raise ValueError(f"{number!r} is no number")
+    return number
 
 
 def _parsed(path: Path) -> tuple[str, ast.Module]:
@@ -91,7 +107,8 @@ def _parsed(path: Path) -> tuple[str, ast.Module]:
         text = path.read_text(encoding="utf-8")
         return text, ast.parse(text)
     except (SyntaxError, ValueError) as error:  # or no UTF-8
-        raise FixableError(f"{shown(path)}:{getattr(error, 'lineno', 1)}: {error}") from None
+        place, said = getattr(error, "lineno", None) or 1, getattr(error, "msg", error)
+        raise FixableError(f"{shown(path)}:{place}: {said}") from None
 
 
 def _ranks(path: Path, docstring: str) -> int:

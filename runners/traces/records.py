@@ -5,7 +5,8 @@ two traces can be compared without comparing clocks. Units are in the names: `_b
 `_share` (0 to 1), `num_` for counts. A share or an accuracy is a fraction, never a percentage.
 """
 
-from typing import Annotated, Any, Literal
+from signal import Signals
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -98,6 +99,13 @@ class Death(Record):
     phase: str
     signal: str | None = None  # such as SIGABRT; of a process that exits null
     exit_code: int | None = None  # of one that a signal ends null
+
+    @model_validator(mode="after")
+    def _ends_one_way(self) -> Self:
+        is_named = self.signal is None or self.signal in Signals.__members__
+        if not is_named or (self.signal is None) == (self.exit_code is None):
+            raise ValueError("a death has a signal such as SIGKILL, or an exit code, and not both")
+        return self
 
     def is_that_of(self, failure: Failure) -> bool:
         """Whether a failure is this death."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import write
 from runners.traces.records import Accelerator
@@ -62,6 +63,17 @@ def test_a_changed_machine_has_another_folder_and_comes_back_to_its_first(desk, 
     assert desk.measures() == first
     desk.has(**change)
     assert desk.measures() == second
+
+
+def test_ids_that_cannot_be_read_are_an_error_and_are_not_replaced(desk):
+    machine.LOCAL_ID.write_text("{torn")
+    for ask in (machine.describe, machine.keep_id):
+        with pytest.raises(FixableError, match="delete it to measure into new folders"):
+            ask()
+    machine.LOCAL_ID.write_text("[]")
+    with pytest.raises(FixableError, match="does not map machines to ids"):
+        machine.describe()
+    assert machine.LOCAL_ID.read_text() == "[]"
 
 
 def test_circumstances_are_those_of_this_process(monkeypatch):

@@ -81,8 +81,9 @@ def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path
         ),
         (HEAD + "# expected: died\n", r"one\.py:5: expected: 'died'; there are completed, "),
         (HEAD + "# budget_bytes: 4 * WIDTH\n", r"one\.py:5: budget_bytes: name 'WIDTH' is not"),
-        (HEAD + "# size: open('x')\n", r"one\.py:5: size: name 'open' is not"),
-        (HEAD + "def\n", r"one\.py:5: invalid syntax"),
+        (HEAD + "# size: open('x')\n", r"one\.py:5: size: may hold numbers"),
+        (HEAD + "# budget_bytes: '300'\n", r"one\.py:5: budget_bytes: '300' is no number"),
+        (HEAD + "def\n", r"one\.py:5: invalid syntax$"),
     ],
 )
 def test_a_program_that_does_not_say_how_to_run_it_is_located(
