@@ -191,6 +191,7 @@ def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
         ("ddpp.single.seed", "no experiment 'ddpp' (did you mean ddp?)"),
         ("ddp.singel.seed", "no run of ddp 'singel' (did you mean single?)"),
         ("ddp.single.epochs[0].los", "no value at ddp.single.epochs[0].los"),
+        ("ddp.single.epochs[0]", "ddp.single.epochs[0] holds several values; name one of its"),
         ("ddp.single.epochs[x].loss", "is not a plain path"),
     ],
 )

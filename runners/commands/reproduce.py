@@ -7,10 +7,13 @@ run is measured once, and nothing of the book is written.
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from pydantic import BaseModel
 
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
@@ -81,7 +84,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
     wanted = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool] = []
-    with alone(), Launcher(accelerator.kind()) as launcher:
+    held = alone() if any(one.machine for one in wanted) else nullcontext()
+    with held, Launcher(accelerator.kind()) as launcher:
         for one in wanted:
             if one.machine is None:
                 measured = _simulated(one.trace.experiment, one.runs)
@@ -138,6 +142,9 @@ def _field(path: str, trace: Trace) -> Wanted:
         raise unknown(f"run of {trace.experiment}", str(name), trace.runs)
     if not _has(trace.runs[str(name)], steps):
         raise FixableError(f"the page's run has no value at {path}")
+    if isinstance(record := at(trace.runs[str(name)], steps), BaseModel):
+        fields = ", ".join(type(record).model_fields)
+        raise FixableError(f"{path} holds several values; name one of its fields: {fields}")
     return Wanted(path, str(name), tuple(steps))
 
 
