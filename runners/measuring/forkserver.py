@@ -31,6 +31,7 @@ from typing import Any
 from runners.measuring.endings import NO_REPORT
 from runners.system import processes
 from runners.system.errors import LaunchError
+from runners.system.patience import Patience
 
 Request = dict[str, Any]  # what a rank is told
 FORKS = platform.system() == "Linux"
@@ -90,11 +91,12 @@ class ForkServer:
         )
 
     def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
-        end = time.monotonic() + seconds
+        patience, end = Patience(), time.monotonic() + seconds
         while time.monotonic() < end:
             said, what = self._message(0.1)
             if said == word:
                 return what
+            patience.tell(f"waiting for the forkserver ({word}), {{}} so far")
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def wait_until_ready(self) -> None:

@@ -274,7 +274,9 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
         name = asked.hf.parent.resolve().name if asked.hf.name == "config.json" else asked.hf.stem
         return Model(name=name, architecture=shape), shape.context_length
     presets = model_presets()
+    if not asked.preset:
+        raise PlanError(f"name a preset, --hf or --model; the presets: {', '.join(presets)}")
     if asked.preset not in presets:
-        raise unknown("preset", asked.preset or "without a name", presets)
+        raise unknown("preset", asked.preset, presets)
     shape = presets[asked.preset].architecture
     return Model(name=asked.preset, architecture=shape), shape.context_length

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runners.system.errors import FixableError
+
 if TYPE_CHECKING:
     import torch
 
@@ -37,9 +39,16 @@ class Allocated:
 
 
 def kind() -> str:
-    """Say `cuda` where torch can use an accelerator, `cpu` where there is none or it is hidden."""
+    """Say `cuda` where torch can use an accelerator, `cpu` where there is none or it is hidden.
+
+    Raises:
+        FixableError: the environment asks for any other kind.
+    """
+    chosen = os.environ.get(DEVICE, "")
+    if chosen not in ("", "cpu"):
+        raise FixableError(f"{DEVICE} is {chosen!r}; set it to cpu, or leave it out")
     is_there = any(Path(name).exists() for name in DEVICE_FILES)
-    if os.environ.get(DEVICE) == "cpu" or not (is_there or "torch" in sys.modules):
+    if chosen == "cpu" or not (is_there or "torch" in sys.modules):
         return "cpu"
     return "cuda" if _cuda().is_available() else "cpu"  # torch warns of a driver that is too old
 

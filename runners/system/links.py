@@ -183,7 +183,7 @@ def cannot_link() -> str | None:
     It is tried, once: whether the kernel lets us is not written anywhere.
     """
     if not (shutil.which("ip") and shutil.which("tc") and os.geteuid() == 0):
-        return "only root may give ranks links of their own, with `ip` and `tc` of Linux"
+        return "links of their own for ranks take root, and `ip` and `tc` of Linux"
     try:
         with linked(1, 10**9):
             return None
