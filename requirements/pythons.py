@@ -1,11 +1,10 @@
 """Try the project on the oldest and the newest Python of this machine but that of `.venv`.
 
-`make pythons`. Finds CPython 3.11 and later in the
-folders of `pyenv` and `uv` and on the path, one of each. For each it makes an environment such as
-`.pythons/3.12` and runs the smoke: `check` of the content, one experiment with its metered passes,
-a simulation, a plan, the tests of the memory meter. The torch that pip installs by default is
-another build than that of `.venv`. Exits 1 where a smoke failed; a Python for which pip finds no
-packages is named as not tried.
+`make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path,
+one of each. For each it makes an environment such as `.pythons/3.12` and runs the smoke: `check` of
+the content, one experiment with its metered passes, a simulation, a plan, the tests of the memory
+meter. The torch that pip installs by default is another build than that of `.venv`. Exits 1 where a
+smoke failed; a Python for which pip finds no packages is named as not tried.
 """
 
 from __future__ import annotations
@@ -35,8 +34,10 @@ NAME = "python3.[0-9][0-9]"
 def pythons() -> dict[str, Path]:
     """An interpreter for each version that is recent enough, oldest first, but that of `.venv`."""
     paths = [path for folder in os.get_exec_path() for path in Path(folder).glob(NAME)]
-    for folder in (".local/share/uv/python", ".pyenv/versions"):  # rather than pyenv's shims
-        paths += sorted((Path.home() / folder).glob(f"*/bin/{NAME}"))
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    paths += sorted(uv.glob(f"cpython-*/bin/{NAME}"))
+    paths += sorted(pyenv.glob(f"3.*/bin/{NAME}"))  # rather than pyenv's shims
     found = {path.name.removeprefix("python"): path for path in paths}
     own = f"3.{sys.version_info.minor}"
     return {name: found[name] for name in sorted(found) if name >= OLDEST and name != own}

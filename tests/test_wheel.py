@@ -63,7 +63,7 @@ def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed
     done = called(tmp_path, ["-m", "runners", *words], installed)
     assert done.returncode == 0, done.stderr
     assert "program:     train.py" in done.stdout
-    assert {one.name for one in tmp_path.iterdir()} == {".cache", "train.py"}
+    assert {one.name for one in tmp_path.iterdir()} == {"train.py"}
     again = called(tmp_path, ["-m", "runners", *words], installed)
     assert again.returncode == 2
     assert "train.py is there already" in again.stderr
