@@ -1,17 +1,26 @@
 """Make a run that a test has changed one that the recorder could have written.
 
 In: a run of a trace as plain JSON. Out: the same run in place, with what follows from its status,
-its peaks and its samples, so that reading it meets no contradiction.
+its peaks and its samples, so that reading it meets no contradiction. `write` puts the trace on disk
+with the digest of its runs.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
+from runners.traces.schema import digest_of
 
 RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", "printed")
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write a trace, with the digest of its runs."""
+    path.write_text(json.dumps(document | {"values": digest_of(document["runs"])}), "utf-8")
 
 
 def as_recorded(run: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ from runners.traces.records import Run, Trace
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import popovers
-from tests.recorded import as_recorded
+from tests.recorded import as_recorded, write
 
 pytestmark = pytest.mark.builds
 
@@ -165,8 +165,7 @@ def test_a_page_that_is_wrong_is_told_from_the_run(clone):
     measured = memory["peak_bytes"]
     memory["peak_bytes"] += 1
     as_recorded(document["runs"]["single"])
-    document["values"] = ""
-    path.write_text(json.dumps(document), encoding="utf-8")
+    write(path, document)
     field = "batch_split.single.ranks[0].memory.peak_bytes"
     try:
         done = pasted(f".venv/bin/python -m runners reproduce '{field}'", clone)

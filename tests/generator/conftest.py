@@ -10,7 +10,7 @@ from generator.checks.content_checks import check
 from generator.content.book import load
 from generator.content.errors import ContentErrors
 from generator.evidence.evaluation import Evidence
-from tests.recorded import as_recorded
+from tests.recorded import as_recorded, write
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
 CONTENT = Path(__file__).parents[2] / "content"
@@ -64,7 +64,7 @@ class Copy:
         document = json.loads(file.read_text())
         document["runs"][run].update(fields)
         as_recorded(document["runs"][run])
-        file.write_text(json.dumps(document))
+        write(file, document)
 
     def remove_run(self, path, machine="reference-frozen"):
         """Let a machine lack a run."""
@@ -72,7 +72,7 @@ class Copy:
         file = self.trace(experiment, machine)
         document = json.loads(file.read_text())
         del document["runs"][run]
-        file.write_text(json.dumps(document))
+        write(file, document)
 
     def add_machine(self, name, *experiments):
         """A second machine that has measured some experiments, and is the one shown."""

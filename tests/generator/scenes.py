@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from generator.content.book import load
-from tests.recorded import as_recorded
+from tests.recorded import as_recorded, write
 
 AVERAGED, WHOLE = "tiny_training.averaged", "tiny_memory.whole"
 SKIPPED = {"status": "skipped", "reason": "one core", "ranks": []}
@@ -99,9 +99,7 @@ def a_program_repeats_two_statements(copy):
     run = document["runs"]["averaged"] | {
         "settings": {"program": "content/retracted/shown.py"}, "printed": ["what <it> showed"],
     }  # fmt: skip
-    copy.trace("repeats").write_text(
-        json.dumps(document | {"experiment": "repeats", "runs": {"shown": run}})
-    )
+    write(copy.trace("repeats"), document | {"experiment": "repeats", "runs": {"shown": run}})
     (copy.content / "retracted").mkdir()
     (copy.content / "retracted" / "shown.py").write_text(program)
     text = (copy.content / "statements.yml").read_text()
@@ -183,7 +181,7 @@ def readers_tried(copy):
         as_recorded(one)
         written = {"runs": {"averaged": one}, "machine": "cpu-of-a-reader"}
         path = copy.content / "tries" / f"{AVERAGED}-{name}.json"
-        path.write_text(json.dumps(document | written | {"recorded_at": "2026-02-03T04:05:06Z"}))
+        write(path, document | written | {"recorded_at": "2026-02-03T04:05:06Z"})
     (copy.content / "tries" / "odd.json").write_text("{")
     return load(copy.content, None, lambda _: False, with_tries=True)
 

@@ -36,6 +36,12 @@ def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):
     assert any("'trace' stands not under modes:, but in the folder" in e for e in errors)
 
 
+def test_a_mode_whose_file_cannot_be_read_is_told_once(copy):
+    copy.edit("topics/averaging/learn.yml", "title: ", "title: [")
+    (error,) = copy.errors()
+    assert "not YAML" in error
+
+
 def test_without_any_trace_the_command_to_run_is_named(copy):
     for path in (copy.content / "traces" / "reference-frozen").iterdir():
         path.unlink()

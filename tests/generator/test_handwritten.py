@@ -33,7 +33,7 @@ def write(copy):
         ("# About\n", "1:1: begin with title: and description:"),
         (f"{HEAD}\nNeeds {{{{ tiny_memory.hole }}}}.\n", "6:10: tiny_memory.hole: "),
         (HEAD.replace("About", '"{{ tiny_memory.hole }}"'), "2:12: tiny_memory.hole: "),
-        (b"# \xff\n", " cannot be read: 'utf-8'"),
+        (b"# \xff\n", "1:3: cannot be read: not UTF-8; save it as UTF-8"),
         (f"{HEAD}```listing\ntitle: It\npath: content/topics/averaging/code/no.py\n```\n",
          "7:7: no file"),
     ],

@@ -258,6 +258,12 @@ def test_a_law_without_a_formula_stands_in_no_table_of_costs(copy):
     assert copy.errors() == [f"content/{COST}:12:14: {said}"]
 
 
+def test_a_listed_program_that_is_no_python_is_told_where_it_is_named(copy):
+    copy.edit(f"{SHARDING}/code/halve.py", "def halve(", "def halve((")
+    said = "content/topics/sharding/code/halve.py:"
+    assert any(e.startswith(f"content/{EXPERIMENT}:") and said in e for e in copy.errors())
+
+
 def test_output_is_shown_only_below_the_program_that_printed_it(copy):
     settings = copy.load().run("tiny_training.averaged").settings
     for executed, num in ("mean.py", 0), ("other.py", 1):

@@ -12,6 +12,7 @@ from generator.evidence.value import Value
 from generator.items.kinds import digest_of
 from generator.items.kinds.typed import unit_of
 from tests.generator import rendering
+from tests.recorded import write
 
 CHALLENGE = "topics/asking/challenge.md"
 MIB = 2**20
@@ -55,7 +56,7 @@ def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
         for epoch in run["epochs"]:
             for one in (epoch, *epoch["ranks"]):
                 one["loss"] = one["loss"] * 1.01 if one["loss"] else one["loss"]
-    path.write_text(json.dumps(trace))
+    write(path, trace)
     after = rendering.render(copy.load())[CHALLENGE]
     assert after != rendered[CHALLENGE]
     assert _forms(after) == _forms(rendered[CHALLENGE])

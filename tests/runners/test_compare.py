@@ -12,7 +12,7 @@ from runners.__main__ import main
 from runners.commands.compare import compare, traces_of
 from runners.traces import machine
 from runners.traces.measured import SampledSeconds
-from tests.recorded import as_recorded
+from tests.recorded import as_recorded, write
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"
 
@@ -30,7 +30,7 @@ def _change(folder, experiment, run, change):
     document = json.loads(path.read_text())
     change(document["runs"][run])
     as_recorded(document["runs"][run])
-    path.write_text(json.dumps(document))
+    write(path, document)
 
 
 def _compared(other):
@@ -114,7 +114,7 @@ def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_sa
     path = other / "tiny_training.json"
     document = json.loads(path.read_text())
     document["code"]["digest"] = "another"
-    path.write_text(json.dumps(document))
+    write(path, document)
     assert "tiny_training: measured by other code" in _compared(other).left_out
 
 

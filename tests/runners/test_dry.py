@@ -7,7 +7,7 @@ import json
 from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.measuring.pending import pending
-from tests.recorded import as_recorded
+from tests.recorded import as_recorded, write
 
 
 def _trace(root, folder, name, seconds):
@@ -19,8 +19,8 @@ def _trace(root, folder, name, seconds):
     run["timing"]["wall_seconds"] = seconds
     run["ranks"][0]["memory"]["peak_bytes"] = 5 << 20
     as_recorded(run)
-    document |= {"experiment": name, "runs": {"light": run}, "machine": folder.name, "values": ""}
-    (folder / f"{name}.json").write_text(json.dumps(document))
+    document |= {"experiment": name, "runs": {"light": run}, "machine": folder.name}
+    write(folder / f"{name}.json", document)
 
 
 def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path):
