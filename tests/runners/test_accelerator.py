@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from runners.__main__ import main
 from runners.measuring import endings, launch
 from runners.measuring.launch import Launcher
 from runners.plans.experiment import RunPlan
@@ -21,6 +22,15 @@ from runners.traces.records import Failure
 from tests.processes import python
 
 CUDA = torch.device("cuda", 0)
+
+
+def test_a_device_that_nobody_knows_is_said_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(accelerator.DEVICE, "gpu")
+    assert main(["run", "hangs"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "PROOFBOOK_DEVICE is 'gpu'; set it to cpu, or leave it out" in line
 
 
 @pytest.mark.parametrize(("num_ranks", "backend"), [(1, "nccl"), (2, "nccl"), (4, "gloo")])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from runners.__main__ import main
 from runners.plans.experiment import MORE, RunPlan, find, names
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
+from runners.traces.records import Death
 from runners.traces.schema import Setting
 
 PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
@@ -53,6 +54,20 @@ def test_a_setting_that_cannot_be_is_one_line(wrong: dict[str, object], line: st
     with pytest.raises(ValueError, match=re.escape(line)) as refused:
         Small().changed(wrong)
     assert str(refused.value) == line
+
+
+@pytest.mark.parametrize(
+    "ends", [{}, {"signal": "SIGNONE"}, {"signal": "SIGKILL", "exit_code": 1}], ids=str
+)
+def test_a_death_is_one_signal_or_one_exit_code(ends: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="a death has a signal such as SIGKILL, or an exit code"):
+        Death(rank=0, phase="forward", **ends)
+
+
+def test_mistakes_of_two_ranks_are_refused_for_three() -> None:
+    plan = find("hangs").runs["order_same"]
+    with pytest.raises(ValueError, match="every run has two ranks, not 3"):
+        replace(plan, world_size=3)
 
 
 def test_a_trace_holds_what_was_set_and_what_follows_of_this_run() -> None:
