@@ -24,7 +24,8 @@ _INVISIBLE = re.compile(
 )
 _LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
-SHORT = 24  # letters of a formula that a line holds with words beside it
+SHORT = 26  # letters of a span that a line holds with words beside it
+_ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
 WHOLE = 20  # letters of a part of a name that stays whole
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _BRACES = re.compile(r"\{\{|\}\}")
@@ -144,12 +145,17 @@ def _slotted(text: str) -> str:
 
 
 def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
-    """A code span: a short one breaks nowhere, a long name where its parts meet."""
+    """A code span: a short one breaks nowhere, and of a long one its names where parts meet."""
     token = tokens[at]
-    if " " in token.content and len(token.content) <= SHORT:
+    if len(token.content) <= SHORT and _ENDS.search(token.content):
         token.attrSet("class", "pb-keep")
     shown = str(RendererHTML.code_inline(self, tokens, at, *how))
-    return _LONG.sub(lambda name: parted(_JOINT.split(name[0]), WHOLE), shown)
+    return _LONG.sub(_name, shown)
+
+
+def _name(found: re.Match[str]) -> str:
+    """A long name, which moves to the next line whole where that holds it."""
+    return f'<span class="pb-name">{parted(_JOINT.split(found[0]), WHOLE)}</span>'
 
 
 def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
