@@ -255,16 +255,16 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
 
 
 def _samples(side: Side) -> SampledSeconds:
-    if not isinstance(side, Node) or not isinstance(side.thing, SampledSeconds):
-        raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
-    if side.thing.num_samples < MIN_SAMPLES:
-        raise ExpressionError("too few repeats to tell the two times apart")
-    return side.thing
+    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
+        return side.thing
+    raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
 
 
 def _compare_times(
     claim: Claim, predicted: SampledSeconds, observed: SampledSeconds
 ) -> tuple[Verdict, str]:
+    if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
+        return "no_evidence", "too few repeats to tell the two times apart"
     low, high = (observed, predicted) if claim.relation == "faster" else (predicted, observed)
     if low.third_quartile_seconds < high.first_quartile_seconds:
         return "holds", f"observed is {claim.relation}; the quartile ranges do not overlap"

@@ -1,8 +1,9 @@
 """`python -m runners reproduce`: one value of a page measured again, and what became of it.
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
-them. Out: for each path the page's value, the new one, the tolerance, and "same" or "differs". Each
-run is measured once, and nothing of the book is written.
+them; for a value computed from many fields, pages name the run alone. Out: for each path the page's
+value, the new one, the tolerance, and "same" or "differs"; of a run, what differs. Each run is
+measured once, and nothing of the book is written.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from runners.commands.compare import compare
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
@@ -50,16 +52,18 @@ class Requested:
         trace: what the pages show of it.
         machine: that measured the trace; None for plans, which were simulated.
         fields: to compare.
+        whole: runs to compare in every field.
     """
 
     trace: Trace
     machine: Machine | None
     fields: list[Wanted] = field(default_factory=list)
+    whole: list[str] = field(default_factory=list)
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Every run that it takes, each once."""
-        return tuple(dict.fromkeys(one.run for one in self.fields))
+        return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
 
     def otherwise_here(self) -> Iterator[str]:
         """What else than chance may keep values apart: was this there, is that here."""
@@ -76,7 +80,7 @@ class Requested:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add = parser.add_argument
-    add("paths", nargs="+", metavar="EXPERIMENT.RUN.FIELD", help="as pages and `show` print them")
+    add("paths", nargs="+", metavar="EXPERIMENT.RUN[.FIELD]", help="as pages and `show` print them")
     add("--from", dest="on", metavar="MACHINE", help="whose trace the page shows, if another's")
 
 
@@ -106,10 +110,14 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """
     found: dict[str, Requested] = {}
     for path in paths:
-        experiment = path.partition(".")[0]
+        experiment, _, run = path.partition(".")
         if experiment not in found:
             found[experiment] = _of_page(experiment, folder)
-        found[experiment].fields.append(_field(path, found[experiment].trace))
+        wanted = found[experiment]
+        if run in wanted.trace.runs:
+            wanted.whole.append(run)
+        else:
+            wanted.fields.append(_field(path, wanted.trace))
     return list(found.values())
 
 
@@ -188,6 +196,16 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
         _say(f"note: the code of {name} has changed since the page was made")
     for line in one.otherwise_here():
         _say(f"note: {line}")
+    if one.whole:
+        there, here = ({run: of[run] for run in one.whole} for of in (one.trace.runs, measured))
+        # Of one digest, so that runs of changed code are compared too; the note has said that.
+        found = compare(
+            *({name: one.trace.model_copy(update={"runs": of})} for of in (there, here))
+        )
+        _say(f"{name}: {', '.join(one.whole)} (the page | here)")
+        _say("\n".join(f"  {line}" for line in found.lines()))
+        _say("  same" if found.is_none else "  differs")
+        yield found.is_none
     for wanted in one.fields:
         yield _verdict(wanted, one, measured[wanted.run])
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
@@ -59,7 +60,13 @@ def _train(rank: Rank[Settings], model: nn.Module, training: Samples, validation
     line = "epoch {epoch}: loss {loss:.4f} on rank 0"
     for epoch in steps.epochs(rank, model, optimizer, validation, line):
         for batch in epoch.batches(training, rank.settings.batch_size):
-            steps.train_batch(model, optimizer, batch, epoch)  # DDP averages gradients in backward
+            logits = model(batch.features)
+            loss = cross_entropy(logits, batch.labels)
+            loss.backward()  # DDP averages the gradients here
+            optimizer.step()
+            optimizer.zero_grad()
+            epoch.add(loss, logits, batch.labels)
+            del logits, loss  # before the next forward pass
 
 
 def _samples(rank: Rank[Settings]) -> tuple[Samples, Samples]:
