@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
-from runners.system import stopping
+from runners.system import accelerator, stopping
 from runners.system.patience import WORD_SECONDS, Patience
 
 # Processes are forked where that is safe: then they share torch, which is loaded once.
@@ -103,7 +103,8 @@ def _execute(sending: Connection, work: Callable[[], R]) -> None:
     """What a process does; it is no command, and ends at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    sending.send(work())
+    with accelerator.hidden():
+        sending.send(work())
 
 
 def prepare() -> None:
@@ -116,7 +117,7 @@ def prepare() -> None:
     preload()
     importlib.import_module("torch.distributed.optim")  # scripts functions, which takes long
     importlib.import_module("torch.distributed.pipelining")
-    with ValuelessMode():
+    with accelerator.hidden(), ValuelessMode():
         layer = torch.nn.Linear(4, 4)
         update = torch.optim.Adam(layer.parameters(), fused=True)
         layer(torch.ones(2, 4))
