@@ -184,11 +184,20 @@ def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
         assert any("caches was" in line for line in page.otherwise_here()) is is_told
 
 
+def test_a_run_with_other_settings_is_not_the_same():
+    (page,) = requested(["ddp.single"], REFERENCE)
+    run = page.trace.runs["single"]
+    other = run.model_copy(update={"settings": {**run.settings, "batch_size": 50}})
+    assert [*reproduce._compared(page, {"single": run})] == [True]
+    assert [*reproduce._compared(page, {"single": other})] == [False]
+
+
 @pytest.mark.parametrize(
     ("path", "says"),
     [
         ("ddpp.single.seed", "no experiment 'ddpp' (did you mean ddp?)"),
         ("ddp.singel.seed", "no run of ddp 'singel' (did you mean single?)"),
+        ("ddp.singel", "no run of ddp 'singel' (did you mean single?)"),
         ("ddp.single.epochs[0].los", "no value at ddp.single.epochs[0].los"),
         ("ddp.single.epochs[0]", "ddp.single.epochs[0] holds several values; name one of its"),
         ("ddp.single.epochs[x].loss", "is not a plain path"),

@@ -110,14 +110,16 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """
     found: dict[str, Requested] = {}
     for path in paths:
-        experiment, _, run = path.partition(".")
+        experiment, run, *steps = f"{path}.".split(".", 2)
         if experiment not in found:
             found[experiment] = _of_page(experiment, folder)
         wanted = found[experiment]
-        if run in wanted.trace.runs:
-            wanted.whole.append(run)
-        else:
+        if run not in wanted.trace.runs:
+            raise unknown(f"run of {experiment}", run, wanted.trace.runs)
+        if any(steps):
             wanted.fields.append(_field(path, wanted.trace))
+        else:
+            wanted.whole.append(run)
     return list(found.values())
 
 
@@ -146,11 +148,10 @@ def _field(path: str, trace: Trace) -> Wanted:
         _, name, *steps = steps_of(path)
     except ValueError as error:
         raise FixableError(str(error)) from None
-    if name not in trace.runs:
-        raise unknown(f"run of {trace.experiment}", str(name), trace.runs)
-    if not _has(trace.runs[str(name)], steps):
+    run = trace.runs[str(name)]
+    if not _has(run, steps):
         raise FixableError(f"the page's run has no value at {path}")
-    if isinstance(record := at(trace.runs[str(name)], steps), BaseModel):
+    if isinstance(record := at(run, steps), BaseModel):
         fields = ", ".join(type(record).model_fields)
         raise FixableError(f"{path} holds several values; name one of its fields: {fields}")
     return Wanted(path, str(name), tuple(steps))
@@ -204,8 +205,9 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
         )
         _say(f"{name}: {', '.join(one.whole)} (the page | here)")
         _say("\n".join(f"  {line}" for line in found.lines()))
-        _say("  same" if found.is_none else "  differs")
-        yield found.is_none
+        is_same = found.is_none and not found.left_out
+        _say("  same" if is_same else "  differs")
+        yield is_same
     for wanted in one.fields:
         yield _verdict(wanted, one, measured[wanted.run])
 
