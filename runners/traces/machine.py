@@ -178,8 +178,8 @@ def keep_id() -> None:
 
 
 def references() -> list[Path]:
-    """Folders of reference machines: beside this machine's, or those that came with the package."""
-    shipped = ROOT / "content" / "traces" if HOME != ROOT else TRACES
+    """Folders of reference machines: beside this machine's, or those that came with the code."""
+    shipped = ROOT / "content" / "traces"
     return sorted(TRACES.glob("reference-*")) or sorted(shipped.glob("reference-*"))
 
 

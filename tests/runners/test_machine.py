@@ -84,3 +84,10 @@ def test_circumstances_are_those_of_this_process(monkeypatch):
     if hasattr(os, "sched_getaffinity"):
         listed = Path("/proc/self/status").read_text().partition("Cpus_allowed_list:\t")[2]
         assert found.affinity == listed.splitlines()[0]
+
+
+def test_where_traces_are_kept_elsewhere_the_reference_is_that_of_the_code(desk: Desk) -> None:
+    assert machine.folder_of(None).parent == machine.ROOT / "content" / "traces"
+    own = desk.traces / "reference-desk"
+    own.mkdir(parents=True)
+    assert machine.folder_of(None) == own
