@@ -138,8 +138,8 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, wanted: Setting) -> 
 
 def _settled(experiment: str, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
     of_the_plan: dict[str, Any] = {n: v for n, v in changes.items() if n in OF_THE_PLAN}
-    if not all(isinstance(value, int) and value >= 0 for value in of_the_plan.values()):
-        raise FixableError(f"{', '.join(of_the_plan)}: whole numbers not below zero")
+    if not all(type(value) is int and value >= 0 for value in of_the_plan.values()):
+        raise FixableError(f"{', '.join(of_the_plan)} must be whole numbers, not below 0")
     left_out = {*OF_THE_PLAN, *declared.settings.closed_forms()}
     changed = {name: value for name, value in changes.items() if name not in left_out}
     try:

@@ -64,6 +64,7 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
         ("shared", "num_samples_per_rank=5", "follows from the other settings and would be 6; set"),
         ("shared", "world_size=1", "world_size of shared must be 2 to 8, not 1"),
         ("shared", "world_size=99", "world_size of shared must be 2 to 8, not 99"),
+        ("shared", "seed=true", "seed must be whole numbers, not below 0"),
         ("alone", "world_size=2", "world_size of alone must be 1 to 1, not 2"),
         ("free", "budget_bytes=5", "no setting of changeable.free 'budget_bytes'"),
     ],
