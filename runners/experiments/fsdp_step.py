@@ -3,7 +3,7 @@
 `fsdp` trains a small MLP over two ranks, each of its layers an FSDP unit; `single` trains the same
 model on one device with the global batch, as an oracle.
 
-    python -m runners run fsdp_step --full
+    python -m runners run fsdp_step
 """
 
 from __future__ import annotations

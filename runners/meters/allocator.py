@@ -1,16 +1,16 @@
-"""The allocator of an accelerator: the peak that it counted, and a budget in what it gave out.
+"""The allocator of an accelerator: the peak that it counted, and a budget of requested bytes.
 
 In: `runners.system.accelerator`, which reads torch's caching allocator. Out: `AllocatorPeak`,
 against which the memory meter is checked as it is against the kernel's mark on CPU; and
 `AllocatorLimit`, which refuses what goes beyond a budget.
 
-The budget counts *allocated* bytes. `torch.cuda.set_per_process_memory_fraction` would limit
+The budget counts *requested* bytes. `torch.cuda.set_per_process_memory_fraction` would limit
 *reserved* ones, and how many of these a run needs depends on what the allocator keeps, not on the
 tensors: it takes segments of 2 MiB for blocks of up to 1 MiB, of 20 MiB for blocks of less than
 10 MiB, and multiples of 2 MiB for larger ones, and reuses a segment only for its own kind of block
 (c10/cuda/CUDACachingAllocator.cpp of torch: kSmallBuffer, kLargeBuffer, kRoundLarge). One block in
 each segment keeps it whole, so no factor of the budget bounds the reserved bytes of a run that
-fits. The bytes given out are the sum of its blocks, each rounded up to 512 bytes.
+fits. *Allocated* bytes are those of whole blocks, which may be larger than what was requested.
 """
 
 import torch
@@ -24,7 +24,7 @@ BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
 
 
 class AllocatorPeak:
-    """The allocator's peak above what it had given out at the start, on one accelerator.
+    """The peak of requested bytes above what was held at the start, on one accelerator.
 
     Args:
         device: the accelerator.
@@ -61,8 +61,8 @@ def checked(memory: Memory, found: AllocatorMemory) -> Memory:
         found: of the allocator, over the same stretch.
 
     Raises:
-        MeterDisagreesError: the allocator gave out more than tensors, workspaces and rounding
-            explain, or less than the tensors.
+        MeterDisagreesError: more was requested than tensors, workspaces and rounding explain, or
+            less than the tensors.
     """
     assert memory.peak_bytes is not None
     allowed = TOLERANCE_SHARE * memory.peak_bytes + found.rounding_bytes
@@ -77,7 +77,7 @@ def checked(memory: Memory, found: AllocatorMemory) -> Memory:
 
 
 class AllocatorLimit(Limit):
-    """Raises `torch.OutOfMemoryError` where more than the budget has been given out.
+    """Raises `torch.OutOfMemoryError` where more than the budget has been requested.
 
     It looks after each operation at the allocator's peak since the limit was set, so that memory
     which an operation takes and returns within itself counts as well. `check` looks once more where
@@ -92,7 +92,7 @@ class AllocatorLimit(Limit):
         self._start = self._before = accelerator.allocated(device).now_bytes
 
     def held_bytes(self) -> int:
-        """What the allocator has given out since the limit was set, before this operation."""
+        """What has been requested since the limit was set, before this operation."""
         return self._before - self._start
 
     def check(self) -> None:

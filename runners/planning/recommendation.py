@@ -1,8 +1,8 @@
 """One recommendation for a model on a cluster: searched, ordered by the law of time, and justified.
 
-In: a model, a training, a cluster, the memory of a device, and how long to search. Out: a
-`Choice`: what was simulated, best first, and the lines that say which layout, why, which
-one comes next, and with which other devices another one would be best. No torch.
+In: a model, a training, a cluster, the memory of a device, and how long to search. Out: a `Choice`
+(what fits, best first, the runner-up, and with which other devices another layout would be best),
+and the lines that say so. No torch.
 """
 
 import time

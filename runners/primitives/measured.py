@@ -41,7 +41,7 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
 
 
 def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds]:
-    """Measure all that mean something here; errors as `measure_once` has them."""
+    """Measure all that means something here; errors as `measure_once` has them."""
     experiment = find(PRIMITIVES)
     places = machine.num_places(launcher.device)
     taken: dict[str, SampledSeconds] = {}

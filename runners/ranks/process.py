@@ -88,7 +88,7 @@ def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
 def _limit(rank: Rank[Any], budget_bytes: int) -> None:
     """Make the allocator refuse what goes beyond the budget.
 
-    On an accelerator the budget counts what its allocator gives out; main memory is not limited.
+    On an accelerator it counts what is requested of its allocator; main memory is not limited.
     """
     if rank.device.type == "cuda":
         rank.limit(AllocatorLimit(budget_bytes, rank.device))

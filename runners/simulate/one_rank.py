@@ -1,8 +1,7 @@
 """Simulate one rank of a run, in this process.
 
-In: a run as declared, and the rank. Out: its `RankLog`. The strategy is
-executed as in a metered pass, and no phase, hook or meter differs from there. It takes two steps,
-where a metered pass takes three.
+In: a run as declared, and the rank. Out: its `RankLog`. The strategy is executed as in a metered
+pass, and no phase, hook or meter differs from there. It takes two steps where that takes three.
 """
 
 import tempfile

@@ -31,10 +31,10 @@ DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 @dataclass(frozen=True)
 class Allocated:
-    """What was asked of the caching allocator of one device and not returned, in bytes.
+    """What was requested of the caching allocator of one device and not freed, in bytes.
 
-    Its `allocated_bytes` count blocks: rounded up to 512 bytes, and where less than 1 MiB of a
-    block is left, that as well. An H200 gave 14 tensors of 16 MB 16 MiB each.
+    Torch's `allocated_bytes` count blocks instead: rounded up to 512 bytes, and where less than
+    1 MiB of a block is left, that as well. On an H200, 14 tensors of 16 MB took 16 MiB each.
     """
 
     now_bytes: int
@@ -95,7 +95,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def allocated(device: torch.device) -> Allocated:
-    """What the device's allocator serves."""
+    """What is requested of the device's allocator, now and at most."""
     stats = _cuda().memory_stats(device)
     return Allocated(
         now_bytes=stats.get("requested_bytes.all.current", 0),
@@ -105,7 +105,7 @@ def allocated(device: torch.device) -> Allocated:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Let the peak of `allocated` begin anew at what is given out now."""
+    """Let the peak of `allocated` begin anew at what is held now."""
     _cuda().reset_peak_memory_stats(device)
 
 

@@ -4,9 +4,9 @@ Two kinds of bytes are measured, and they are not interchangeable:
 
 - *Tensor bytes* are the sizes of storages, as the memory meter follows them: exact, the same on
   every machine, without the allocator's rounding. Every field of `Memory` but two holds them.
-- *Process and allocator bytes* are what the system gave out. `Memory.kernel_peak_bytes` counts
-  pages of the process, and `Memory.allocator` holds what an accelerator's caching allocator gave
-  out, with each block rounded up. The metered tensor bytes are checked against them.
+- *Process and allocator bytes* are what the system counts. `Memory.kernel_peak_bytes` counts pages
+  of the process, and `Memory.allocator` the bytes requested of an accelerator's caching allocator.
+  The metered tensor bytes are checked against them.
 
 Every measured time of a run is in `Timing`.
 """
@@ -33,9 +33,9 @@ class MemoryClasses(Record):
 class AllocatorMemory(Record):
     """What the allocator of an accelerator counted on one rank, above its start."""
 
-    peak_bytes: int  # allocator bytes: the most it had given out, each block rounded up
+    peak_bytes: int  # allocator bytes: the most that was requested and not yet freed
     workspace_bytes: int  # allocator bytes of cuBLAS, in no tensor
-    rounding_bytes: int  # allocator bytes that rounding may have added to the peak
+    rounding_bytes: int  # by which the check allows more: a rounded block for each storage
     host_peak_bytes: int | None = None  # tensor bytes in main memory, by the meter
 
 

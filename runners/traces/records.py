@@ -80,7 +80,7 @@ class Failure(Record):
     requested_bytes: int | None = None  # bytes that the refused allocation requested
     # Of out_of_memory: bytes held when the allocator refused, as the budget counts them: on CPU the
     # growth of the process's data segment since the budget was set, on an accelerator the growth of
-    # what its allocator gave out; null: not known.
+    # what was requested of its allocator; null: not known.
     held_bytes: int | None = None
     rank: int | None = None  # null: ranks hang, and none is behind the others
     phase: str  # build, wrap, step, forward, backward, optimizer, …

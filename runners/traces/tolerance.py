@@ -1,8 +1,7 @@
 """When two measurements of a field are the same: one rule, for a number and for whole traces.
 
 In: a field and its two values. Out: a `Tolerance`, which says in words how far apart they may be,
-and whether they are. `reproduce` and the pages judge one field by it, `compare` every field of two
-machines.
+and whether they are. `reproduce` judges one field by it, `compare` every field of two machines.
 
 | field | the same where |
 |---|---|
