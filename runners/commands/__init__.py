@@ -1,4 +1,4 @@
-"""What `python -m runners` does, a file for each command that is more than a few lines.
+"""The commands of `python -m runners`, a file each; `simulate` and `plan` have rooms of their own.
 
 In: arguments. Out: lines on the terminal and an exit code.
 """

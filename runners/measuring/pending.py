@@ -2,8 +2,7 @@
 
 In: an experiment's name and the machine's folder. Out: a `Pending`, which says why, which runs will
 be measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and
-so does a measurement that was interrupted. What was measured under other code is never kept. No
-torch but where an experiment must be loaded.
+so does a measurement that was interrupted. What other code measured is never kept. No torch.
 
 An interrupted experiment leaves `.<name>.part`, a trace of the runs that had ended, in the folder;
 it is written whole after each run and deleted with the last.
