@@ -74,6 +74,8 @@ def main() -> None:
     print(f"Installing what {purpose} needs into {folder.name}", flush=True)
     pip(python, "setuptools")  # builds the project
     pip(python, "--no-build-isolation", "-e", f"{ROOT}{EXTRAS[purpose]}")
+    if EXTRAS[purpose] and not sys.dont_write_bytecode:  # or all that start together compile it
+        subprocess.call([str(python), "-c", "from runners.ranks.process import preload as p; p()"])
 
 
 if __name__ == "__main__":
