@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -59,7 +60,7 @@ class Reading(HTMLParser):
         if data.strip():
             self.texts.append((data, tuple(self.open_tags)))
 
-    @property
+    @cached_property
     def ids(self) -> set[str]:
         return {tag.attributes["id"] for tag in self.tags if "id" in tag.attributes}
 
