@@ -75,7 +75,8 @@ def main() -> None:
     pip(python, "setuptools")  # builds the project
     pip(python, "--no-build-isolation", "-e", f"{ROOT}{EXTRAS[purpose]}")
     if EXTRAS[purpose] and not sys.dont_write_bytecode:  # or all that start together compile it
-        subprocess.call([str(python), "-c", "from runners.ranks.process import preload as p; p()"])
+        loading = "from runners.ranks.process import preload; preload()"
+        subprocess.call([str(python), "-c", loading], cwd=str(ROOT))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ import sys
 import pytest
 
 from runners.__main__ import main
+from runners.planning import command
 from runners.planning.answer import Answer
 from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
+from runners.planning.processes import answers
 from runners.planning.question import strategy_of
 from runners.system.errors import FixableError
 from runners.traces.digest import ROOT
@@ -224,7 +226,16 @@ def test_what_cannot_be_planned_is_one_line(words, why, capsys):
 
 
 @pytest.mark.builds
-def test_the_command_prints_a_table_and_json(capsys):
+def test_the_command_prints_a_table_and_json(capsys, monkeypatch):
+    found = {}
+
+    def once(questions, num_workers):
+        """The table and the JSON ask the same."""
+        if (key := repr(questions)) not in found:
+            found[key] = answers(questions, num_workers)
+        return found[key]
+
+    monkeypatch.setattr(command, "answers", once)
     words = ["plan", "gpt2-124m", "--devices", "2", "--sequence", "64", "--strategies", "ddp,fsdp"]
     assert main([*words, "--memory", "3.4", "--flops", "1e14", "--links", "1"]) == 0
     table = capsys.readouterr().out.splitlines()
