@@ -9,15 +9,7 @@ from generator.evidence import units
 from generator.evidence.formula import Tree
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node, field_name
-from generator.evidence.value import (
-    ExpressionError,
-    Kind,
-    Value,
-    computed,
-    constant,
-    numeric,
-    quotient,
-)
+from generator.evidence.value import ExpressionError, Value, computed, constant, numeric, quotient
 from runners.plans.closed_forms import LAWS
 from runners.traces.measured import SampledSeconds
 
@@ -131,14 +123,12 @@ def _absolute(value: Thing) -> Value:
 
 def _count(listed: Thing) -> Value:
     """How many elements a list of a trace has."""
-    if not isinstance(listed, Node) or not isinstance(listed.thing, list | dict):
+    if not (isinstance(listed, Node) and listed.steps and isinstance(listed.thing, list | dict)):
         raise ExpressionError(f"|count wants a list of a trace, not {described(listed)}")
     number = len(listed.thing)  # nothing counts too: an empty list has none
     listed.refuse_if_skipped()
-    kind: Kind = "simulated" if listed.origin.nature == "simulated" else "measured"
-    origin = listed.origin._replace(field=field_name(listed.steps))
-    node = Value(number, units.COUNT, kind, listed.formula, origin=origin)
-    return computed(number, units.COUNT, f"count({listed.formula})", (node,))
+    read = replace(listed.value(number, listed.steps, listed.formula), unit=units.COUNT)
+    return computed(number, units.COUNT, f"count({listed.formula})", (read,))
 
 
 def _each(listed: Thing, path: object) -> tuple[Thing, ...]:

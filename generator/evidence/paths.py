@@ -152,10 +152,11 @@ class Node:
         if isinstance(thing, SampledSeconds) and self.shown:
             self._note(steps)
         if isinstance(thing, int | float | str):
-            return self._value(thing, steps, formula)
+            return self.value(thing, steps, formula)
         return Node(thing, steps, formula, self.reading, self.origin, self.shown)
 
-    def _value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
+    def value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
+        """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
         written = field_name(steps) if self.shown else formula  # `machine.num_cores`
         if self.shown and kind != "given":
