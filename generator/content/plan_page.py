@@ -40,23 +40,39 @@ class ComparedPage(Written):
 
     Attributes:
         lede: what is compared.
-        findings: what the scores show.
-        choices: how published searches for a layout are compared with the law.
         selection: which measurements qualify, and what is assumed or lacks of them.
-        compiled: runs under a compiler, which no plan simulates.
-        variants: what tells rows of the same model and strategy apart, by the id of a row.
-        notes: why rows miss, in words for readers, by the id of a row.
     """
 
     title: Line
     about: Line
     lede: Prose
-    findings: Prose | None = None
-    choices: Prose | None = None
     selection: Prose
+
+
+class PeaksPage(ComparedPage):
+    """The page of memory.
+
+    Attributes:
+        compiled: runs under a compiler, which no plan simulates.
+        variants: what tells rows of the same model and strategy apart, by the id of a row.
+        notes: why rows miss, in words for readers, by the id of a row.
+    """
+
     compiled: Prose | None = None
     variants: dict[str, Line] = {}
     notes: dict[str, Line] = {}
+
+
+class StepsPage(ComparedPage):
+    """The page of rates of training.
+
+    Attributes:
+        findings: what the scores show.
+        choices: how published searches for a layout are compared with the law.
+    """
+
+    findings: Prose
+    choices: Prose
 
 
 class PlanFile(Written):
@@ -97,5 +113,5 @@ class PlanFile(Written):
     simulated: Prose
     own: Prose
     program: Listing
-    published: ComparedPage | None = None
-    steps: ComparedPage | None = None
+    published: PeaksPage | None = None
+    steps: StepsPage | None = None

@@ -214,10 +214,9 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
     body = _marked_once(_unnested(_rendered(sheet.template, context)), folio.sources.values)
     row = ways.ways(topic, sheet.mode, folio) if topic else []
-    # What a trace says is text: no expression, no Markdown.
-    says = label if sheet.experiment or sheet.machine else folio.line
     found = frame.origins(folio, depth)
-    about = textwrap.shorten(plain(says(sheet.about)), DESCRIPTION_LENGTH, placeholder="…")
+    # What a trace says is text: no expression, no Markdown.
+    about = (label if sheet.template in OF_MACHINES[:2] else folio.line)(sheet.about)
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else frame.minutes(body, len(folio.items))
     content = _rendered(
@@ -236,8 +235,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
         boost=frame.BOOSTS.get(sheet.template.removesuffix(".md.j2"), 1.0),
-        title=says(sheet.heading),
-        description=about,
+        title=(label if sheet.experiment or sheet.machine else folio.line)(sheet.heading),
+        description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
     )
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}

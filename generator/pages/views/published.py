@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from generator.content.plan_page import ComparedPage
+from generator.content.plan_page import PeaksPage
 from generator.evidence.folio import Folio, breakable
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Row, counted, label
@@ -91,7 +91,7 @@ def _simulated(name: str, measure: str) -> str:
     return f"{PEAKS.experiment}.{name}.ranks[0].measures.{measure}_bytes"
 
 
-def peak_rows(page: ComparedPage, folio: Folio) -> Iterator[Row]:
+def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
     """Every published peak beside its simulation; a term that explains a miss stands below."""
     before = ""
     for name, run, kind in peaks(folio):
