@@ -12,6 +12,7 @@ from dataclasses import replace
 from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Domain, Reference
+from generator.content.shelf import published_references
 from generator.content.typesetting import plain
 from generator.evidence import law_shown, regime, units
 from generator.evidence.folio import Folio
@@ -279,9 +280,9 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
     """What the book cites, a list for each document, by title; and rows of published tables."""
     found = sorted(folio.book.references.values(), key=lambda one: one.title.strip("“").lower())
-    documents: dict[str, list[Reference]] = {"": []}  # and the rows
+    of_rows = {one.id for one in published_references(folio.book.traces)}
+    documents: dict[str, list[Reference]] = {}
     for one in found:
-        is_row = one.id.startswith(("published-", "step-"))
-        documents.setdefault("" if is_row else one.url, []).append(one)
-    rows = documents.pop("")
-    return list(documents.values()), rows
+        if one.id not in of_rows:
+            documents.setdefault(one.url, []).append(one)
+    return list(documents.values()), [one for one in found if one.id in of_rows]
