@@ -190,7 +190,7 @@ def missing_sections(
             yield guide.error((*at, "lesson", "section"), message)
 
 
-_Check = Callable[["Evidence", Document[Any]], Iterator[ContentError]]
+_Check = Callable[[Evidence, Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),

@@ -25,13 +25,7 @@ Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 EPSILONS: dict[str, float] = {
     "float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7,
 }  # fmt: skip
-Verdict = Literal[
-    "holds",
-    "does_not_hold",
-    "not_distinguishable",
-    "does_not_apply",
-    "no_evidence",
-]
+Verdict = Literal["holds", "does_not_hold", "not_distinguishable", "does_not_apply", "no_evidence"]
 SentenceVerdict = Literal["false", "too_general", "true", "depends"]
 Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 

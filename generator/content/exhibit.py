@@ -4,15 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.content.words import (
-    Expression,
-    Id,
-    Line,
-    PerRun,
-    Prose,
-    RunPath,
-    Written,
-)
+from generator.content.words import Expression, Id, Line, PerRun, Prose, RunPath, Written
 
 
 class GrowthSeries(Written):

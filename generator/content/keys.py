@@ -37,9 +37,8 @@ def page(book: Book) -> Iterator[str]:
         where = f" For example in `{file}`." if file not in about else ""
         yield f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}"
         whole = model.model_json_schema()
-        whole = (
-            whole if "properties" in whole else whole["$defs"][model.__name__]
-        )  # it holds itself
+        if "properties" not in whole:  # it holds itself
+            whole = whole["$defs"][model.__name__]
         for key, schema in whole["properties"].items():
             yield _row(key, schema, model, found)
 

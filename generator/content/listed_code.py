@@ -14,8 +14,6 @@ from generator.content.errors import nearest
 from runners.traces.programs import DECLARED
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-
-
 # Where a run finds what it executes: the programs of topics and sentences, and the experiments.
 _PLACES = re.compile(
     r"content/(?:(?:topics/[^/]+/)?code|retracted)/.+\.py|runners/experiments/.+\.py"

@@ -54,7 +54,7 @@ commit: {{ name }}-first
 {% if run.stages %}
 data_flow:
   run: {{ path }}
-  introduction: The way of the rows.
+  introduction: How the samples travel.
   rows:
 {% for one in run.stages %}
     - {name: {{ one.name | tojson }}, title: A name, note: What happens here.}

@@ -324,13 +324,9 @@ def on_page(
 
 def no_trace(experiment: str, traces: Mapping[str, TraceOnPage]) -> str:
     """That no machine has measured an experiment as it is, and how to, or which one is meant."""
-    said = f"no trace of {experiment!r} on any machine"
-    command = command_for(experiment)
-    return (
-        f"{said}, or only a stale one; run `{command}`"
-        if command
-        else f"{said}{nearest(experiment, traces)}"
-    )
+    said, command = f"no trace of {experiment!r} on any machine", command_for(experiment)
+    instead = f", or only a stale one; run `{command}`" if command else nearest(experiment, traces)
+    return said + instead
 
 
 def missing_run(traces: Mapping[str, TraceOnPage], path: str) -> str | None:

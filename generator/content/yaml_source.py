@@ -89,7 +89,7 @@ class Source:
 
 @dataclass
 class _Reader:
-    """Turns nodes into values and notes their places; the first that is not used here is raised."""
+    """Turns nodes into values, and notes where each stands; it raises the first mistake."""
 
     file: str
     places: dict[Path, Place] = field(default_factory=dict)

@@ -15,24 +15,9 @@ from generator.content.claim import Tolerance
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.expression import Function, compiled
-from generator.evidence.formula import (
-    Symbol,
-    Tree,
-    filled,
-    least,
-    most,
-    names_of,
-    postfix,
-    printed,
-)
+from generator.evidence.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
 from generator.evidence.law_shown import observed_run, off_by
-from generator.evidence.value import (
-    ExpressionError,
-    Value,
-    computed,
-    constant,
-    numeric,
-)
+from generator.evidence.value import ExpressionError, Value, computed, constant, numeric
 from runners.plans.closed_forms import LAWS
 
 

@@ -20,13 +20,7 @@ from generator.evidence import list_sides, units, verdicts
 from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.evidence.paths import Evaluation, Node
-from generator.evidence.value import (
-    AbsentError,
-    ExpressionError,
-    MixedError,
-    Origin,
-    Value,
-)
+from generator.evidence.value import AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.evidence.verdicts import Outcome
 from runners.plans.experiment import command_for
 

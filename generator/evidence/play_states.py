@@ -140,9 +140,7 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     return sorted(sizes, key=sizes.__getitem__) if len(sizes) == len(read) else list(read)
 
 
-def _with_reference(
-    runs: Sequence[ShownRun], play: Play, folio: Folio
-) -> Iterator[ShownRun]:  # fmt: skip
+def _with_reference(runs: Sequence[ShownRun], play: Play, folio: Folio) -> Iterator[ShownRun]:
     """The runs of a state, and the one that all states show for comparison."""
     yield from runs
     run = folio.run(play.reference) if play.reference else None

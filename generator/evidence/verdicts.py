@@ -80,7 +80,7 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
     machines = [book.machine_of(run) for run in runs]
     left, right = _comparable(predicted), _comparable(observed)
     verdict, explanation = _settle(book, claim, predicted, observed)
-    error, at = _mistake(claim, predicted, observed)
+    error, at = _mistake(predicted, observed)
     if verdict is None and error is None:
         try:
             is_list = any(map(list_sides.is_list, (left, right)))
@@ -109,7 +109,7 @@ def _comparable(found: Evaluation) -> Side:
     return found.result if isinstance(found.result, Value | Node | tuple) else None
 
 
-def _mistake(claim: Claim, predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
+def _mistake(predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
     """What is wrong with how the claim is written, and in which of its fields."""
     for at, found in (("predicted", predicted), ("observed", observed)):
         if found.error:

@@ -147,7 +147,7 @@ def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     title = f"{unit} per step"
     found = []
     for state in states:
-        rows = [row for one in state.runs for row in _sent(one, size, folio)]
+        rows = [row for one in state.runs for row in _sent(one, size)]
         drawings = both(stacks, rows, title, most * 1.05 / size or 1)
         cells = tuple(_passed(one, folio) for one in state.runs)
         found.append(Seen(drawings, _described(rows), cells))
@@ -158,7 +158,7 @@ def _busiest(one: ShownRun) -> RankRecord:
     return max(one.run.ranks, key=lambda rank: sum(c.bytes for c in rank.collectives))
 
 
-def _sent(one: ShownRun, size: float, folio: Folio) -> Iterator[Stack]:
+def _sent(one: ShownRun, size: float) -> Iterator[Stack]:
     collectives = _busiest(one).collectives
     for c in collectives:
         calls = "in one call" if c.count == 1 else f"in {c.count:,} calls"

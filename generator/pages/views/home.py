@@ -92,9 +92,8 @@ def in_hour(page: str, folio: Folio) -> Shown | None:
 def begin(folio: Folio) -> str:
     """The page to start with, from the site's root."""
     first, steps = folio.book.topics[0], folio.book.home.first_hour
-    return (
-        f"topics/{steps[0].page if steps else f'{first.id}/{next(iter(first.items_by_mode))}'}.html"
-    )
+    page = steps[0].page if steps else f"{first.id}/{next(iter(first.items_by_mode))}"
+    return f"topics/{page}.html"
 
 
 def topic_map(folio: Folio, minutes: Mapping[str, int]) -> Shown:

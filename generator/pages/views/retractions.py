@@ -62,11 +62,7 @@ def _standings(one: Retraction, folio: Folio) -> list[Shown]:
         if word == first or word != "untested":
             by_standing.setdefault(word, []).append(machine)
     return [
-        Shown(
-            machines=machines,
-            word=STANDINGS[word][0],
-            css=STANDINGS[word][1],
-        )
+        Shown(machines=machines, word=STANDINGS[word][0], css=STANDINGS[word][1])
         for word, machines in by_standing.items()
     ]
 

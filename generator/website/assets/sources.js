@@ -43,7 +43,7 @@ function rowsOf(value) {
     add(words.from, made("code", path(of, formula, " · ")));
     add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
     add(words.run, name && made("a", name, placeOf(of)));
-  } else if (kind > 3 || (kind === 1 && !of)) { // cited, stated, or measured in no trace of the book
+  } else if (kind > 3) { // cited or stated
     add(words.source, formula);
   } else {
     const machines = new Set();
@@ -110,7 +110,6 @@ if (data && box.showPopover) {
   box.popover = "auto";
   box.tabIndex = -1;
   box.role = "dialog";
-  book.open = open;
   document.addEventListener("pointerdown", ({ target }) => {
     wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
   }, true);
