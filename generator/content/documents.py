@@ -108,7 +108,8 @@ def _located(
             key = str(path[-1])
             meant = near(key, [str(other[-1]) for other in missing if other[:-1] == path[:-1]])
             missing.discard((*path[:-1], meant or ""))
-            hint = nearest(key, [meant] if meant else _keys(model))
+            known = [meant] if meant else _keys(model)
+            hint = "; it belongs to another part" if key in known else nearest(key, known)
             yield source.error(path, f"unknown key {key!r}{hint}", at_key=True)
         elif one["type"] != "missing":
             key = next((part for part in reversed(path) if isinstance(part, str)), "file")

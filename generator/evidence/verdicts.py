@@ -17,6 +17,7 @@ from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
 from runners.traces.published import COMPARISONS
+from runners.traces.tolerance import overlap
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
@@ -265,12 +266,12 @@ def _compare_times(
 ) -> tuple[Verdict, str]:
     if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
         return "no_evidence", "too few repeats to tell the two times apart"
+    if overlap(predicted, observed):
+        return "not_distinguishable", "the quartile ranges of the two times overlap"
     low, high = (observed, predicted) if claim.relation == "faster" else (predicted, observed)
-    if low.third_quartile_seconds < high.first_quartile_seconds:
+    if low.median_seconds < high.median_seconds:
         return "holds", f"observed is {claim.relation}; the quartile ranges do not overlap"
-    if low.first_quartile_seconds > high.third_quartile_seconds:
-        return "does_not_hold", f"observed is not {claim.relation}, but the other way round"
-    return "not_distinguishable", "the quartile ranges of the two times overlap"
+    return "does_not_hold", f"observed is not {claim.relation}, but the other way round"
 
 
 def sentence(outcome: Outcome) -> str:
