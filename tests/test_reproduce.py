@@ -190,6 +190,16 @@ def test_a_run_with_other_settings_is_not_the_same():
     assert [*reproduce._compared(page, {"single": other})] == [False]
 
 
+@pytest.mark.parametrize("status", ["died", "failed"])
+def test_a_death_is_the_same_however_it_reaches_the_other_rank(status):
+    (page,) = requested(["hangs.lengths_differ"], REFERENCE)
+    run = page.trace.runs["lengths_differ"]
+    first, second = run.ranks
+    ranks = [first, second.model_copy(update={"status": status})]
+    here = {"lengths_differ": run.model_copy(update={"ranks": ranks})}
+    assert [*reproduce._compared(page, here)] == [True]
+
+
 @pytest.mark.parametrize(
     ("path", "says"),
     [

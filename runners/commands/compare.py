@@ -142,7 +142,7 @@ def _leaves(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
     if isinstance(value, dict | list):
         below = value.items() if isinstance(value, dict) else enumerate(value)
         for key, one in below:
-            if key != "failure":  # its words are the allocator's or the kernel's
+            if key not in ("failure", "status"):  # of a rank: how a failure reaches it is chance
                 yield from _leaves((*steps, key), one)
     elif not (is_of_time(steps) or is_of_kernel(steps)):  # a single time has no spread
         yield steps, value
