@@ -85,7 +85,8 @@ def _ranks(name: str, run: Run) -> str:
     words = SPELLED.get(num, f"{{{{ {name}.{field} }}}}")
     if run.nature == "simulated":
         return f"on one of {words} ranks"
-    crowd = " (more than cores)" if is_crowded(run) else ""
+    places = "accelerators" if run.device == "cuda" else "cores"
+    crowd = f" (more than {places})" if is_crowded(run) else ""
     return f"over {words} ranks{crowd}"
 
 

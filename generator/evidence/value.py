@@ -64,7 +64,7 @@ class Origin(NamedTuple):
     torch: str = ""
     reference: str | None = None  # the id of what is cited
     nature: Nature = "real"  # of the run
-    is_crowded: bool = False  # whether more ranks than cores took turns in the run
+    is_crowded: bool = False  # whether ranks took turns on a device in the run
 
     @property
     def measured_on(self) -> str:

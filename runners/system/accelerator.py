@@ -35,6 +35,7 @@ class Allocated:
 
     Torch's `allocated_bytes` count blocks instead: rounded up to 512 bytes, and where less than
     1 MiB of a block is left, that as well. On an H200, 14 tensors of 16 MB took 16 MiB each.
+    A block that is freed while another stream uses it counts here until that stream is done.
     """
 
     now_bytes: int

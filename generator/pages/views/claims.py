@@ -122,7 +122,9 @@ def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
 
 def _regime_of(claim: Claim, outcome: Outcome, folio: Folio) -> Markup:
     """Under which conditions the runs of a claim were measured."""
-    runs = {name: run for name in outcome.runs if (run := folio.book.run(name))}
+    lent = folio.evidence.reference if outcome.on_reference else None
+    book = lent.book if lent else folio.book
+    runs = {name: run for name in outcome.runs if (run := book.run(name))}
     return folio.line(regime.line(claim, runs, folio.strategy))
 
 
