@@ -38,11 +38,11 @@ def laws() -> list[Claim]:
 def held_on_an_accelerator() -> set[str]:
     """The rules that a run of the committed machine with an accelerator obeyed."""
     book = book_of("1x-h200-af8bca")
-    judged = map(Evidence(book).outcome, book.claims)
+    held = [one for one in map(Evidence(book).outcome, book.claims) if one.verdict == "holds"]
     return {
         rule_of(one.claim)
-        for one in judged
-        if one.verdict == "holds" and {book.run(run).device for run in one.runs} == {"cuda"}
+        for one in held
+        if {run.device for run in map(book.run, one.runs) if run} == {"cuda"}
     }
 
 

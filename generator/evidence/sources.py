@@ -26,7 +26,7 @@ BLOCK = "pb-sources"
 NATURES = {
     "paced": "paced: its stages last as long as they were told",
     "simulated": "simulated: by fake tensors on one rank, or replayed from measured costs",
-    CROWDED: "oversubscribed: more ranks than cores or accelerators took turns, so no device takes this time",
+    CROWDED: "oversubscribed: ranks shared a core or an accelerator, so no device takes this time",
 }
 Row = list[Any]
 _CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
