@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,7 @@ def _inside(link: str) -> bool:
     return not urlsplit(link).scheme and not link.startswith("//")
 
 
+@cache
 def _target(page: Path, link: str) -> tuple[Path, str]:
     parts = urlsplit(link)
     path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
