@@ -6,6 +6,7 @@ error.
 
 import argparse
 import json
+import sys
 from functools import partial
 from math import inf, prod
 from pathlib import Path
@@ -247,7 +248,7 @@ def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
     question, said = layout.answer.question, program.plan_of(layout)
     text = program.program_of(question, _cluster(asked), asked.program, said, layout.needed_bytes)
     asked.program.write_text(text, encoding="utf-8")
-    print(f"program:     {asked.program}, which says how to start it")
+    print(f"program:     {asked.program}, which says how to start it", file=sys.stderr)
 
 
 def _title(question: Question, asked: argparse.Namespace) -> str:

@@ -14,7 +14,7 @@ and whether they are. `reproduce` judges one field by it, `compare` every field 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from runners.traces.fields import Key, at, exactly, in_words, is_of_kernel, is_of_time
 from runners.traces.measured import SampledSeconds
@@ -61,7 +61,7 @@ def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool
     """Compare two values of a field without regard to samples; as `tolerance`."""
     equal = Tolerance("none; equal", one == other)
     if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return Tolerance(equal.words, in_words(one, steps) == in_words(other, steps))
+        return _of_parts(steps, one, other, is_like=is_like)
     if not (is_number(one) and is_number(other)):
         if isinstance(one, str) and is_of_time(steps):
             return Tolerance("any; it follows from single times", is_same=True)
@@ -77,6 +77,16 @@ def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool
     if isinstance(one, float) and not is_like:
         return _within(FLOAT_SHARE, one, other, "another processor, torch or device rounds apart")
     return equal
+
+
+def _of_parts(steps: Sequence[Key], one: Any, other: Any, *, is_like: bool) -> Tolerance:  # noqa: ANN401
+    """Lists of single values are compared one by one, anything else as `in_words` tells it."""
+    both = [*one, *other] if isinstance(one, list) and isinstance(other, list) else [{}]
+    if any(isinstance(part, list | dict) for part in both) or len(one) != len(other):
+        return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
+    found = [of_values(steps, *pair, is_like=is_like) for pair in zip(one, other, strict=True)]
+    words = found[0].words if found else "none; equal"
+    return Tolerance(words, all(each.is_same for each in found))
 
 
 def is_number(thing: object) -> TypeGuard[int | float]:
