@@ -82,7 +82,7 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \
 		rm -f .written && find . -mindepth 1 -type d -empty -delete)
 	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
-	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
 .venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/pins.txt pyproject.toml requirements/install.py

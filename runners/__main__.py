@@ -91,6 +91,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
 
 def command() -> None:
     """What `proofbook` and `python -m runners` call."""
+    sys.path.insert(0, "")  # as under `python -m`: `proofbook plan --model mine:build`
     stopping.listen("stopped; what was measured before is kept")
     stopping.leave(main())
 

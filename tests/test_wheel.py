@@ -67,5 +67,10 @@ def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed
     again = called(tmp_path, ["-m", "runners", *words], installed)
     assert again.returncode == 2
     assert "train.py is there already" in again.stderr
+    (installed / "proofbook").write_text("from runners.__main__ import command\ncommand()\n")
+    (tmp_path / "mine.py").write_text("def build():\n    return []\n")
+    own = ["plan", "--model", "mine:build", "--batch", "mine:build", "--strategies", "single"]
+    found = called(tmp_path, [installed / "proofbook", *own], installed)
+    assert "mine.py:1: build builds no nn.Module" in found.stderr
     shown = called(tmp_path, ["-m", "runners", "show", "ddp.ddp"], installed)
     assert '{{ ddp.ddp.backend }}  "gloo"' in shown.stdout
