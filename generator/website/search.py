@@ -18,6 +18,7 @@ from typing import Any
 
 Entry = dict[str, Any]
 Words = Mapping[str, Any]  # of the interface
+_Form = tuple[str, re.Pattern[str]]  # its first word, which is cheap to look for, and all of it
 
 _TAG = re.compile(r"<[^>]+>")
 _TOKEN = re.compile(r"<(/?)(\w+)[^>]*>|[^<]+")  # templates escape > in attributes
@@ -98,17 +99,18 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None
                 entry[f"{name}_synonyms"] = ", ".join(found)
 
 
-def _pattern(form: str) -> re.Pattern[str]:
-    """A word or a phrase, however its words are joined, or its plural."""
-    said = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
-    return re.compile(rf"(?<!\w){said}s?(?!\w)")
+def _pattern(form: str) -> _Form:
+    """A phrase's first word; the phrase, however its words are joined, or its plural."""
+    words = re.split(r"[\s_-]+", form.lower())
+    said = "[ _-]".join(map(re.escape, words))
+    return words[0], re.compile(rf"(?<!\w){said}s?(?!\w)")
 
 
-def _others(text: str, groups: Iterable[Mapping[str, re.Pattern[str]]]) -> Iterator[str]:
+def _others(text: str, groups: Iterable[Mapping[str, _Form]]) -> Iterator[str]:
     """The words that mean the same as those of a text, but do not stand in it."""
     text = text.lower()
     for group in groups:
-        said = {form for form, pattern in group.items() if pattern.search(text)}
+        said = {form for form, (word, like) in group.items() if word in text and like.search(text)}
         if said:
             yield from (form for form in group if form not in said)
 
