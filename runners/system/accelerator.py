@@ -33,9 +33,10 @@ DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 class Allocated:
     """What was requested of the caching allocator of one device and not freed, in bytes.
 
-    Torch's `allocated_bytes` count blocks instead: rounded up to 512 bytes, and where less than
-    1 MiB of a block is left, that as well. On an H200, 14 tensors of 16 MB took 16 MiB each.
-    A block that is freed while another stream uses it counts here until that stream is done.
+    Torch counts twice, and never too little. Its `allocated_bytes` are blocks: rounded up to 512
+    bytes, and where less than 1 MiB of a block is left, that as well. On an H200, 14 tensors of
+    16 MB took 16 MiB each. Its `requested_bytes` keep what is freed until other streams have done
+    with it. So the smaller of the two is taken.
     """
 
     now_bytes: int
@@ -98,9 +99,14 @@ def synchronize(device: torch.device) -> None:
 def allocated(device: torch.device) -> Allocated:
     """What is requested of the device's allocator, now and at most."""
     stats = _cuda().memory_stats(device)
+
+    def least(when: str) -> int:
+        both = (stats.get(f"{kind}_bytes.all.{when}", 0) for kind in ("requested", "allocated"))
+        return min(both)
+
     return Allocated(
-        now_bytes=stats.get("requested_bytes.all.current", 0),
-        peak_bytes=stats.get("requested_bytes.all.peak", 0),
+        now_bytes=least("current"),
+        peak_bytes=least("peak"),
         num_blocks_at_most=stats.get("allocation.all.peak", 0),
     )
 
