@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from generator.content import keys, scaffold
-from generator.content.book import FILES, load
+from generator.content.book import FILES, documents, load
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     listing = verbs.add_parser("keys", help="print every key of the YAML files, and every function")
     for verb in (check, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
+    for verb in (check, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     new.add_argument("what", choices=["experiment", "lesson"])
     new.add_argument("name")
@@ -102,11 +103,14 @@ def _check(options: argparse.Namespace) -> int:
     problems = verdicts.problems(book, told)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
+    lent: dict[str, list[str]] = {}
     for name, shown in book.traces.items():
         if shown.is_fallback:
-            print(f"{name}: no trace of this machine; taken from {shown.machine.name}")
+            lent.setdefault(shown.machine.name, []).append(name)
         elif shown.is_stale and not book.is_reference:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
+    for machine, names in lent.items():
+        print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
     print(
         f"{'problems, see above' if problems else 'sound'}: "
         f"{sum(len(one.items) for one in book.topics)} "
@@ -147,7 +151,8 @@ def _schema(_: argparse.Namespace) -> int:
 
 def _keys(options: argparse.Namespace) -> int:
     """Print keys, and as a table functions: what each takes, and what its docstring says."""
-    for line in keys.page(load(options.content, options.machine)):
+    found, errors = documents(options.content)  # also while a file has a mistake
+    for line in keys.page(found):
         print(line)
     print(ABOUT_FUNCTIONS)
     for name, function in FUNCTIONS.items():
@@ -156,6 +161,8 @@ def _keys(options: argparse.Namespace) -> int:
         print(f"| `{name}({takes})` | {keys.line(about)} |")
     for name, about in OF_CLAIMS.items():
         print(f"| `{name}('claim')` | {about} |")
+    if errors:
+        raise ContentErrors(errors)
     return 0
 
 

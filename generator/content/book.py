@@ -25,7 +25,7 @@ from generator.content.claim import (
     RetractionFile,
 )
 from generator.content.documents import Document, read
-from generator.content.errors import ContentErrors, Files, found_in, nearest
+from generator.content.errors import ContentError, ContentErrors, Files, found_in, nearest
 from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
@@ -248,6 +248,13 @@ def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
         return tuple(name for name in items if name not in lesson.model.leave_out)
     named = (one.text for one in lesson.fields if one.mark == "item")
     return tuple(dict.fromkeys(name for name in named if name in items))
+
+
+def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
+    """What authors wrote, file by file, and what is wrong with the files left out."""
+    loader = _Loader(content.resolve())
+    loader.read()
+    return loader.documents, loader.errors
 
 
 def load(

@@ -108,9 +108,11 @@ class Play(Written):
     @model_validator(mode="after")
     def _shows_what_it_describes(self) -> Self:
         if (self.budget is not None) != ("memory" in self.shows):
-            raise ValueError("budget: is where the line over shows: [memory] starts")
+            raise ValueError(
+                "give both or neither: shows: [memory] and budget:, where its line starts"
+            )
         if (self.regions is not None) != ("regions" in self.shows):
-            raise ValueError("regions: is the plane of shows: [regions]")
+            raise ValueError("give both or neither: shows: [regions] and regions:, their plane")
         return self
 
 

@@ -1,18 +1,18 @@
 """`python -m generator keys`: every key that authors write, as a page of Markdown.
 
-In: a book. Out: a section for each part of its files, and in it a row for each key: what the
-docstring of the part's model says of it, or the words that it takes, and as an example the
-shortest value in the book.
+In: what authors wrote. Out: a section for each part of its files, and in it a row for each key:
+what the docstring of the part's model says of it, or the words that it takes, and as an example
+the shortest value in the book.
 """
 
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
 
-from generator.content.book import Book
+from generator.content.documents import Document
 from generator.content.words import Written
 
 _OPENING = """\
@@ -25,10 +25,10 @@ _FLOW: dict[str, Any] = {"default_flow_style": True, "width": 10_000, "allow_uni
 _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
 
-def page(book: Book) -> Iterator[str]:
+def page(documents: Iterable[Document[Any]]) -> Iterator[str]:
     """The lines of the page."""
     parts: dict[type[Written], tuple[str, list[Written]]] = {}
-    for document in book.documents:
+    for document in documents:
         for part in _parts(document.model):
             parts.setdefault(type(part), (document.source.file, []))[1].append(part)
     yield _OPENING

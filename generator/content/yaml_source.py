@@ -23,6 +23,7 @@ _HINTS = {  # what to do, by a part of what the parser says
     "mapping values are not allowed": "quote text that holds a colon, and let keys begin alike",
     "did not find expected": "let what belongs together begin alike, close what is open, and quote "
     "text that holds one of , ? [ ] { } or a quotation mark",
+    "found a tab": "write spaces, not a tab",
     "undefined alias": "quote a text that begins with *",
     "but found another document": "keep one document to a file",
     "unexpected end of stream": "a quotation mark is never closed",

@@ -202,6 +202,8 @@ class Node:
             return AbsentError("the run did not end as declared", name)
         if self._stands_in_reference((*self.steps, *keys)):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
+        if self.shown.is_stale:
+            message += f"; the trace is stale: run `make traces NAMES={self.origin.experiment}`"
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:

@@ -98,8 +98,17 @@ def test_a_fallback_and_a_stale_trace_are_said(run, copy, monkeypatch):
     copy.add_machine("desk", "tiny_memory")
     monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: True))
     _, said, _ = run("check")
-    assert "tiny_training: no trace of this machine; taken from reference-frozen" in said
+    assert "no trace of this machine, taken from reference-frozen: tiny_training" in said
     assert "tiny_memory: stale, so its verdicts are left out" in said
+
+
+def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypatch):
+    monkeypatch.setattr(commands, "load", lambda *asked: load(*asked, is_stale=lambda _: True))
+    copy.edit("topics/sharding/deep.yml", "whole.ranks[0].memory.peak_bytes", "whole.settings.new")
+    code, _, said = run("check")
+    assert code == 2
+    assert "no entry 'new'" in said
+    assert "the trace is stale: run `make traces NAMES=tiny_memory`" in said
 
 
 def test_a_new_lesson_passes_check_and_appears_in_the_book(run, build, out):
@@ -130,6 +139,15 @@ def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
     assert "| `figure` |  | the id of a figure of this file" in said, "by its type"
     assert "| `checks` |  | ids of questions" in said, "the same in every mode"
     assert "| `for` |" in said, "as authors write it"
+
+
+def test_keys_are_told_while_a_file_has_a_mistake(run, copy):
+    copy.edit("topics/sharding/quiz.yml", "right_if: {claim: whole-fails}", "")
+    code, said, error = run("keys")
+    assert code == 2
+    assert "## Option\n" in said
+    assert "## Functions\n" in said
+    assert error.endswith("1 mistake in the content\n")
 
 
 def test_keys_ends_with_each_function_of_expressions(run):

@@ -49,6 +49,7 @@ YAML = [
     (QUIZ, "    stem: Do", "    ¦stme: Do", "unknown key 'stme'; did you mean 'stem'?"),
     (HOME, "title: A tiny book", "title: ¦{{ ddp.x }} of it", "quote a text that begins with {{"),
     (HOME, LAST, f"{LAST}a:\n¦\t- b", "write spaces, not a tab"),
+    (HOME, LAST, f"{LAST}a:\n  b: c\n¦\td: e", "write spaces, not a tab"),
     (HOME, LAST, f"{LAST}a:\n  - b: c\n   ¦d: e", "let what belongs together begin alike"),
     (HOME, LAST, f'{LAST}a: "b" ¦c', "or a quotation mark"),
     (QUIZ, '"No"', "¦No", "text: must be text; quote it"),
