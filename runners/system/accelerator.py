@@ -102,7 +102,7 @@ def allocated(device: torch.device) -> Allocated:
 
     def least(when: str) -> int:
         both = (stats.get(f"{kind}_bytes.all.{when}", 0) for kind in ("requested", "allocated"))
-        return min(both)
+        return int(min(both))
 
     return Allocated(
         now_bytes=least("current"),
