@@ -26,6 +26,7 @@ _LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone hold
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
 SHORT = 26  # letters of a span that a line holds with words beside it
 _ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
+LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _BRACES = re.compile(r"\{\{|\}\}")
@@ -154,8 +155,9 @@ def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) 
 
 
 def _name(found: re.Match[str]) -> str:
-    """A long name, which moves to the next line whole where that holds it."""
-    return f'<span class="pb-name">{parted(_JOINT.split(found[0]), WHOLE)}</span>'
+    """A long name, which moves to the next line whole where each line holds it."""
+    shown = parted(_JOINT.split(found[0]), WHOLE)
+    return f'<span class="pb-name">{shown}</span>' if len(found[0]) <= LINE else shown
 
 
 def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
