@@ -32,7 +32,11 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     "topic": lambda book, _: [one.id for one in book.topics],
     "lesson": lambda book, _: [f"{one.id}/{mode}" for one in book.topics for mode in one.lessons],
     "technique": lambda _, document: [one.id for one in document.model.techniques],
-    "symptom": lambda _, document: [one.id for _, one in document.model.symptoms],
+    "symptom": lambda _, document: [
+        f"{one.id}{ask}"
+        for _, one in document.model.symptoms
+        for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(one.edges, 1)))
+    ],
     "figure": lambda _, document: [one.id for one in document.model.figures],
     "item": lambda book, document: [
         item for one in book.topics if document in one.lessons.values() for item in one.items

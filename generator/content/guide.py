@@ -43,7 +43,7 @@ class Edge(Written):
         lesson: the section that explains it.
         use: a technique.
         edges: further questions.
-        continue_at: another symptom, whose questions go on from here.
+        continue_at: another symptom, or a question of it, which goes on from here.
     """
 
     ask: Line

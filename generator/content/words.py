@@ -100,7 +100,8 @@ _BELIEF = "the belief behind it: an id of misconceptions.yml"
 MisconceptionId = Annotated[Id, Field(description=_BELIEF), Mark("misconception")]
 SourceId = Annotated[Id, Field(description="an id of references.yml"), Mark("reference")]
 StatementId = Annotated[Id, Mark("statement")]
-SymptomId = Annotated[Id, Mark("symptom")]
+_SYMPTOM = StringConstraints(pattern=r"^[a-z][a-z0-9-]*(#ask-[1-9])?$")  # or a question of it
+SymptomId = Annotated[str, _SYMPTOM, Mark("symptom")]
 TechniqueId = Annotated[Id, Mark("technique")]
 TopicId = Annotated[Id, Mark("topic")]
 

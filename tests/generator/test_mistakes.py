@@ -201,6 +201,7 @@ GUIDES = [
     (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),
     (GUIDE, "use: split", "use: ¦splitt", "no technique 'splitt'; did you mean 'split'?"),
     (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies", "no symptom 'copies'"),
+    (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies-differ#ask-2", "no symptom"),
     (GUIDE, "why, section: What came", "wyh, section: What came", "no lesson", "averaging/wyh"),
     (GUIDE, "            use: split\n", "", "edges: an edge leads on by use, edges or",
      "ask: Does a part"),

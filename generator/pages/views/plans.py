@@ -185,23 +185,28 @@ def _mesh(cluster: Cluster) -> str:
     return f"{cluster.nodes} × {cluster.per_node}"
 
 
+def named(run: str, folio: Folio) -> str:
+    """A plan by its layout, its model and its devices."""
+    name, _, row = run.partition(".")
+    plans = Plans(name, folio)
+    layout = plans.label(plans.answers[row])
+    return f"{layout}, {plans.grid.title}, {plans.settings[row].devices} devices"
+
+
 def recommended_rows(lesson: WhyFile, folio: Folio) -> list[Row]:
     """The layouts that a lesson recommends, at the size of real models, each once."""
     rows: dict[str, Row] = {}
     for one in recommended(folio.evidence, lesson):
-        plans, layout, links = Plans(one.run.partition(".")[0], folio), one.layout, one.cluster
-        law, question = layout.bounds, layout.answer.question
+        law, links = one.layout.bounds, one.cluster
         by_law = (
             (WITHIN, law.within * links.within, units.BYTES),
             (BETWEEN, law.between * links.between, units.BYTES),
             (AT_LEAST, law.at_least, units.SECONDS),
             (AT_MOST, law.at_most, units.SECONDS),
         )
-        said = '<a class="pb-label" href="../../{}">{}, {}, {} devices, {:,} tokens a sample</a>'
-        title = Markup(said).format(
-            folio.place_of(one.run), plans.label(layout.answer), plans.grid.title,
-            links.num_devices, question.training.sequence,
-        )  # fmt: skip
+        said = Markup('<a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
+        tokens = one.layout.answer.question.training.sequence
+        title = said.format(folio.place_of(one.run), named(one.run, folio), tokens)
         rows[one.run] = [
             title,
             folio.cell(_largest(one.run, "needed_bytes")),
