@@ -173,6 +173,8 @@ class _Loader(Files):
 
     def read(self) -> None:
         """Every file of YAML, and the pages that are written by hand."""
+        if not (self.content / "site.yml").exists():
+            self.refuse(self.content / "site.yml", "no such file; the book needs a home page")
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
             for path in found_in(self.content, pattern):
@@ -282,8 +284,6 @@ def load(
     """
     loader = _Loader(content.resolve())
     loader.read()
-    if not (loader.content / "site.yml").exists():
-        loader.refuse(loader.content / "site.yml", "no such file; the book needs a home page")
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     loader.parts(ClaimFile, "claims")
     loader.parts(QuizFile, "items")

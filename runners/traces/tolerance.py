@@ -82,7 +82,8 @@ def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool
 def _of_parts(steps: Sequence[Key], one: Any, other: Any, *, is_like: bool) -> Tolerance:  # noqa: ANN401
     """Lists of single values are compared one by one, anything else as `in_words` tells it."""
     both = [*one, *other] if isinstance(one, list) and isinstance(other, list) else [{}]
-    if any(isinstance(part, list | dict) for part in both) or len(one) != len(other):
+    plain = all(isinstance(part, int | float | str | None) for part in both)
+    if not plain or len(one) != len(other):
         return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
     found = [of_values(steps, *pair, is_like=is_like) for pair in zip(one, other, strict=True)]
     words = found[0].words if found else "none; equal"

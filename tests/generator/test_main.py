@@ -150,6 +150,13 @@ def test_keys_are_told_while_a_file_has_a_mistake(run, copy):
     assert error.endswith("1 mistake in the content\n")
 
 
+def test_keys_of_no_book_are_refused(run, copy):
+    (copy.content / "site.yml").unlink()
+    code, _, error = run("keys")
+    assert code == 2
+    assert "site.yml: no such file; the book needs a home page" in error
+
+
 def test_keys_ends_with_each_function_of_expressions(run):
     _, _, functions = run("keys")[1].partition("\n## Functions\n")
     rows = [line.split(" | ") for line in functions.splitlines() if line.startswith("| `")]

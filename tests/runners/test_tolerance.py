@@ -13,6 +13,7 @@ TRACE = ROOT / "tests/book/content/traces/reference-frozen/tiny_training.json"
 LIKE, UNLIKE = True, False
 LOSS, WALL = ["epochs", 0, "loss"], ["timing", "wall_seconds"]
 SHARE = ["ranks", 0, "measures", "idle_share"]
+LOSSES = ["step_losses"]
 DIGEST = ["ranks", 0, "parameter_digest"]
 KERNEL = ["ranks", 0, "measures", "sent_bytes"]  # frames of an interface
 
@@ -48,11 +49,21 @@ def changed(run, path, value):
         (WALL, 1.0, TIME_FACTOR * 0.99, LIKE, True),
         (WALL, 1.0, TIME_FACTOR * 1.01, LIKE, False),
         (SHARE, 16.0, 18.0, LIKE, True),  # worked out from times
+        (LOSSES, [1.0, 2.0], [1.0, 2 + FLOAT_SHARE], UNLIKE, True),
+        (LOSSES, [1.0, 2.0], [1.0, 2 + 6 * FLOAT_SHARE], UNLIKE, False),
+        (LOSSES, [1.0, 2.0], [1.0], UNLIKE, False),
     ],
 )
 def test_a_value_is_the_same_by_the_rule_of_its_field(run, path, page, here, is_like, is_same):
     one, other = changed(run, path, page), changed(run, path, here)
     assert tolerance(path, one, other, is_like=is_like).is_same is is_same
+
+
+def test_of_records_only_how_many_there_are_is_compared(run):
+    later = changed(run, ["ranks", 0, "num_samples"], 9)
+    assert tolerance(["ranks"], run, later, is_like=True).is_same
+    fewer = run.model_copy(update={"ranks": run.ranks[1:]})
+    assert not tolerance(["ranks"], run, fewer, is_like=True).is_same
 
 
 @pytest.mark.parametrize(
