@@ -147,7 +147,7 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
     if isinstance(number, str):
         return number
     if form.way == "error" and 0 < abs(number) < LEAST_ERROR:
-        return f"<{NBSP}{_unsigned(LEAST_ERROR, SHARE, AS_RULED)}"
+        return f"<{NBSP}{_unsigned(LEAST_ERROR, SHARE, Form(digits=1))}"
     sign = "−" if number < 0 else ""
     label = form.label and form.way != "exact" and NBSP + form.label
     return f"{sign}{_unsigned(abs(number), unit, form)}{label or ''}"

@@ -109,7 +109,7 @@ NBSP = "\u00a0"
         (1.4667, RATIO, Form(way="times"), "1.47 times"),
         (1.5, RATIO, Form(way="percent"), "150%"),
         (-0.0004, RATIO, Form(way="error"), "−0.0400%"),
-        (-2.67e-7, RATIO, Form(way="error"), "< 0.00100%"),
+        (-2.67e-7, RATIO, Form(way="error"), "< 0.001%"),
         (1e-5, PLAIN, Form(way="written"), "1 × 10⁻⁵"),
         (2026, ORDINAL, Form(), "2026"),
         (2**20, units.Unit(1, -1), Form(), "1.00 MiB/s"),
