@@ -98,7 +98,7 @@ def stacks(
         rows: from top to bottom, in `unit`.
         unit: title of the axis, as in "MiB per rank".
         top: the end of the axis, the same for all states of a figure; a longer bar is cut there,
-            and two gaps mark it.
+            and two strokes mark it.
         layout: the room there is.
         budget: the line, if there is one.
     """
@@ -181,8 +181,8 @@ def _bar(
                 over.box(middle - wide / 2, y + 1, wide, THICK - 2, patch)
             over.word(middle, y + THICK / 2, name, letters, "middle")
     if row.size > x.high:
-        for gap in (4, 8):
-            drawing.box(x.end - gap, y, 2, THICK, "ground")
+        for before, look in ((6.5, "ground thick"), (4, ""), (9, "")):
+            drawing.line(x.end - before, y - 3, x.end - before - 4, y + THICK + 3, look)
     _words(over, row, y, x, layout)
     return y + THICK + GAP
 
