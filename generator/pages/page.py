@@ -230,7 +230,9 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         # A summary gives away results, and ticks off nothing.
         scripts=frame.scripts(body, has_ways=bool(row) and sheet.template != "summary.md.j2"),
         origins=found,
-        machines=None if sheet.template in OF_MACHINES else frame.machines(found, book),
+        machines=None
+        if sheet.template in (*OF_MACHINES, "glossary.md.j2")
+        else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
