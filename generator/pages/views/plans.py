@@ -224,6 +224,7 @@ def models(folio: Folio) -> Iterator[Row]:
         first, page = plans.asked[0], folio.book.traces[name].page
         made = first.choice
         options = plans.options(first.setting, first.device.name)
+        options["mesh"] += " devices"
         options["sequence"] += " tokens"
         yield [
             Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
@@ -262,7 +263,7 @@ def planned(name: str, folio: Folio, answer_of: Callable[[Shown], Markup]) -> Sh
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
         "num_parameters": folio.cell(f"{path}.num_parameters"),
-        "microbatch": folio.cell(f"{path}.microbatch"),
+        "microbatch": folio.cell(f"{path}.microbatch") + ", one microbatch per device",
         "precision": folio.line(precision),
         **{key: label(known[0]) for key, known in found.items() if key not in varied},
     }

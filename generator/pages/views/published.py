@@ -38,12 +38,11 @@ CASE = "Configuration, and where it is published"
 WITHIN, APART = 0.2, 1.05  # as runners.planning.published_steps scores them
 DIFFER = label(f"that differ by {APART - 1:.0%} or more")
 SCORES = {
-    "efficiency_share": "#Fitted efficiency",
-    "num_within": "#" + label(f"Held-out rows within {WITHIN:.0%}"),
-    "num_held_out": "#Held-out rows",
-    "num_right": "#Pairs in the right order",
-    "num_wrong": "#Pairs in the wrong order",
-    "num_pairs": "#Pairs " + DIFFER,
+    "#Fitted efficiency": ["efficiency_share"],
+    "#" + label(f"Held-out rows within {WITHIN:.0%}"): ["num_within", "num_held_out"],
+    "#Pairs in the right order": ["num_right"],
+    "#Pairs in the wrong order": ["num_wrong"],
+    "#Pairs " + DIFFER: ["num_pairs"],
 }
 
 
@@ -117,7 +116,11 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
 
 def _noted(name: str, run: Run, kind: str, note: str | None, folio: Folio) -> Markup:
     """Why a row misses, in the words of the page or of the trace; and simulated with that term."""
-    why = folio.line(note) if note else label(str(run.settings[f"explained_{kind}"]))
+    why = (
+        folio.line(note)
+        if note
+        else label(re.sub(r" \(.*?\)", "", str(run.settings[f"explained_{kind}"])))
+    )
     again = f"with_term_{kind}"
     if f"{again}_bytes" in run.ranks[0].measures:
         off = folio.show(_off(name, kind, again, folio))
@@ -146,7 +149,8 @@ def step_scores(folio: Folio) -> Iterator[Row]:
     """For each device its efficiency, and how far this explains the rows that were held out."""
     rates = _listed(STEPS.experiment, "rate", folio)
     for one in dict.fromkeys(str(run.settings["device"]) for _, run in rates):
-        yield [_named(one, label(one.upper())), *(_step(one, score, folio) for score in SCORES)]
+        scores = ([_step(one, part, folio) for part in parts] for parts in SCORES.values())
+        yield [_named(one, label(one.upper())), *map(Markup(" of ").join, scores)]
 
 
 def step_rows(folio: Folio) -> Iterator[Row]:
@@ -186,7 +190,10 @@ def choices(folio: Folio) -> Iterator[Row]:
         yield [
             about + _source(settings["url"], "the published table"),
             *(label(LAYOUT.format(*settings[key])) for key in ("won", "preferred")),
-            _step(name, "slower_share | percent", folio),
+            _marked(
+                _step(name, "slower_share | percent", folio),
+                is_off=settings["won"] != settings["preferred"],
+            ),
             Markup("{} right, {} wrong, of {}").format(*pairs),
         ]
 
