@@ -144,6 +144,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
     claim, here = folio.book.claims[name], folio.at_hand.outcome(name)
     folio.runs.update(here.runs)
     judged = list(_judged(name, folio))
+    natures = {run.nature for run in map(folio.at_hand.book.run, here.runs) if run}
     return Shown(
         claim=claim,
         says=folio.line(claim.says),
@@ -153,6 +154,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
         regime=_regime_of(claim, here, folio),
         lessons=lessons,
         judged=judged,
+        is_simulated=natures == {"simulated"},
         runs=[run.partition(".")[2] for run in here.runs],
         holds=here.verdict == "holds" and not any(one.differs for one in judged),
     )
