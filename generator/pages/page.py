@@ -44,6 +44,7 @@ MACROS = ("tables", "programs", "items", "parts")
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
+UNMEASURED = (*OF_MACHINES, "glossary.md.j2")  # their feet name no machine
 _TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
 _NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
 _UNMARKED = re.compile(r'class="pb-value [^>]* data-v="(\d+)">[^<]*</a>')
@@ -230,9 +231,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         # A summary gives away results, and ticks off nothing.
         scripts=frame.scripts(body, has_ways=bool(row) and sheet.template != "summary.md.j2"),
         origins=found,
-        machines=None
-        if sheet.template in (*OF_MACHINES, "glossary.md.j2")
-        else frame.machines(found, book),
+        machines=None if sheet.template in UNMEASURED else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),

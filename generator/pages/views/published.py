@@ -116,11 +116,8 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
 
 def _noted(name: str, run: Run, kind: str, note: str | None, folio: Folio) -> Markup:
     """Why a row misses, in the words of the page or of the trace; and simulated with that term."""
-    why = (
-        folio.line(note)
-        if note
-        else label(re.sub(r" \(.*?\)", "", str(run.settings[f"explained_{kind}"])))
-    )
+    said = re.sub(r" \(.*?\)", "", str(run.settings[f"explained_{kind}"]))  # without its files
+    why = folio.line(note) if note else label(said)
     again = f"with_term_{kind}"
     if f"{again}_bytes" in run.ranks[0].measures:
         off = folio.show(_off(name, kind, again, folio))
@@ -186,14 +183,12 @@ def choices(folio: Folio) -> Iterator[Row]:
         settings = dict[str, Any](run.settings)
         folio.run(f"{STEPS.experiment}.{name}")
         about = _named(name, label(SEARCH.format(**settings)))
+        differs = settings["won"] != settings["preferred"]
         pairs = (_step(name, f"num_{key}", folio) for key in ("right", "wrong", "pairs"))
         yield [
             about + _source(settings["url"], "the published table"),
             *(label(LAYOUT.format(*settings[key])) for key in ("won", "preferred")),
-            _marked(
-                _step(name, "slower_share | percent", folio),
-                is_off=settings["won"] != settings["preferred"],
-            ),
+            _marked(_step(name, "slower_share | percent", folio), is_off=differs),
             Markup("{} right, {} wrong, of {}").format(*pairs),
         ]
 
