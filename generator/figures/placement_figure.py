@@ -82,7 +82,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
             how = "in shards" if layer.is_sharded else "whole"
             ranks = ", ".join(f"rank {rank}" for rank in layer.ranks)
             size = folio.cell(f"{path}.model.layers[{position}].bytes")
-            table.rows.append([f"{name}{layer.name}", size, f"{ranks}, {how}"])
+            table.rows.append([f"{name}{layer.name}", size, f"{how}: {ranks}"])
         for position, record in enumerate(run.ranks):
             read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
             if record.memory and record.memory.largest:

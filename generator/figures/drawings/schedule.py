@@ -191,9 +191,9 @@ def overlap(
     rows, upper = dict(zip(names, step, strict=True)), TOP + HEIGHT + 12
     drawing = schedule(rows, unit, words, layout, upper=upper, longest=longest, mark=mark)
     num = len(step.computed) // 2
-    width = (layout.width + APART) / num
+    width = (layout.width - 2 + APART) / num  # a border is drawn whole
     for layer in range(1, num + 1):
-        x = (layer - 1) * width
+        x = 1 + (layer - 1) * width
         middle = x + (width - APART) / 2
         drawing.word(middle, 10, f"{words['layer']} {layer}", "soft", "middle")
         drawing.box(x, TOP, width - APART, HEIGHT, "idle", radius=4)

@@ -161,8 +161,7 @@ def _busiest(one: ShownRun) -> RankRecord:
 def _sent(one: ShownRun, size: float) -> Iterator[Stack]:
     collectives = _busiest(one).collectives
     for c in collectives:
-        calls = "in one call" if c.count == 1 else f"in {c.count:,} calls"
-        said = f"{said_bytes(c.bytes)} {calls}"
+        said = f"{said_bytes(c.bytes)} in {c.count:,} call{'s' * (c.count > 1)}"
         part = Part("payload", "", c.bytes / size, f"{c.operation}: {said}")
         yield Stack(one.path, _joined(one.label, c.operation), [part], said)
     if not collectives:
