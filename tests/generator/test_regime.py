@@ -42,6 +42,15 @@ def test_what_several_runs_of_a_regime_share_stands_once(book, kinds, said):
     assert line(book.claims["averaging-is-equal"], runs, lambda run: run.strategy).startswith(said)
 
 
+@pytest.mark.parametrize(("device", "places"), [("cpu", "cores"), ("cuda", "accelerators")])
+def test_ranks_take_turns_on_what_their_device_has(book, device, places):
+    run = book.run(AVERAGED)
+    timing = run.timing.model_copy(update={"oversubscribed": True})
+    runs = {AVERAGED: run.model_copy(update={"device": device, "timing": timing})}
+    said = line(book.claims["averaging-is-equal"], runs, lambda run: run.strategy)
+    assert said.startswith(f"ddp over two ranks (more than {places}); gloo on {device}; ")
+
+
 def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
     whole = copy.load().run("tiny_memory.whole").settings
     of_two = {"settings": {**whole, "num_ranks": 2}}
