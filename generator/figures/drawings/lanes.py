@@ -37,7 +37,7 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing
 
     Args:
         rows: the ranks, from rank 0.
-        travels: what travels between them; of those that need a rail, the first is drawn.
+        travels: what travels between them; those of one kind share a rail, with a word each.
         idle: words for a rank that takes no part.
     """
     steps = [
@@ -46,7 +46,9 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing
         if one.source is not None and one.destination is not None
         if abs(one.source - one.destination) == 1
     ]
-    shared = next((one for one in travels if one not in steps), None)
+    railed = [one for one in travels if one not in steps]
+    words = ", ".join(dict.fromkeys(one.words for one in railed if one[1:] == railed[0][1:]))
+    shared = railed[0]._replace(words=words) if railed else None
     gap, top = GAP if steps else NARROW_GAP, 26 if shared else 2
     drawing = Drawing(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)
     tops = [top + position * (HEIGHT + gap) for position in range(len(rows))]
