@@ -105,10 +105,11 @@ class Folio:
         part.runs = self.lent
         return part
 
-    def said_once(self, nature: str) -> Folio:
+    def said_once(self, nature: str, marks_reference: bool = True) -> Folio:
         """The page for a part of it that says once what is the nature of all its numbers."""
         part = copy(self)
         part.unmarked = nature or self.unmarked
+        part.marks_reference &= marks_reference
         return part
 
     def is_lent(self, paths: Iterable[str]) -> bool:

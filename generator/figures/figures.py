@@ -55,8 +55,9 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     ]
     runs = list(filter(None, found.values()))
     natures = _natures(figure, runs, folio)
-    if {run.nature for run in runs} == {natures}:
-        folio = folio.said_once(natures)
+    nature = natures.partition(", ")[0]
+    is_alike = {run.nature for run in runs} == {nature}
+    folio = folio.said_once(nature if is_alike else "", REFERENCE not in natures)
     title, caption = folio.line(figure.title), folio.line(figure.caption)
     picture = KINDS[figure.kind](figure, folio)
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)

@@ -316,17 +316,22 @@ def _unnested(html: str) -> str:
 
 
 def _marked_once(html: str, values: Sequence[Value]) -> str:
-    """A table whose runs are all of one nature, such as *simulated*, says so once, not in cells."""
+    """What all runs of a table are, such as *simulated*, it says once, not in each cell."""
 
     def said_once(found: re.Match[str]) -> str:
-        table, marks = found[0], _NATURE.findall(found[0])
+        table = found[0]
+        marks = _NATURE.findall(table)
+        words = marks[0].split(", ") if len(marks) >= LEAST else []
+        shared = [one for one in words if all(one in mark for mark in marks)]
         unmarked = [values[int(at)] for at in _UNMARKED.findall(table)]
-        if len(marks) < LEAST or len({*marks}) > 1 or any(one.decided_by for one in unmarked):
+        if not shared or any(one.decided_by for one in unmarked):
             return table
-        if REFERENCE in marks[0]:  # another machine's: each number says so itself
-            return table
-        start = table.index(">") + 1
-        said = f'<small class="pb-nature">The runs of this table are {marks[0]}.</small>'
-        return f"{table[:start]}<caption>{said}</caption>{_NATURE.sub('', table[start:])}"
+        start, nature = table.index(">") + 1, " and ".join(shared)
+        nature = nature.replace(REFERENCE, f"of the {REFERENCE} machine")
+        said = f'<small class="pb-nature">The runs of this table are {nature}.</small>'
+        for word in shared:
+            table = re.sub(rf'(pb-nature">[^<]*?)(?:, )?\b{word}(?:, )?', r"\1", table)
+        table = table.replace(' <small class="pb-nature"></small>', "")
+        return f"{table[:start]}<caption>{said}</caption>{table[start:]}"
 
     return _TABLE.sub(said_once, html)

@@ -13,6 +13,12 @@ from tests.popovers import BLOCK, KINDS
 from tests.whole_pages import holes, unsound
 
 pytestmark = pytest.mark.builds
+# A table or a figure whose runs are all of the reference machine, which it says itself.
+SAID_ONCE = re.compile(
+    r"<table\b[^>]*><caption>[^/]*of the reference machine\..*?</table>"
+    r"|<figure\b(?:(?!</figure>).)*?reference\.</small>.*?</figure>",
+    re.DOTALL,
+)
 
 
 def never_stale(_):
@@ -69,7 +75,8 @@ def test_every_topic_is_the_newcomers_and_numbers_of_what_he_left_out_are_marked
     for path, text in lessons.items():
         assert "has not measured all runs" not in text, path
         data = json.loads(BLOCK.search(text)[1]) if BLOCK.search(text) else {}
-        for number, shown in re.findall(r'data-v="(\d+)">(.*?)</a>', text):
+        apart = SAID_ONCE.sub("", text)
+        for number, shown in re.findall(r'data-v="(\d+)">(.*?)</a>', apart):
             if of_reference(int(number), data):
                 assert "reference</small>" in shown, (path, shown)
                 marked += 1

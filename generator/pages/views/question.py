@@ -122,5 +122,8 @@ def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[list
     """The titles of a table that an author wrote, the `first` above the heads of rows; its rows."""
     if written is None:
         return [], []
+    if first:  # else a question is about it, whose key is of the machine at hand
+        cells = (cell for row in written.rows for cell in row.cells)
+        folio = folio.for_runs(run for one in cells for run in folio.evidence.evaluate(one).runs)
     titles = [first, *("#" + folio.line(one) for one in written.columns)]
     return titles, [[folio.line(row.title), *map(folio.cell, row.cells)] for row in written.rows]
