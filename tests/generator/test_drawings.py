@@ -67,8 +67,15 @@ def stage():
     return lanes(ranks, [Travel("all_reduce, 1 KiB", None, None), Travel("send", 0, 1)], "idle")
 
 
+def sharded_stage():
+    ranks = [Rank(f"rank {n}", "20 × 8 → 20 × 2", "shards") for n in range(2)]
+    words = ["all_gather, 1 KiB", "reduce_scatter, 1 KiB", "all_gather, 1 KiB"]
+    return lanes(ranks, [Travel(one, None, None) for one in words], "idle")
+
+
 DRAWINGS = {
     "stage": stage,
+    "stage, sharded": sharded_stage,
     "stacks": peaks,
     "stacks, narrow": lambda: peaks(NARROW),
     "bars": payloads,

@@ -83,6 +83,14 @@ def test_every_topic_is_the_newcomers_and_numbers_of_what_he_left_out_are_marked
     assert 0 < marked < 500
 
 
+def test_a_comparison_is_of_one_machine_and_says_so_once(lessons):
+    text = lessons["topics/pipeline-parallelism/experiment.md"].partition("## Before and after")[2]
+    table = re.search(r"<table\b.*?</table>", text, re.DOTALL)[0]
+    caption, *cells = re.findall(r'pb-nature">([^<]*)</small>', table)
+    assert caption == "The runs of this table are of the reference machine."
+    assert set(cells) == {"paced"}
+
+
 def test_every_item_has_its_key_on_the_page_of_this_machine(lessons, newcomers):
     assert {path: found for path, text in lessons.items() if (found := unsound(text))} == {}
     asked = {name for text in lessons.values() for name in re.findall(r'data-item="([^"]+)"', text)}
