@@ -57,7 +57,11 @@ def environment(place: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def traces(environment: dict[str, str]) -> Path:
     """The folder that a run here writes: it holds what a plain run measures, of all experiments."""
-    program = "from runners.measuring import measure; print(measure.folder())"
+    # A clone that never measured has no id yet, and a run would take one: its folder is another.
+    program = (
+        "from runners.measuring import measure; from runners.traces import machine; "
+        "machine.keep_id(); print(measure.folder())"
+    )
     words = [sys.executable, "-c", program]
     folder = Path(subprocess.check_output(words, cwd=ROOT, env=environment, text=True).strip())
     for path in trace_paths(next((ROOT / "content" / "traces").glob("reference-*"))):
