@@ -62,7 +62,7 @@ def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed
     words = ["plan", "gpt2-124m", "--devices", "2", "--strategies", "fsdp", "--program", "train.py"]
     done = called(tmp_path, ["-m", "runners", *words], installed)
     assert done.returncode == 0, done.stderr
-    assert "program:     train.py" in done.stdout
+    assert "program:     train.py" in done.stderr
     assert {one.name for one in tmp_path.iterdir()} == {"train.py"}
     again = called(tmp_path, ["-m", "runners", *words], installed)
     assert again.returncode == 2
