@@ -157,14 +157,14 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
         """What somebody may edit while serving, and when each file changed."""
-        configuration = Path(config.config_file_path or "mkdocs.yml")
-        for top in (self.content, GENERATOR, GENERATOR.parent / "runners", configuration.parent):
+        edited = [Path(config.config_file_path or "mkdocs.yml")]
+        for top in (self.content, GENERATOR, GENERATOR.parent / "runners"):
             for folder, folders, names in os.walk(top):
-                is_deep = top != configuration.parent
-                folders[:] = [one for one in folders if is_deep and one[0] not in "._"]
-                for path in (Path(folder, name) for name in names if name[0] != "."):
-                    if path.exists():  # not a link that leads nowhere, as editors leave
-                        yield path, (path.stat().st_mtime_ns, path.stat().st_size)
+                folders[:] = [one for one in folders if one[0] not in "._"]
+                edited += [Path(folder, name) for name in names if name[0] != "."]
+        for path in edited:
+            if path.exists():  # not a link that leads nowhere, as editors leave
+                yield path, (path.stat().st_mtime_ns, path.stat().st_size)
 
     def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
         """How the paths of the pages begin that some changed files are printed on."""
