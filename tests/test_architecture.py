@@ -1,9 +1,10 @@
 """The directions that imports may take.
 
 generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.experiment`, what of
-`runners.planning` recommends a layout from committed plans, and `runners.system` for its commands;
-nothing under generator imports torch; only `generator/website/plugin.py` imports MkDocs; runners
-never import generator; only what handles tensors needs torch; rooms import in one direction only.
+`runners.planning` recommends a layout from committed plans, and `runners.system` for its commands
+and processes; nothing under generator imports torch; only `generator/website/plugin.py` imports
+MkDocs; runners never import generator; only what handles tensors needs torch; rooms import in one
+direction only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ALSO_FOR_THE_GENERATOR = {
     "runners.system",
+    "runners.system.processes",
     "runners.plans",
     "runners.plans.closed_forms",
     "runners.plans.experiment",

@@ -34,7 +34,7 @@ class ContentError(ValueError):
         self.line = line
         self.column = column
         self.message = one_line(message)
-        super().__init__(self.message)
+        super().__init__(file, line, column, message)  # as it was made: processes exchange it
 
     def __str__(self) -> str:
         place = self.file

@@ -1,13 +1,19 @@
 """Book → its pages: all of them or, while an author edits, those of the files that changed.
 
-Flow: a book's mistakes are looked for, then its pages are printed, lessons before those that tell
-of lessons. A press keeps what it printed. Of the next book it prints the pages that it is told to;
-the others stay as they were, and so do their checks.
+Flow: a book's mistakes are looked for, then its pages are printed, on every core, lessons before
+those that tell of lessons. A press keeps what it printed. Of the next book it prints the pages that
+it is told to; the others stay as they were, and so do their checks.
 """
 
-from collections.abc import Iterable, Iterator
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from itertools import groupby
 from typing import Any
 
 from generator.checks import content_checks
@@ -21,9 +27,12 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.machines import OtherOutcomes, other_outcomes, shows_reference
 from generator.pages.page import Gathered, Printed, Sheet, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
+from runners.system.processes import end_with
+from runners.traces.machine import num_cores
 
 TAKEN = "the book has a page of this name already; choose another"
 EVERYTHING = ("",)
+FEWEST = 10  # pages that are worth a process
 
 
 def pages_of(files: Iterable[str]) -> tuple[str, ...]:
@@ -83,15 +92,18 @@ class Press:
         gathered = Gathered(self.evidence, self.others, pages)
         errors: list[ContentError] = []
         planned = list(_on_machines(sheets(book), self.evidence))
-        for sheet in planned:
-            path = sheet.path
-            if path in pages:
-                errors.append(ContentError(sheet.source or path, 0, 0, TAKEN))
-            try:
-                is_kept = path in kept and not path.startswith(under)
-                pages[path] = kept[path] if is_kept else printed(sheet, gathered)
-            except ContentErrors as found:
-                errors += found.errors
+        for _, alike in groupby(planned, key=lambda sheet: sheet.mode is None):
+            group = list(alike)
+            to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
+            made = dict(zip([s.path for s in to_print], _made(to_print, gathered), strict=True))
+            for sheet in group:
+                if sheet.path in pages:
+                    errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
+                match made.get(sheet.path) or kept[sheet.path]:
+                    case Printed() as page:
+                        pages[sheet.path] = page
+                    case found:
+                        errors += found
         _raise_any([*errors, *_missing_sections(book, gathered)])
         self.sheets, self.pages = {one.path: one for one in planned}, pages
         return {path: page.content for path, page in pages.items()}
@@ -100,6 +112,44 @@ class Press:
     def assets(self) -> dict[str, bytes]:
         """The files that single pages load, by path, such as the states of a figure."""
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
+
+
+def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[Printed | list[ContentError]]:
+    """The page of each sheet, or its mistakes. Processes share the work where they may be forked.
+
+    That is on Linux, before a thread runs (MkDocs serves with some): a fork copies no other thread,
+    and what one held stays locked.
+    """
+    make = partial(_one, planned, gathered)
+    places = range(len(planned))
+    num_processes = min(num_cores(), len(planned) // FEWEST)
+    if num_processes < 2 or sys.platform != "linux" or threading.active_count() > 1:
+        return [make(place) for place in places]
+    begin = partial(_begin, os.getpid(), make)
+    with multiprocessing.get_context("fork").Pool(num_processes, begin) as pool:
+        return pool.map(_made_here, places, chunksize=1)
+
+
+def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> Printed | list[ContentError]:
+    try:
+        return printed(planned[place], gathered)
+    except ContentErrors as found:
+        return list(found.errors)
+
+
+_inherited: list[Callable[[int], Printed | list[ContentError]]] = []  # of a forked process
+
+
+def _begin(parent: int, make: Callable[[int], Printed | list[ContentError]]) -> None:
+    """Keep what the fork brought, a whole book. Ctrl-C is for the parent, and its end ends this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with(parent)
+    _inherited.append(make)
+
+
+def _made_here(place: int) -> Printed | list[ContentError]:
+    return _inherited[0](place)
 
 
 def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet]:

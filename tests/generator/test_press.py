@@ -1,6 +1,8 @@
 """A press prints a whole book, and then the pages of the files that an author edits."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -21,6 +23,7 @@ def counted(monkeypatch):
         return printing.printed(sheet, gathered)
 
     monkeypatch.setattr("generator.pages.press.printed", count)
+    monkeypatch.setattr("generator.pages.press.num_cores", lambda: 1)  # in this process
     return paths
 
 
@@ -77,3 +80,47 @@ def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
     assert re.match(rf"content/{LESSON}:\d+:\d+: ", str(told.value))
     copy.edit(LESSON, "title: 17 ", "title: ")
     assert press.printed(copy.load(), pages_of([LESSON])) == before
+
+
+# Prints a folder on one core and on two. Then four pages of two processes have a mistake.
+TWICE = """
+import os
+import sys
+from pathlib import Path
+from generator.content import book
+from generator.content.errors import ContentError, ContentErrors
+from generator.pages import press
+
+def pages():
+    return press.Press().printed(book.load(Path(sys.argv[1])))
+
+def refuse(sheet, gathered):
+    if sheet.mode == "learn":
+        told = f"refused in a fork: {os.getpid() != parent}"
+        raise ContentErrors([ContentError(sheet.source, 3, 4, told)])
+    return of_page(sheet, gathered)
+
+parent, of_page = os.getpid(), press.printed
+press.num_cores = lambda: 1
+alone = pages()
+press.num_cores, press.FEWEST = lambda: 2, 1
+assert pages() == alone
+press.printed = refuse
+try:
+    pages()
+except ContentErrors as told:
+    print(told)
+"""
+
+
+@pytest.mark.builds
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are printed by processes on Linux alone")
+def test_processes_print_what_one_prints_and_tell_its_mistakes(copy):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", TWICE, copy.content], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    places = {path.relative_to(copy.content).as_posix() for path in copy.content.rglob("learn.yml")}
+    assert done.stdout.splitlines() == [
+        f"content/{place}:3:4: refused in a fork: True" for place in sorted(places)
+    ]
