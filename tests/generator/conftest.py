@@ -10,6 +10,7 @@ from generator.checks.content_checks import check
 from generator.content.book import load
 from generator.content.errors import ContentErrors
 from generator.evidence.evaluation import Evidence
+from generator.pages.press import Press
 from tests.recorded import as_recorded, write
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"
@@ -21,9 +22,25 @@ def fresh(_):
     return False
 
 
+def render(book):
+    """Every page of a book as Markdown, by its path under the site's root."""
+    return {path: content.decode() for path, content in Press().printed(book).items()}
+
+
+def item_of(book, name):
+    """A question of a book, whichever topic asks it."""
+    (found,) = [topic.items[name] for topic in book.topics if name in topic.items]
+    return found
+
+
 @pytest.fixture(scope="session")
 def book():
     return load(FROZEN, "reference-frozen", is_stale=fresh)
+
+
+@pytest.fixture(scope="session")
+def rendered(book):
+    return render(book)
 
 
 @pytest.fixture(scope="session")

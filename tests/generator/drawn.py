@@ -38,9 +38,7 @@ class Drawn:
             at(one, "x1") for one in self.marks("line", "axis") if at(one, "y1") < at(one, "y2")
         ]
         labels = [(at(one, "x"), _number(one.text)) for one in self.marks("text", "soft")]
-        known = [(value, x) for x in ticks for place, value in labels
-                 if value is not None and abs(place - x) < 0.2]  # fmt: skip
-        return _through(known, is_logarithmic=is_logarithmic)
+        return _through(ticks, labels, is_logarithmic=is_logarithmic)
 
     def up(self, *, is_logarithmic: bool = False) -> Callable[[float], float]:
         """A value → its place from the top, by the labels of the grid."""
@@ -49,9 +47,7 @@ class Drawn:
         ]
         labels = [(at(one, "y"), _number(one.text)) for one in self.marks("text", "soft")
                   if one.get("text-anchor") == "end"]  # fmt: skip
-        known = [(value, y) for y in lines for place, value in labels
-                 if value is not None and abs(place - y) < 0.2]  # fmt: skip
-        return _through(known, is_logarithmic=is_logarithmic)
+        return _through(lines, labels, is_logarithmic=is_logarithmic)
 
 
 def at(mark: ET.Element, name: str) -> float:
@@ -87,8 +83,10 @@ def _number(text: str | None) -> float | None:
 
 
 def _through(
-    known: list[tuple[float, float]], *, is_logarithmic: bool
-) -> Callable[[float], float]:  # fmt: skip
+    lines: list[float], labels: list[tuple[float, float | None]], *, is_logarithmic: bool
+) -> Callable[[float], float]:
+    known = [(value, line) for line in lines for place, value in labels
+             if value is not None and abs(place - line) < 0.2]  # fmt: skip
     scale: Callable[[float], float] = math.log if is_logarithmic else float
     (first, start), (last, end) = min(known), max(known)
 

@@ -62,20 +62,16 @@ def peaks(layout=WIDE):
     return stacks([row], "MiB", 120, layout, budget=Budget(99))
 
 
-def stage():
+def stage(*travels):
     ranks = [Rank(f"rank {n}", "20 × 8 → 20 × 2", "2 layers") for n in range(2)]
-    return lanes(ranks, [Travel("all_reduce, 1 KiB", None, None), Travel("send", 0, 1)], "idle")
-
-
-def sharded_stage():
-    ranks = [Rank(f"rank {n}", "20 × 8 → 20 × 2", "shards") for n in range(2)]
     words = ["all_gather, 1 KiB", "reduce_scatter, 1 KiB", "all_gather, 1 KiB"]
-    return lanes(ranks, [Travel(one, None, None) for one in words], "idle")
+    travels = travels or [Travel(one, None, None) for one in words]
+    return lanes(ranks, travels, "idle")
 
 
 DRAWINGS = {
-    "stage": stage,
-    "stage, sharded": sharded_stage,
+    "stage": lambda: stage(Travel("all_reduce, 1 KiB", None, None), Travel("send", 0, 1)),
+    "stage, sharded": stage,
     "stacks": peaks,
     "stacks, narrow": lambda: peaks(NARROW),
     "bars": payloads,
@@ -172,9 +168,7 @@ def test_curves_go_through_their_points(says):
     assert any(word.endswith("%") for word in drawn.words()) == (says is percent)
 
 
-@given(
-    low=st.floats(-1e3, 1e3), size=st.floats(0.01, 1e6), num=st.integers(2, 8)
-)  # fmt: skip
+@given(low=st.floats(-1e3, 1e3), size=st.floats(0.01, 1e6), num=st.integers(2, 8))
 def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, size, num):
     ticks = Scale(low, low + size, 0, 100).ticks(num)
     assert all(low - size * 1e-6 <= tick <= low + size * (1 + 1e-6) for tick in ticks)
@@ -246,15 +240,13 @@ def test_the_number_of_a_microbatch_stands_in_the_middle_of_its_box(layout):
 
 
 def test_series_differ_by_dash_as_well_as_by_colour():
-    drawn = Drawn(
-        curves([Series(look, [(1.0, n, ""), (2.0, n, "")], look) for n, look in enumerate(LINES)])
-    )
+    series = [Series(look, [(1.0, n, ""), (2.0, n, "")], look) for n, look in enumerate(LINES)]
+    drawn = Drawn(curves(series))
     style = publish.style().decode()
     dashes = dict(re.findall(r"\.(pb-[a-z-]+)\{stroke-dasharray:([\d ]+)", style))
     looks = [set(one.attrib["class"].split()) for one in drawn.marks("polyline")]
-    assert [sorted(dashes[look] for look in one if look in dashes) for one in looks] == [
-        [], ["6 3"], ["2 3"], ["9 3 2 3"],
-    ]  # fmt: skip
+    found = [sorted(dashes[look] for look in one if look in dashes) for one in looks]
+    assert found == [[], ["6 3"], ["2 3"], ["9 3 2 3"]]
     assert len({look.split()[0] for look in LINES}) == 4
 
 

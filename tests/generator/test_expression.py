@@ -122,22 +122,15 @@ def test_what_an_evaluation_touched_is_known(evidence):
     assert [*found.measured] == ["tiny_training.averaged.epochs[4].loss"]
 
 
-OVER_BOTH = "tiny_memory.whole.model.bytes / tiny_training.single.model.bytes"
-
-
-def test_arithmetic_over_runs_that_no_machine_has_together_is_an_error(copy):
+def test_arithmetic_over_two_runs_is_done_on_a_machine_that_has_both_or_is_an_error(copy):
+    over_both = "tiny_memory.whole.model.bytes / tiny_training.single.model.bytes"
     copy.add_machine("desk", "tiny_memory")
-    copy.trace("tiny_memory").unlink()
-    found = Evidence(copy.load()).evaluate(OVER_BOTH)
-    assert "mixes two machines (desk, reference-frozen)" in found.error
-
-
-def test_arithmetic_over_runs_that_only_the_reference_machine_has_together_is_done_there(copy):
-    copy.add_machine("desk", "tiny_memory")
-    evidence = Evidence(copy.load())
-    found = evidence.evaluate(OVER_BOTH)
+    found = Evidence(copy.load()).evaluate(over_both)
     assert found.error is None
     assert found.result.machines == {"reference-frozen"}
+    copy.trace("tiny_memory").unlink()
+    found = Evidence(copy.load()).evaluate(over_both)
+    assert "mixes two machines (desk, reference-frozen)" in found.error
 
 
 def test_a_run_that_every_machine_skipped_prints_that_it_was_not_measured_here(copy):

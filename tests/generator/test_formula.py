@@ -1,14 +1,16 @@
-"""Formulas of calculators and claims: what they come to, how a page and its script get them."""
+"""Formulas of calculators and claims: their results, on runs too, and how a page gets them."""
 
 import math
 import re
 
 import pytest
+import yaml
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from generator.content.claim import Claim
-from generator.evidence.calculator import parsed
+from generator.evidence.calculator import checks, parsed
+from generator.evidence.evaluation import Evidence
 from generator.evidence.formula import printed
 from generator.evidence.law_shown import printed as rule_of
 from generator.evidence.law_shown import shown
@@ -66,18 +68,13 @@ def formula_of(text):
 
 
 @given(FORMULAS, INPUTS)
-def test_a_formula_comes_to_what_python_makes_of_the_same_text(text, inputs):
-    expected, found = by_python(text, inputs), formula_of(text).value(inputs)
+def test_a_formula_and_the_pages_postfix_come_to_what_python_makes_of_the_same_text(text, inputs):
+    expected, formula = by_python(text, inputs), formula_of(text)
+    found = formula.value(inputs)
     assert (found is None) is (expected is None)
     if expected is not None:
         assert found == pytest.approx(expected, rel=1e-12)
-
-
-@given(FORMULAS, INPUTS)
-def test_the_postfix_that_the_page_gets_says_the_same(text, inputs):
-    formula = formula_of(text)
-    if formula.value(inputs) is not None:
-        assert by_stack(formula.postfix, inputs) == formula.value(inputs)
+        assert by_stack(formula.postfix, inputs) == found
 
 
 # Rounded sums and products are not associative: each of these loses a bit without its brackets.
@@ -174,3 +171,38 @@ def test_a_tolerated_distance_is_said_and_a_typed_formula_stands():
     assert rule_of(claim(*rule, tolerance={"relative": 0.05})) == "`peak ≈ 2 × model bytes`"
     assert rule_of(claim(*rule, tolerance={"relative": 1e-9})) == "`peak = 2 × model bytes`"
     assert shown(claim(*rule, formula="Twice.")) == "Twice."
+
+
+# --- formulas on runs
+
+
+def peaks(book):
+    """The peak that a calculator of the frozen book gives, on the runs that it is checked on."""
+    (topic,) = (topic for topic in book.topics if topic.id == "averaging")
+    calculator = topic.lessons["cost"].model.calculator
+    return checks(calculator.outputs[0], calculator, Evidence(book))
+
+
+def test_a_formula_on_a_run_is_what_the_runs_own_numbers_give(book):
+    found = peaks(book)
+    whole, halves = (book.run(f"tiny_memory.{run}") for run in ("whole", "halves"))
+    assert [one.run for one in found] == ["tiny_memory.whole", "tiny_memory.halves"]
+    assert found[0].by_formula.number == whole.model.bytes * halves.world_size
+    assert found[0].measured.number == whole.ranks[0].memory.peak_bytes
+    share = found[0].by_formula.number / found[0].measured.number - 1
+    assert found[0].off.number == pytest.approx(share)
+
+
+def test_a_check_by_law_is_compared_with_what_the_law_observes(copy, book):
+    file = copy.content / "topics" / "averaging" / "cost.yml"
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    size, copies, *_ = document["calculator"]["inputs"]
+    size["on_run"], copies["on_run"] = "run.model.bytes", "2 * run.world_size"
+    document["calculator"]["outputs"][0]["checked_on"][0] = "whole-peak"
+    file.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    assert copy.errors() == []
+    (by_law, other), (by_hand, _) = peaks(copy.load()), peaks(book)
+    assert (by_law.run, by_law.measured.number) == (by_hand.run, by_hand.measured.number)
+    assert by_law.by_formula.number == by_hand.by_formula.number
+    assert by_law.by_formula.formula.startswith("tiny_memory.whole.model.bytes * (2 *")
+    assert other.run == "tiny_memory.halves"  # whose own `given` goes before `on_run`

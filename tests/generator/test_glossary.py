@@ -12,19 +12,10 @@ from generator.pages.term_links import TermLinks
 
 
 def links(*terms):
-    return TermLinks(
-        [
-            Term(
-                id=spelled[0].replace("_", "-").lower(),
-                term=spelled[0],
-                also=spelled[1:],
-                definition="It.",
-                run="a.b",
-            )
-            for spelled in terms
-        ],
-        "../../",
-    )
+    found = [
+        Term(id=term, term=term, also=also, definition="It.", run="a.b") for term, *also in terms
+    ]
+    return TermLinks(found, "../../")
 
 
 def linked(page, html):
@@ -48,11 +39,7 @@ def test_the_longest_term_is_linked_and_words_that_hold_one_are_not():
 
 @pytest.mark.parametrize(
     "html",
-    [
-        '<p><a href="x">rank</a></p>',
-        "<p><code>rank</code></p>",
-        '<p title="rank">Nothing.</p>',
-    ],
+    ['<p><a href="x">rank</a></p>', "<p><code>rank</code></p>", '<p title="rank">Nothing.</p>'],
 )
 def test_no_term_is_linked_in_a_link_code_or_a_value(html):
     page = links(("rank",))

@@ -1,5 +1,6 @@
-"""Broken files of content and traces: each mistake is located, nothing crashes or is executed."""
+"""Hostile content and traces: each mistake is located, nothing crashes, runs or is evaluated."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -8,9 +9,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.generator.conftest import FROZEN, Copy
+from tests.generator.conftest import FROZEN, Copy, render
 
-HOME = "site.yml"
 WRITTEN = sorted(
     path.relative_to(FROZEN).as_posix()
     for path in FROZEN.rglob("*")
@@ -23,6 +23,8 @@ PIECES = (
     "{{ open('ran', 'w') }}", "9" * 400, "1e999", "nan", "٣", "é", "\ue000", "\u202e", "# ",
     "<script>alert(1)</script>", "[x](javascript:x)", "{% for x in y %}", "../", "~", "no", "\n",
 )  # fmt: skip
+EVIL = '<script>alert(x)</script><img src=q onerror=alert(x)> & "quo\'te" *a* [b](javascript:c) `d`'
+ASKING = "{{ nosuch }} {{ tiny_memory.whole }} {% if %} }} {#"
 
 
 @given(
@@ -48,15 +50,20 @@ def test_whatever_is_put_into_a_file_each_mistake_is_located_and_nothing_runs(
     assert not Path("ran").exists()
 
 
-def test_a_file_that_is_not_utf_8_is_refused_at_its_place(copy):
-    text = (copy.content / HOME).read_text().replace("title: A tiny book", "title: A tíny book")
-    (copy.content / HOME).write_bytes(text.encode("latin-1"))
-    (error,) = copy.errors()
-    assert error == f"content/{HOME}:1:11: cannot be read: not UTF-8; save it as UTF-8"
-
-
 def test_what_an_editor_hides_is_left_alone(copy):
     for folder in ("claims", "topics/averaging", "traces/reference-frozen"):
         for name in (".#tiny.yml", ".#tiny.json"):
             (copy.content / folder / name).symlink_to("somebody@a.desk:1")
     assert copy.errors() == []
+
+
+def test_what_a_trace_says_is_printed_and_never_evaluated(copy):
+    for experiment, question in ("tiny_memory", ASKING), ("tiny_training", EVIL):
+        document = json.loads(copy.trace(experiment).read_text())
+        copy.trace(experiment).write_text(json.dumps(document | {"question": question}))
+    assert copy.errors() == []
+    pages = render(copy.load())
+    for name, page in pages.items():
+        for harm in ("<script>alert", "<img src=q", 'href="javascript', "<em>a</em>"):
+            assert harm not in page, name
+    assert "{{ nosuch }} {{ tiny_memory.whole }} {% if %}" in pages["evidence/tiny_memory.md"]

@@ -8,6 +8,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.value import numeric
 from generator.items.kinds import kind_of
 from generator.items.kinds.kind import OPEN
+from tests.generator.conftest import item_of
 
 ITEMS = "topics/asking/quiz.yml"
 AS_RECORDED = """\
@@ -27,8 +28,7 @@ def key(book, name):
 
 
 def kind(book, name):
-    (item,) = (topic.items[name] for topic in book.topics if name in topic.items)
-    return kind_of(item, Evidence(book))
+    return kind_of(item_of(book, name), Evidence(book))
 
 
 def test_the_key_of_each_kind_is_what_the_runs_give(book):
@@ -81,12 +81,11 @@ def test_what_clashes_on_another_machine_only_leaves_the_question_open(copy):
 
 def test_an_option_that_no_run_decides_leaves_a_question_of_several_open(book, monkeypatch):
     evidence = Evidence(book)
-    item = next(one.items["which-hold"] for one in book.topics if "which-hold" in one.items)
     judged = evidence.outcome
     monkeypatch.setattr(
         evidence, "outcome", lambda name: replace(judged(name), verdict="no_evidence")
     )
-    assert kind_of(item, evidence).key is OPEN
+    assert kind_of(item_of(book, "which-hold"), evidence).key is OPEN
 
 
 def test_the_order_shown_is_never_the_right_one(book):

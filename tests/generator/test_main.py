@@ -111,7 +111,7 @@ def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypat
     assert "the trace is stale: run `make traces NAMES=tiny_memory`" in said
 
 
-def test_a_new_lesson_passes_check_and_appears_in_the_book(run, build, out):
+def test_a_new_lesson_passes_check_appears_in_the_book_and_is_not_started_again(run, build, out):
     code, said, _ = run("new", "lesson", "gradient-averaging")
     assert code == 0
     written = [line for line in said.splitlines() if "topics/gradient-averaging/" in line]
@@ -121,15 +121,12 @@ def test_a_new_lesson_passes_check_and_appears_in_the_book(run, build, out):
     build()
     folder = out / "topics" / "gradient-averaging"
     assert {path.stem for path in folder.iterdir()} == {"index", "trace", "recall"}
-
-
-def test_a_topic_that_is_there_already_is_not_started_again(run):
-    code, _, error = run("new", "lesson", "sharding")
+    code, _, error = run("new", "lesson", "gradient-averaging")
     assert code == 2
     assert "exists already" in error
 
 
-def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
+def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(run):
     code, said, _ = run("keys")
     assert code == 0
     assert "## Option\n" in said
@@ -139,30 +136,23 @@ def test_keys_prints_each_key_with_what_it_is_and_an_example_of_the_book(run):
     assert "| `figure` |  | the id of a figure of this file" in said, "by its type"
     assert "| `checks` |  | ids of questions" in said, "the same in every mode"
     assert "| `for` |" in said, "as authors write it"
-
-
-def test_keys_are_told_while_a_file_has_a_mistake(run, copy):
-    copy.edit("topics/sharding/quiz.yml", "right_if: {claim: whole-fails}", "")
-    code, said, error = run("keys")
-    assert code == 2
-    assert "## Option\n" in said
-    assert "## Functions\n" in said
-    assert error.endswith("1 mistake in the content\n")
-
-
-def test_keys_of_no_book_are_refused(run, copy):
-    (copy.content / "site.yml").unlink()
-    code, _, error = run("keys")
-    assert code == 2
-    assert "site.yml: no such file; the book needs a home page" in error
-
-
-def test_keys_ends_with_each_function_of_expressions(run):
-    _, _, functions = run("keys")[1].partition("\n## Functions\n")
+    functions = said.partition("\n## Functions\n")[2]
     rows = [line.split(" | ") for line in functions.splitlines() if line.startswith("| `")]
     assert {row[0].strip("| `").partition("(")[0] for row in rows} == {*FUNCTIONS, *OF_CLAIMS}
     assert all(len(row[1]) > 10 for row in rows)
     assert "| `ended(run)` | How a run ended, in words" in functions
+
+
+def test_keys_are_told_while_a_file_has_a_mistake_but_not_without_a_book(run, copy):
+    copy.edit("topics/sharding/quiz.yml", "right_if: {claim: whole-fails}", "")
+    code, said, error = run("keys")
+    assert code == 2
+    assert "## Option\n" in said
+    assert error.endswith("1 mistake in the content\n")
+    (copy.content / "site.yml").unlink()
+    code, _, error = run("keys")
+    assert code == 2
+    assert "site.yml: no such file; the book needs a home page" in error
 
 
 def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, monkeypatch):

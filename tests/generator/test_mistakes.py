@@ -8,6 +8,9 @@ import re
 
 import pytest
 
+from generator.content.errors import ContentErrors
+from tests.generator.conftest import render
+
 MARK = "¦"
 HOME, GUIDE, GLOSSARY, STATEMENTS = "site.yml", "guide.yml", "glossary.yml", "statements.yml"
 AVERAGING, SHARDING, ASKING = "topics/averaging", "topics/sharding", "topics/asking"
@@ -196,6 +199,12 @@ CLAIMS = [
     (TRAINING, "says: The `all_reduce`", "says: ¦The {{ called }}", "unknown name 'called'"),
     (TRAINING, "predicted: run.model.bytes", "predicted: run.timing.wall_seconds",
      "seconds and bytes cannot be added or compared"),
+    (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes", "predicted: ¦epsilon('1')",
+     "epsilon(…) wants one of float64, float32"),
+    (TRAINING, "kind: observation", "kind: law",
+     "a law reads the measured time tiny_training.single.timing.step;", "tiny_training.single.tim"),
+    (TRAINING, "claims:\n", "claims:\n  - id: takes-time\n    says: It does.\n    predicted: '0'\n"
+     f"    relation: above\n    observed: ¦{STEP}\n", "a law reads the measured time"),
 ]  # fmt: skip
 GUIDES = [
     (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),
@@ -274,3 +283,10 @@ def test_output_is_shown_only_below_the_program_that_printed_it(copy):
         said = f"tiny_training.averaged executed {program}, not this file"
         told = [error for error in copy.errors() if error.startswith(f"content/{LEARN}")]
         assert [error.endswith(said) for error in told] == [True] * num
+
+
+def test_a_section_that_its_lesson_does_not_have_is_refused_when_pages_are_printed(copy):
+    copy.edit(GUIDE, "section: What came before", "section: What came next")
+    said = "averaging/why has no section 'What came next'; did you mean 'What came before'?"
+    with pytest.raises(ContentErrors, match=re.escape(f"content/{GUIDE}:19:52: {said}")):
+        render(copy.load())

@@ -6,20 +6,17 @@ import pytest
 
 from generator.evidence.evaluation import Evidence
 from generator.evidence.machines import other_outcomes
-from tests.generator import rendering, scenes
+from tests.generator import scenes
+from tests.generator.conftest import render
 from tests.whole_pages import machines_behind
-
-
-def there(copy):
-    book = copy.load("reference-frozen")
-    return other_outcomes(book, Evidence(book).outcomes)["desk"].outcomes
 
 
 def test_a_claim_has_the_verdict_of_each_machine(copy):
     scenes.a_step_is_not_slower_on_another_machine(copy)
-    pages = rendering.render(copy.load("reference-frozen"))
+    book = copy.load("reference-frozen")
+    pages = render(book)
     shown = "".join(page for path, page in pages.items() if path.startswith("evidence/"))
-    judged = there(copy)
+    judged = other_outcomes(book, Evidence(book).outcomes)["desk"].outcomes
     assert len({one.verdict for one in judged.values()}) > 1
     for name, outcome in judged.items():
         _, _, proof = shown.partition(f'id="claim-{name}"')
@@ -48,7 +45,7 @@ def test_a_stale_trace_of_this_machine_stands_in_for_none(copy):
 def test_links_know_the_digest_of_a_question_whichever_machine_it_comes_from(copy):
     copy.add_machine("desk", "tiny_memory", "tiny_training")
     copy.change_run("tiny_memory.whole_budget", machine="desk", status="completed", error=None)
-    pages = rendering.render(copy.load())
+    pages = render(copy.load())
     marks = re.search(r'data-page="sharding/deep" data-items="([^"]*)"', pages["topics/index.md"])
     pairs = (one.lstrip("!").split(":") for one in marks[1].split())
     known = {name: digests for name, *digests in pairs}
@@ -59,21 +56,14 @@ def test_links_know_the_digest_of_a_question_whichever_machine_it_comes_from(cop
     assert all(digest in known[name] for name, digest in asked.items())
 
 
-def test_a_run_that_only_this_machine_has_is_shown_on_the_reference_machines_pages(copy):
-    copy.add_machine("desk", "tiny_memory", "tiny_training")
-    copy.remove_run("tiny_memory.halves_budget")
-    evidence = Evidence(copy.load())
-    for one in (evidence, evidence.reference):
-        assert one.printable("tiny_memory.halves_budget.seed").machines == {"desk"}
-
-
-def test_a_run_that_this_machine_has_is_lent_by_no_other(copy):
+def test_a_run_of_this_machine_is_lent_by_no_other_and_shown_on_the_reference_machines_pages(copy):
     for name in ("shelf", "desk"):
         copy.add_machine(name, "tiny_memory")
     copy.remove_run("tiny_memory.halves_budget")
     copy.remove_run("tiny_memory.halves", "desk")
     evidence = Evidence(copy.load())
-    assert evidence.printable("tiny_memory.halves_budget.seed").machines == {"desk"}
+    for one in (evidence, evidence.reference):
+        assert one.printable("tiny_memory.halves_budget.seed").machines == {"desk"}
     assert evidence.printable("tiny_memory.halves.seed").machines == {"reference-frozen"}
 
 
@@ -105,7 +95,7 @@ def test_a_topic_shows_the_reference_machine_where_this_one_lacks_a_value_of_it(
     copy.add_machine("desk", "tiny_memory", "tiny_training")
     run = copy.load().run(scenes.AVERAGED).model_dump(mode="json")
     copy.change_run(scenes.AVERAGED, "desk", **{**run, **changed})
-    pages = rendering.render(copy.load())
+    pages = render(copy.load())
     lessons = {path: text for path, text in pages.items() if path.startswith("topics/")}
     for path, text in lessons.items():
         if topic and path.startswith(f"topics/{topic}/"):

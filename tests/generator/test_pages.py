@@ -1,25 +1,18 @@
-"""Pages: what a book looks like as Markdown; the same bytes for the same book."""
+"""Pages: texts stay text, bars are as long as peaks, arrows lead where a run sent."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
-from generator.content.listed_code import listed
-from tests.generator import rendering
-from tests.popovers import BLOCK
+from tests.generator.conftest import render
+from tests.generator.scenes import a_stage_broadcast
+from tests.popovers import BLOCK, popovers_of
 
-EXPERIMENT = "topics/sharding/experiment.md"
-ROOT = Path(__file__).parents[2]
+TRACE = "topics/averaging/trace.md"
 INJECTED = "<script>alert('x')</script>"
-
-
-@pytest.fixture(scope="session")
-def rendered(book):
-    return rendering.render(book)
 
 
 def test_a_script_in_any_text_of_the_book_is_shown_as_text(copy):
@@ -37,7 +30,7 @@ def test_a_script_in_any_text_of_the_book_is_shown_as_text(copy):
                 changed += 1
         file.write_text(yaml.safe_dump(written), encoding="utf-8")
     assert changed > 50
-    for page, text in rendering.render(copy.load()).items():
+    for page, text in render(copy.load()).items():
         assert "<script" not in text.rpartition('<script type="application/json"')[0], page
         assert "<script" not in "".join(one[1] for one in BLOCK.finditer(text)), page
         if page != "topics/index.md" and not page.startswith(("evidence/", "machines/")):
@@ -48,37 +41,37 @@ def test_markdown_in_a_title_stays_text_in_the_heading(copy):
     copy.edit(
         "topics/sharding/experiment.yml", "title: Splitting a model", 'title: "a_b_c [x](y)# *z"'
     )
-    text = rendering.render(copy.load())[EXPERIMENT]
+    text = render(copy.load())["topics/sharding/experiment.md"]
     heading = next(line for line in text.splitlines() if line.startswith("# "))
     assert not re.search(r"(?<!&)[_*\[\]()`](?![^<]*>)", heading.removeprefix("# "))
 
 
-def test_a_listing_is_the_files_own_text(rendered, tmp_path):
-    shown = "content/code/a.py"
-    (tmp_path / shown).parent.mkdir(parents=True)
-    (tmp_path / shown).write_text(
-        "import os\n\n\n@cache\ndef f():\n    return os\n\n\ndef g(): ...\n"
+def test_bars_are_the_peaks_of_the_machine_at_hand_on_one_axis(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    book = copy.load()
+    page = render(book)["index.md"]
+    peaks = [
+        rank.memory.peak_bytes
+        for run in ("tiny_memory.whole", "tiny_memory.halves", "tiny_memory.halves")
+        for rank in book.run(run).ranks
+    ]
+    bar = r'<p(?: class="pb-within")?><svg width="([\d.]+)%"'
+    shares = [float(one) for one in re.findall(bar, page)]
+    assert [one / shares[0] for one in shares] == pytest.approx(
+        [peak / peaks[0] for peak in peaks], rel=1e-3
     )
-    assert listed(tmp_path, shown, "f") == "@cache\ndef f():\n    return os\n"
-    assert listed(tmp_path, shown, None).startswith("import os")
-    with pytest.raises(ValueError, match="defines no 'h'"):
-        listed(tmp_path, shown, "h")
-    assert '<span class="k">def</span>' in rendered[EXPERIMENT]
+    opened = popovers_of(page)
+    assert all(opened[int(n)].on != "reference-frozen" for n in re.findall(r'data-v="(\d+)"', page))
 
 
-@pytest.mark.parametrize(
-    ("program", "shown"),
-    [
-        ("WIDTH = 3\n# bytes: WIDTH\n# expected: failed\n\n\nf()\n", "WIDTH = 3\n\n\nf()\n"),
-        ("WIDTH = 3\n# model_bytes: 4 * WIDTH\n\nf()\n", "WIDTH = 3\n\nf()\n"),
-        ('"""One."""\n\n# expected: failed\n\nf()\n', '"""One."""\n\nf()\n'),
-        ('"""One."""\n\n# expected: failed\nf()\n', '"""One."""\n\nf()\n'),
-        ("f()\n\n# expected: failed\n", "f()\n"),
-        ("# A note\nf()  # a: note\n", "# A note\nf()  # a: note\n"),
-    ],
-)
-def test_a_listing_leaves_out_what_a_program_tells_the_runner(tmp_path, program, shown):
-    path = "content/topics/one/code/a.py"
-    (tmp_path / path).parent.mkdir(parents=True)
-    (tmp_path / path).write_text(program)
-    assert listed(tmp_path, path, None) == shown
+def _num_heads(page):
+    """The heads of arrows of the stage that trains: what paths draw beyond their first line."""
+    (stage,) = re.findall(r'id="stage-train".*?</details>', page, re.DOTALL)
+    outlines = re.findall(r'<path class="pb-communication" d="([^"]*)"', stage)
+    return sum(outline.count("M") - 1 for outline in outlines)
+
+
+def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(copy, rendered):
+    assert _num_heads(rendered[TRACE]) == 2 * 2  # all_reduce: both send and receive
+    a_stage_broadcast(copy)
+    assert _num_heads(render(copy.load())[TRACE]) == 1

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from generator.__main__ import main
+from generator.checks.layout_checks import Recommended
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.pages.press import Press
 from generator.pages.views import published
 from generator.pages.views.plans import decided_by
 from runners.planning import published_steps
-from runners.planning.law_of_time import Bounds
+from runners.planning.answer import Layout
+from runners.planning.law_of_time import Bounds, Cluster
 from runners.traces.files import is_stale
 from tests.generator.falsified import refuted
 
@@ -107,3 +110,10 @@ def test_a_lower_bound_that_contains_waiting_says_so():
     waits = Bounds(computing=3, waiting=2, within=2, between=1)
     assert decided_by(waits) == "computing and waiting"
     assert decided_by(Bounds(computing=3, waiting=1, within=5, between=1)) == "links within a node"
+
+
+@pytest.mark.parametrize(("fits", "better"), [(False, ["less"]), (True, [])])
+def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
+    mine = Layout(None, Bounds(2, 0, 1, 0), 50, "fits")
+    others, cluster = {"less": replace(mine, needed_bytes=40)}, Cluster(1, 8, 1, 1, 1)
+    assert Recommended((), "run", mine, others, cluster, fits).better == better

@@ -9,7 +9,6 @@ import zlib
 from collections import Counter
 from html import unescape
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import faults, states
 from generator.figures import step_rules
 from generator.figures.play import frame, grid_views
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).parents[2]
 REFERENCE = "reference-cpu-2c"
 
 
@@ -76,10 +75,9 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
         assert len({state.at for state in found}) == len(found)
         runs = [run.path for state in found for run in state.runs]
         assert sorted({*runs} - {figure.play.reference}) == sorted(figure.runs), figure.id
-        sizes = [len(control.options) for control in controls]
-        assert all(
-            0 <= n < size for state in found for n, size in zip(state.at, sizes, strict=True)
-        )
+        for state in found:
+            for at, control in zip(state.at, controls, strict=True):
+                assert 0 <= at < len(control.options)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +86,10 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
         ({"runs": ["sharding.ddp_2", "sharding.zero_2"]}, "is the same state as sharding.ddp_2"),
         ({"facts": [{"label": "A", "value": "run.settings.nothing"}]}, "nothing"),
         ({"controls": [{"label": "A", "reads": "run.ranks"}]}, "run.ranks"),
-        (
-            {"controls": [{"label": "A", "words": {"sharding.ddp_1": "B"}}]},
-            "sharding.ddp_2 has no option of 'A'",
-        ),
+        ({"controls": [{"label": "A", "words": {"sharding.ddp_1": "B"}}]},
+         "sharding.ddp_2 has no option of 'A'"),
     ],
-)
+)  # fmt: skip
 def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
     assert list(faults(written(), evidence)) == []
     found = list(faults(written(**changes), evidence))
@@ -169,13 +165,6 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
 # --- plays
 
 
-def drawn_of(played, folio, name, layout="wide"):
-    """The first state of a figure in one layout, and the moments of its play."""
-    drawn = frame.play(played[name], folio).play.drawn
-    moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
-    return re.search(rf'<svg class="pb-drawing pb-{layout}.*?</svg>', drawn)[0], moments
-
-
 @pytest.mark.parametrize("run", ["ddp_42", "ddp_126", "after_backward_42", "after_backward_126"])
 def test_a_step_over_a_link_takes_what_its_events_take_and_no_less_than_the_law_says(run):
     one = recorded(f"overlap.{run}")
@@ -198,7 +187,9 @@ def test_a_step_over_a_link_takes_what_its_events_take_and_no_less_than_the_law_
 
 
 def test_the_boxes_of_a_step_lie_where_its_events_do(played, folio):
-    svg, moments = drawn_of(played, folio, ("ddp", "one-step"))
+    drawn = frame.play(played["ddp", "one-step"], folio).play.drawn
+    moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
+    svg = re.search(r'<svg class="pb-drawing pb-wide.*?</svg>', drawn)[0]
     settings = recorded("overlap.ddp_42")["settings"]
     start, end = map(float, re.search(r'data-now="([\d.]+) ([\d.]+)"', svg).groups())
     step = step_rules.overlapped(settings, overlaps=True)

@@ -118,9 +118,8 @@ def test_serve_follows_edits_and_outlives_a_mistake(project):
         assert "pb-mistakes" not in _text(serving, address, "is cut at last")
         other = address.replace("topics/sharding/experiment", "index")
         assert "pb-mistakes" not in _text(serving, other, "</article>")
-        ranks = (
-            copy.load("reference-frozen").run("tiny_memory.whole").model_dump(mode="json")["ranks"]
-        )
+        whole = copy.load("reference-frozen").run("tiny_memory.whole")
+        ranks = whole.model_dump(mode="json")["ranks"]
         ranks[0]["memory"]["peak_bytes"] = 166_000  # as a rerun might
         copy.change_run("tiny_memory.whole", ranks=ranks)
         _text(serving, address, "162\u00a0KiB")

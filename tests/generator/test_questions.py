@@ -1,4 +1,4 @@
-"""Items as pages print them: the unit asked in, what is near enough, digests, keys kept apart."""
+"""Items as pages and links print them: the unit asked in, and digests, by which answers count."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, 
 from generator.evidence.value import Value
 from generator.items.kinds import digest_of
 from generator.items.kinds.typed import unit_of
-from tests.generator import rendering
+from tests.generator.conftest import item_of, render
 from tests.recorded import write
 
 CHALLENGE = "topics/asking/challenge.md"
 MIB = 2**20
-
-
-@pytest.fixture(scope="module")
-def rendered(book):
-    return rendering.render(book)
+MARK = re.compile(r"^!?[a-z0-9-]+(:[0-9a-f]{12}){1,2}$")  # as proofbook.js reads them
 
 
 @pytest.mark.parametrize(
@@ -57,14 +53,10 @@ def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
             for one in (epoch, *epoch["ranks"]):
                 one["loss"] = one["loss"] * 1.01 if one["loss"] else one["loss"]
     write(path, trace)
-    after = rendering.render(copy.load())[CHALLENGE]
+    after = render(copy.load())[CHALLENGE]
     assert after != rendered[CHALLENGE]
     assert _forms(after) == _forms(rendered[CHALLENGE])
     assert len(_forms(after)) == 10
-
-
-def _item(evidence, topic, name):
-    return next(one for one in evidence.book.topics if one.id == topic).items[name]
 
 
 def _reordered(item):
@@ -85,6 +77,31 @@ def _reordered(item):
 def test_another_key_or_revision_is_another_question_and_another_text_is_not(
     evidence, name, change, is_another
 ):
-    item = _item(evidence, "asking", name)
+    item = item_of(evidence.book, name)
     changed = item.model_copy(update=change(item))
     assert (digest_of(changed, evidence) != digest_of(item, evidence)) is is_another
+
+
+def _links(html):
+    return dict(re.findall(r'<a href="(?:[^"]*/)?(\w+)\.html" [^>]*data-items="([^"]*)"', html))
+
+
+def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_have_there(
+    rendered, book
+):
+    seen = 0
+    for topic in book.topics:
+        links = _links(rendered[f"topics/{topic.id}/index.md"])
+        assert list(links) == list(topic.lessons)
+        for mode, marked in links.items():
+            page = rendered[f"topics/{topic.id}/{mode}.md"]
+            forms = re.findall(r'data-item="([^"]+)"[^>]* data-digest="([^"]+)"', page)
+            assert all(MARK.match(one) for one in marked.split())
+            again = topic.items_by_mode.get("recall", ())
+            assert {one for one in marked.split() if one[0] != "!"} == {
+                one for one in marked.split() if one.strip("!").split(":")[0] in again
+            }
+            current = {":".join(one.strip("!").split(":")[:2]) for one in marked.split()}
+            assert current == {f"{name}:{digest}" for name, digest in forms}
+            seen += len(forms)
+    assert seen

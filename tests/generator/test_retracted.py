@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import get_args
 
+import pytest
+
 from generator.checks.statement_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages.press import Press
@@ -18,16 +20,17 @@ def test_a_program_is_published_whole_where_its_link_leads(copy):
     assert 'href="programs/shown.py" download' in files["retracted.md"].decode()
 
 
-def test_a_program_that_no_run_executed_is_refused(copy):
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ("traces/reference-frozen/repeats.json", "no trace of 'repeats' on any machine"),
+        ("retracted/shown.py", "no file 'content/retracted/shown.py'"),
+    ],
+)
+def test_a_program_without_its_run_or_its_file_is_refused(copy, lost, said):
     a_program_repeats_two_statements(copy)
-    copy.trace("repeats").unlink()
-    assert "no trace of 'repeats' on any machine" in copy.errors()[0]
-
-
-def test_a_program_that_is_no_longer_there_is_refused(copy):
-    a_program_repeats_two_statements(copy)
-    (copy.content / "retracted" / "shown.py").unlink()
-    assert "no file 'content/retracted/shown.py'" in copy.errors()[0]
+    (copy.content / lost).unlink()
+    assert said in copy.errors()[0]
 
 
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):

@@ -55,6 +55,7 @@ def test_what_is_not_there_is_one_line_and_exit_code_2(capsys, asked, said):
     assert told.out == ""
 
 
+@pytest.mark.builds
 def test_show_needs_no_torch(tmp_path):
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
     done = python("-m", "runners", "show", "ddp", PYTHONPATH=str(tmp_path))

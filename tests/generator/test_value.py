@@ -3,18 +3,7 @@
 import pytest
 
 from generator.evidence import units
-from generator.evidence.units import (
-    BYTES,
-    COUNT,
-    LOSS,
-    ORDINAL,
-    PLAIN,
-    RATIO,
-    SECONDS,
-    SHARE,
-    TEXT,
-    Form,
-)
+from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
 from generator.evidence.value import ExpressionError, Origin, Value
 
 
@@ -111,7 +100,7 @@ NBSP = "\u00a0"
         (-0.0004, RATIO, Form(way="error"), "−0.0400%"),
         (-2.67e-7, RATIO, Form(way="error"), "< 0.001%"),
         (1e-5, PLAIN, Form(way="written"), "1 × 10⁻⁵"),
-        (2026, ORDINAL, Form(), "2026"),
+        (2026, units.ORDINAL, Form(), "2026"),
         (2**20, units.Unit(1, -1), Form(), "1.00 MiB/s"),
         (100_572_780_498.0, units.Unit(0, -1), Form(), "101 billion per second"),
     ],

@@ -7,15 +7,8 @@ import re
 
 import pytest
 
-from generator.pages.press import Press
-
 VALUE = re.compile(r'<(?:button|a)[^>]*class="pb-value[^>]*>(.*?)</(?:button|a)>', re.DOTALL)
 NATURE = re.compile(r" <small.*?</small>")
-
-
-@pytest.fixture(scope="module")
-def pages(book):
-    return {path: text.decode() for path, text in Press().printed(book).items()}
 
 
 def said(markup):
@@ -63,9 +56,9 @@ def without_opening(asked, pattern):
     ],
     ids=["options", "cells and ends of sliders"],
 )
-def test_a_value_that_a_form_only_prints_opens_in_the_items_answer(pages, pattern):
+def test_a_value_that_a_form_only_prints_opens_in_the_items_answer(rendered, pattern):
     num = 0
-    for path, page in pages.items():
+    for path, page in rendered.items():
         for asked, answer in items(page):
             for text in without_opening(asked, pattern):
                 assert says(answer, text), f"{path}: {text}"

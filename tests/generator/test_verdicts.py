@@ -1,4 +1,4 @@
-"""Verdicts: each relation, each domain, each lack."""
+"""Verdicts: each relation, each domain, each lack; and rules over a list."""
 
 import json
 from dataclasses import replace
@@ -6,12 +6,15 @@ from dataclasses import replace
 import pytest
 
 from generator.content.claim import Claim
-from generator.evidence import verdicts
+from generator.evidence import list_sides, verdicts
 from generator.evidence.evaluation import Evidence
 from runners.traces.measured import SampledSeconds
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 BUDGET = "tiny_memory.whole_budget.budget_bytes"
+STATUS = "tiny_memory.whole_budget.status"
+HALVES = "tiny_memory.halves"
+PARTS = f"{HALVES}.ranks | each('num_parameters')"
 
 
 def claim(predicted, relation, observed, **fields):
@@ -24,9 +27,6 @@ def claim(predicted, relation, observed, **fields):
 
 def judged(book, one):
     return Evidence(replace(book, claims={one.id: one})).outcome(one.id)
-
-
-STATUS = "tiny_memory.whole_budget.status"
 
 
 @pytest.mark.parametrize(
@@ -114,30 +114,22 @@ def test_times_on_two_kinds_of_device_or_over_two_backends_are_not_compared(
 def test_a_law_outside_its_domain_does_not_apply_and_says_why(book):
     domain = {"device": ["cuda"], "because": "There are no kernels here."}
     outcome = judged(book, claim("1", "equals", PEAK, domain=domain))
-    assert (outcome.verdict, outcome.explanation) == (
-        "does_not_apply",
-        "There are no kernels here.",
-    )
-    assert not outcome.is_broken_law
-    assert judged(book, claim("164000", "equals", PEAK, domain={"backend": ["gloo"]})).verdict == (
-        "holds"
-    )
-
-
-def test_a_skipped_run_makes_a_claim_not_apply(copy):
-    copy.change_run(
-        "tiny_memory.whole", status="skipped", ranks=[], reason="no limit can be set here"
-    )
-    outcome = judged(copy.load(), claim(BUDGET, "above", PEAK))
     assert outcome.verdict == "does_not_apply"
-    assert outcome.explanation == "a run that it needs was skipped"
+    assert outcome.explanation == "There are no kernels here."
+    assert not outcome.is_broken_law
+    on_gloo = claim("164000", "equals", PEAK, domain={"backend": ["gloo"]})
+    assert judged(book, on_gloo).verdict == "holds"
 
 
-def test_a_run_that_surprised_gives_no_evidence_and_breaks_its_law(copy):
-    copy.change_run("tiny_memory.whole", status="died", ranks=[])
+@pytest.mark.parametrize(
+    ("status", "verdict"), [("skipped", "does_not_apply"), ("died", "no_evidence")]
+)
+def test_a_skipped_run_makes_a_law_not_apply_and_a_surprise_breaks_it(copy, status, verdict):
+    copy.change_run("tiny_memory.whole", status=status, ranks=[])
     outcome = judged(copy.load(), claim(BUDGET, "above", PEAK))
-    assert outcome.verdict == "no_evidence"
-    assert outcome.is_broken_law
+    assert outcome.verdict == verdict
+    assert (outcome.explanation == "a run that it needs was skipped") == (status == "skipped")
+    assert outcome.is_broken_law == (status == "died")
 
 
 def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine(copy):
@@ -205,3 +197,69 @@ def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
 def test_explanations_hold_no_numbers(book):
     for outcome in Evidence(book).outcomes.values():
         assert not any(char.isdigit() for char in outcome.explanation)
+
+
+# --- a list on a side: a rule for every rank or step, refuted by any of them
+
+
+def with_ranks(copy, field, values):
+    """The copy's run with one value of a field for each rank."""
+    ranks = json.loads(copy.trace("tiny_memory").read_text())["runs"]["halves"]["ranks"]
+    assert len(ranks) == len(values)
+    changed = [{**rank, field: value} for rank, value in zip(ranks, values, strict=True)]
+    copy.change_run(HALVES, ranks=changed)
+    return copy.load()
+
+
+@pytest.mark.parametrize(
+    ("values", "predicted", "relation", "fields", "holds"),
+    [
+        ([7, 7], "7", "equals", {}, True),
+        ([7, 8], "7", "equals", {}, False),
+        ([7, 8], "7", "equals", {"tolerance": {"absolute": 1}}, True),
+        ([7, 9], "7", "equals", {"tolerance": {"absolute": 1}}, False),
+        ([7, 6], "6", "above", {}, False),
+    ],
+)
+def test_a_rule_holds_where_it_holds_for_each(copy, values, predicted, relation, fields, holds):
+    book = with_ranks(copy, "num_parameters", values)
+    outcome = judged(book, claim(predicted, relation, PARTS, **fields))
+    assert outcome.verdict == ("holds" if holds else "does_not_hold")
+    assert "for each rank" in outcome.explanation
+
+
+def test_two_lists_are_compared_element_by_element(copy):
+    book = with_ranks(copy, "num_parameters", [7, 8])
+    start = with_ranks(copy, "num_samples", [7, 8])
+    samples = PARTS.replace("num_parameters", "num_samples")
+    assert judged(start, claim(samples, "equals", PARTS)).verdict == "holds"
+    assert str(judged(book, claim("7", "equals", PARTS)).observed) == "7, 8"
+    assert str(judged(start, claim(samples, "equals", PARTS)).observed) == "7, 8"
+
+
+@pytest.mark.parametrize(
+    ("predicted", "observed", "relation", "said"),
+    [
+        (f"{HALVES}.ranks[0].memory", PARTS, "equals", "a list as long"),
+        (f"{HALVES}.ranks[:1] | each('num_samples')", PARTS, "equals", "a list as long"),
+        (PARTS, PARTS, "equals", "the very field that it observes"),
+        (PARTS, f"{HALVES}.ranks | each('num_samples')", "faster", "and no lists"),
+    ],
+)
+def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, relation, said):
+    book = with_ranks(copy, "num_samples", [7, 7])
+    assert said in judged(book, claim(predicted, relation, observed)).error
+
+
+@pytest.mark.parametrize(
+    ("observed", "counted"),
+    [
+        (PARTS, "rank"),
+        (f"{HALVES}.ranks | each('epochs[-1].loss')", "rank"),
+        (f"{HALVES}.ranks[0].epochs | each('loss')", "epoch"),
+        (f"{HALVES}.step_losses[1:]", "step"),
+        (f"{HALVES}.ranks[0].facts", "value"),
+    ],
+)
+def test_what_is_counted_is_what_the_rule_goes_through(observed, counted):
+    assert list_sides.noun(observed) == counted

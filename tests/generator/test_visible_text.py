@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 from markdown.extensions.toc import slugify
 
+from generator.evidence import verdicts
+from generator.evidence.evaluation import Evidence
 from tests.conftest import ROOT
-from tests.generator import rendering
+from tests.generator.conftest import render
 from tests.generator.scenes import SCENES
 from tests.popovers import popovers_of
 from tests.processes import python
@@ -51,12 +53,9 @@ def lost_links(pages: dict[str, list[str]]) -> list[str]:
 
 
 def _has_id(lines: list[str], anchor: str) -> bool:
-    return any(f"[id {anchor}]" in line or _slug(line) == anchor for line in lines)
-
-
-def _slug(line: str) -> str | None:
-    """The id that MkDocs gives a heading."""
-    return slugify(line.lstrip("# "), "-") if line.startswith("#") else None
+    """Whether a page has an id, of its own or as MkDocs gives them to headings."""
+    headings = (slugify(line.lstrip("# "), "-") for line in lines if line.startswith("#"))
+    return anchor in headings or any(f"[id {anchor}]" in line for line in lines)
 
 
 def expect(name: str, found: dict[str, list[str]]) -> None:
@@ -73,11 +72,6 @@ def expect(name: str, found: dict[str, list[str]]) -> None:
             f"{path}; if the change is meant: "
             "PROOFBOOK_WRITE_GOLDENS=1 python -m pytest tests/generator/test_visible_text.py"
         )
-
-
-@pytest.fixture(scope="module")
-def rendered(book):
-    return rendering.render(book)
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +97,8 @@ def test_the_values_of_the_frozen_book_open_to_what_they_opened_to(rendered):
 def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, scene):
     """The golden of a scene holds the lines that went and came, and what a strict build refuses."""
     book = scene(copy) or copy.load()
-    changed = {"": rendering.problems(book)}
-    now = {path: visible(text) for path, text in rendering.render(book).items()}
+    changed = {"": verdicts.problems(book, Evidence(book).outcomes)}
+    now = {path: visible(text) for path, text in render(book).items()}
     for path, text in now.items():
         lines = [*unified_diff(pages.get(path, []), text, n=0)][2:]
         changed |= {path: said} if (said := [one for one in lines if one[0] != "@"]) else {}
@@ -117,9 +111,9 @@ def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, scene
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
     program = (
         "import hashlib, sys; from pathlib import Path; "
-        "from generator.content import book; from tests.generator import rendering; "
+        "from generator.content import book; from tests.generator.conftest import render; "
         "found = book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
-        "out = rendering.render(found); "
+        "out = render(found); "
         "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
     )
     done = python("-c", program, "tests/book/content", PYTHONHASHSEED="1")

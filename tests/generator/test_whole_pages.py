@@ -7,7 +7,7 @@ import pytest
 
 from generator.content.book import load
 from generator.content.shelf import PROGRAMS
-from tests.generator import rendering
+from tests.generator.conftest import fresh, render
 from tests.newcomer import MACHINE, REFERENCE, content_of
 from tests.popovers import BLOCK, KINDS
 from tests.whole_pages import holes, unsound
@@ -21,19 +21,14 @@ SAID_ONCE = re.compile(
 )
 
 
-def never_stale(_):
-    """What edits of code do to a trace is another test's."""
-    return False
-
-
 @pytest.fixture(scope="module")
 def newcomers(tmp_path_factory):
-    return load(content_of(tmp_path_factory.mktemp("newcomer")), MACHINE, never_stale)
+    return load(content_of(tmp_path_factory.mktemp("newcomer")), MACHINE, fresh)
 
 
 @pytest.fixture(scope="module")
 def pages(newcomers):
-    return rendering.render(newcomers)
+    return render(newcomers)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +36,10 @@ def lessons(pages):
     return {path: text for path, text in pages.items() if path.startswith("topics/")}
 
 
-def read_as_book(path):
-    """Whether people read a page as text, rather than look something up in it."""
-    return not path.startswith(("evidence", "machines/"))
-
-
 def test_no_page_that_people_read_has_a_hole(pages):
-    assert {path: found for path, text in pages.items() if read_as_book(path)
-            and (found := holes(text))} == {}  # fmt: skip
+    """Evidence and machines are looked up, not read."""
+    read = {path for path in pages if not path.startswith(("evidence", "machines/"))}
+    assert {path: found for path in read if (found := holes(pages[path]))} == {}
 
 
 def test_no_cost_is_without_its_number(lessons):

@@ -1,4 +1,4 @@
-"""Two programs as the lines that differ, and each whole one closed and to be downloaded."""
+"""Listings: the file's own text, in colours, and two programs as the lines that differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from generator.content.listed_code import listed
-from generator.pages.views.listing import unified
+from generator.pages.views.listing import highlighted_lines, unified
 from tests.conftest import ROOT
 
 PAIRS = sorted(ROOT.glob("content/topics/*/code/*_wrong.py"))
@@ -54,3 +54,41 @@ def test_a_difference_holds_lines_of_the_wrong_program_where_it_says_and_of_the_
         assert [line.strip() for line in before.splitlines()][start : start + len(old)] == old
         assert "\n".join(new) in "\n".join(line.strip() for line in after.splitlines())
         assert old != new
+
+
+def test_a_listing_is_the_files_own_text(rendered, tmp_path):
+    shown = "content/code/a.py"
+    (tmp_path / shown).parent.mkdir(parents=True)
+    (tmp_path / shown).write_text(
+        "import os\n\n\n@cache\ndef f():\n    return os\n\n\ndef g(): ...\n"
+    )
+    assert listed(tmp_path, shown, "f") == "@cache\ndef f():\n    return os\n"
+    assert listed(tmp_path, shown, None).startswith("import os")
+    with pytest.raises(ValueError, match="defines no 'h'"):
+        listed(tmp_path, shown, "h")
+    assert '<span class="k">def</span>' in rendered["topics/sharding/experiment.md"]
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("WIDTH = 3\n# bytes: WIDTH\n# expected: failed\n\n\nf()\n", "WIDTH = 3\n\n\nf()\n"),
+        ("WIDTH = 3\n# model_bytes: 4 * WIDTH\n\nf()\n", "WIDTH = 3\n\nf()\n"),
+        ('"""One."""\n\n# expected: failed\n\nf()\n', '"""One."""\n\nf()\n'),
+        ('"""One."""\n\n# expected: failed\nf()\n', '"""One."""\n\nf()\n'),
+        ("f()\n\n# expected: failed\n", "f()\n"),
+        ("# A note\nf()  # a: note\n", "# A note\nf()  # a: note\n"),
+    ],
+)
+def test_a_listing_leaves_out_what_a_program_tells_the_runner(tmp_path, program, shown):
+    path = "content/topics/one/code/a.py"
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(program)
+    assert listed(tmp_path, path, None) == shown
+
+
+def test_each_line_closes_what_it_opens():
+    code = '"""A program\nwith a < b in its head.\n"""\n\nimport time  # now\n\nprint("a & b")\n'
+    lines = highlighted_lines(code)
+    assert sum("<span" in line for line in lines) >= 5
+    assert [line for line in lines if line.count("<span") != line.count("</span>")] == []
