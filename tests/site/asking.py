@@ -33,36 +33,19 @@ class Known:
 
 ITEMS = (
     Known("how-many-bytes", "choice", 0, 1, 2, "Each parameter has a gradient", "all ranks send"),
-    Known(
-        "which-hold", "several", [0, 1], [0, 2], [2], "Their digests differ", "ran out of memory"
-    ),
+    Known("which-hold", "several", [0, 1], [0, 2], [2], "Their digests differ", "ran out of mem"),
     Known("what-peak", "number", "160", "78.1", "77", "some activations", "the parameters alone"),
     Known("how-many-parameters", "number", "20,000", "19,999", "19,998", "of its bytes", "too low"),
-    Known(
-        "who-needs-most",
-        "order",
-        [2, 1, 0],
-        [0, 1, 2],
-        [1, 0, 2],
-        "smaller layer",
-        "its gradient stand",
-    ),
-    Known(
-        "what-belongs", "match", [0, 1, 2], [1, 0, 2], [0, 2, 1], "over the rows as", "Each rank is"
-    ),
+    Known("who-needs-most", "order", [2, 1, 0], [0, 1, 2], [1, 0, 2], "smaller layer",
+          "its gradient stand"),
+    Known("what-belongs", "match", [0, 1, 2], [1, 0, 2], [0, 2, 1], "over the rows as",
+          "Each rank is"),
     Known("how-slow", "predict", "2.2", "0.6", "0.5", "Averaging took", "shared between", 1),
     Known("where-is-the-fault", "faulty_line", 2, 0, 1, "must be divided", "begins with the sum"),
-    Known(
-        "what-comes-out",
-        "number",
-        "20 × 4",
-        "20 × 8",
-        "20 × 9",
-        "one number a class",
-        "that went in",
-    ),
+    Known("what-comes-out", "number", "20 × 4", "20 × 8", "20 × 9", "one number a class",
+          "that went in"),
     Known("what-accuracy", "number", "28", "30", "31", "both shares are low", "of the training"),
-)
+)  # fmt: skip
 BY_ID = {one.id: one for one in ITEMS}
 
 

@@ -1,8 +1,10 @@
-"""The built pages, without a browser: where links lead, where numbers stand, what may run."""
+"""Built pages, without a browser: where links lead and numbers stand, what may run, and weighs."""
 
 from __future__ import annotations
 
+import gzip
 import re
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -156,3 +158,66 @@ def test_no_page_shows_a_backtick(readings):
     for page, reading in readings.items():
         told = [one for one, within in reading.texts if verbatim.isdisjoint(t.name for t in within)]
         assert "`" not in "".join(told), page
+
+
+# --- what a page may weigh
+
+LESSON_ELEMENTS, LESSON_BYTES = 6_000, 250_000
+PAGE_ELEMENTS = 8_000
+JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_000, 4_000, 9_000
+HOME_BYTES = 100_000  # all that home loads, the theme's files included
+# Of the theme, and of a figure, which has a budget of its own.
+NOT_OURS = ("javascripts/", "stylesheets/", "figures/", "play.js")
+
+
+def test_no_page_has_more_elements_or_bytes_than_it_may(built_site, readings):
+    heavy = []
+    for page, reading in readings.items():
+        is_lesson = page.parents[1].name == "topics" and page.name != "index.html"
+        most = LESSON_ELEMENTS if is_lesson else PAGE_ELEMENTS
+        if len(reading.tags) > most:
+            heavy.append(f"{page}: {len(reading.tags)} elements, {most} allowed")
+        if is_lesson and page.stat().st_size > LESSON_BYTES:
+            heavy.append(f"{page}: {page.stat().st_size} bytes, {LESSON_BYTES} allowed")
+    assert not heavy
+
+
+def _loaded(page: Path, reading: Reading, suffix: str) -> set[Path]:
+    """The scripts or style sheets that a page loads."""
+    return {
+        (page.parent / link).resolve()
+        for tag in reading.tags
+        for link in [tag.attributes.get("src" if suffix == ".js" else "href", "")]
+        if tag.name in ("script", "link") and link.endswith(suffix)
+    }
+
+
+def _gzipped(paths: Iterable[Path]) -> int:
+    return sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths)
+
+
+def test_home_loads_in_few_bytes(built_site, readings):
+    home = (built_site / "index.html").resolve()
+    assert not [tag for tag in readings[home].tags if tag.name in ("img", "iframe")]
+    loaded = _loaded(home, readings[home], ".js") | _loaded(home, readings[home], ".css")
+    assert len(loaded) > 5
+    assert _gzipped({home, *loaded}) <= HOME_BYTES
+
+
+def test_no_page_loads_more_script_or_style_of_ours_than_it_may(built_site, readings):
+    heavy = []
+    assets = (built_site / "assets").resolve()
+    for page, reading in readings.items():
+        asks = any("pb-item" in tag.classes for tag in reading.tags)
+        allowed = {".js": JS_BYTES if asks else JS_BYTES_WITHOUT_ITEM, ".css": CSS_BYTES}
+        for suffix, most in allowed.items():
+            ours = [
+                one
+                for one in _loaded(page, reading, suffix)
+                if one.is_relative_to(assets)
+                and not one.relative_to(assets).as_posix().startswith(NOT_OURS)
+            ]
+            assert ours, page
+            if (num_bytes := _gzipped(ours)) > most:
+                heavy.append(f"{page}: {num_bytes} bytes of {suffix}, {most} allowed")
+    assert not heavy

@@ -14,12 +14,8 @@ from tests.site.html_reading import pages
 pytestmark = pytest.mark.browser
 TOPIC = "topics/large-models"
 KINDS = (
-    "*.html",
-    f"{TOPIC}/*.html",
-    "evidence/large_model.html",
-    "machines/*.html",
-    "plan/p*.html",
-)
+    "*.html", f"{TOPIC}/*.html", "evidence/large_model.html", "machines/*.html", "plan/p*.html",
+)  # fmt: skip
 NARROW = (320, 640)  # a small phone; a laptop's window at twice its size
 OPENED = """() => {
     document.querySelectorAll('.pb-stage').forEach(one => one.removeAttribute('name'));

@@ -12,11 +12,6 @@ TRACE = "topics/averaging/trace.html"
 STAGES = ["stage-load", "stage-train"]
 
 
-@pytest.fixture
-def page(frozen_site, open_page):
-    return open_page(frozen_site / TRACE, viewport={"width": 1280, "height": 900})
-
-
 # --- stages
 
 
@@ -39,15 +34,6 @@ def _tip(page):
     return page.locator("[role=tooltip]")
 
 
-def _table(page):
-    return re.sub(r"\s+", " ", page.locator("#figure-curve table").first.text_content())
-
-
-def _move_to(page, mark):
-    box = mark.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_mark_tells_its_value_under_the_pointer_and_the_table_knows_it(
     frozen_site, open_page, width
@@ -56,18 +42,22 @@ def test_a_mark_tells_its_value_under_the_pointer_and_the_table_knows_it(
     marks = _chart(page).locator("[data-say]")
     assert marks.count() > 3
     _chart(page).scroll_into_view_if_needed()
+    table = re.sub(r"\s+", " ", page.locator("#figure-curve table").first.text_content())
     for mark in (marks.nth(0), marks.nth(3)):
-        _move_to(page, mark)
+        place = mark.bounding_box()
+        page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
         assert _tip(page).is_visible()
         told = _tip(page).inner_text()
-        value = re.fullmatch(r"\w+, epoch \d+: (.+)", told)[1]
-        assert value in _table(page)
+        assert re.fullmatch(r"\w+, epoch \d+: (.+)", told)[1] in table
         box = _tip(page).bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
 
 
-def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(page):
+def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(
+    frozen_site, open_page
+):
+    page = open_page(frozen_site / TRACE)
     marks = _chart(page).locator("[data-say]")
     says = [mark.get_attribute("data-say") for mark in marks.all()]
     marks.first.focus()
@@ -79,4 +69,4 @@ def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(pag
         page.keyboard.press("ArrowRight")
     assert heard == says
     page.keyboard.press("Tab")
-    assert page.locator("#figure-curve svg").first.locator(":focus").count() == 0
+    assert _chart(page).locator(":focus").count() == 0

@@ -6,15 +6,7 @@ import re
 
 import pytest
 
-from tests.site.asking import (
-    CHALLENGE,
-    ITEMS,
-    RECALL,
-    RIGHT,
-    WRONG,
-    Asking,
-    kept,
-)
+from tests.site.asking import CHALLENGE, ITEMS, RECALL, RIGHT, WRONG, Asking, kept
 from tests.site.html_reading import read
 from tests.site.test_every_page import AXE, CONTRAST, violations
 

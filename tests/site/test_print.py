@@ -19,16 +19,9 @@ TOPICS = sorted(path.parent.name for path in ROOT.glob("content/topics/*/topic.y
 OTHERS = [f"{TOPICS[0]}/{mode}" for mode in ("why", "trace", "try", "challenge", "cost", "recall")]
 SIZES_OF = {"A4": (595.3, 841.9), "Letter": (612, 792)}  # points
 SEEN = "them => them.filter(one => one.getClientRects().length).map(one => one.outerHTML)"
-WIDGETS = ", ".join(
-    (
-        "button",
-        "input[type=range]",
-        "[popover]",
-        ".pb-controls:not(form)",
-        ".pb-controls label:not(:has(:checked))",  # a choice that was made stays as its words
-        ".pb-calculator-form",
-    )
-)
+# A choice that was made stays as its words.
+WIDGETS = """button, input[type=range], [popover], .pb-calculator-form, .pb-controls:not(form),
+    .pb-controls label:not(:has(:checked))"""
 
 
 def squeezed(text: str) -> str:

@@ -16,6 +16,11 @@ NOTE = "This browser keeps nothing"
 SIXTY_FOUR = "d" * 64
 
 
+@pytest.fixture
+def page(frozen_site, open_page):
+    return open_page(frozen_site / CHALLENGE)
+
+
 def _record(at: int, answer: Any = 0, **changes: Any) -> dict[str, Any]:
     attempt = {
         "at": at, "answer": answer, "is_right": True, "confidence": 2, "gave_up": False, "nth": 1,
@@ -40,8 +45,7 @@ def _import(page: Any, content: bytes) -> str:
     return str(page.locator("[data-recall-done]").inner_text())
 
 
-def test_another_revision_says_so_and_touches_no_other_item(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
+def test_another_revision_says_so_and_touches_no_other_item(page):
     for one in ITEMS[:3]:
         Asking(page, one.id).give(one.right)
     edited, *others = (one.id for one in ITEMS[:3])
@@ -64,10 +68,7 @@ def test_another_revision_says_so_and_touches_no_other_item(frozen_site, open_pa
     assert attempt["is_right"]
 
 
-def test_links_tick_pages_when_all_is_answered_and_every_answer_is_there_again(
-    frozen_site, open_page
-):
-    page = open_page(frozen_site / CHALLENGE)
+def test_links_tick_pages_when_all_is_answered_and_every_answer_is_there_again(page, frozen_site):
     tick = page.locator(".pb-modes a[aria-current]")
     for number, one in enumerate(ITEMS, 1):
         assert "✓" not in tick.inner_text()
@@ -99,8 +100,7 @@ def test_links_tick_pages_when_all_is_answered_and_every_answer_is_there_again(
     assert kept(page) == before
 
 
-def test_a_reload_gives_no_try_back_and_moves_no_day(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
+def test_a_reload_gives_no_try_back_and_moves_no_day(page):
     two_tries = [one for one in ITEMS if one.num_attempts == 2]
     for one in two_tries:
         Asking(page, one.id).give(one.wrong)
@@ -148,8 +148,7 @@ def test_a_store_that_refuses_costs_no_page_and_is_said_once(frozen_site, open_p
     assert kept(page) == {}
 
 
-def test_answers_go_out_as_a_file(frozen_site, open_page, tmp_path):
-    page = open_page(frozen_site / CHALLENGE)
+def test_answers_go_out_as_a_file(page, frozen_site, tmp_path):
     for one in ITEMS[:4]:
         Asking(page, one.id).give(one.right)
     Asking(page, "where-is-the-fault").give(0)
@@ -166,8 +165,7 @@ def test_answers_go_out_as_a_file(frozen_site, open_page, tmp_path):
     assert {*written["items"]} == {one.id for one in (*ITEMS[:4], ITEMS[7])}
 
 
-def test_answers_come_in_again_and_of_each_item_the_newer_stays(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
+def test_answers_come_in_again_and_of_each_item_the_newer_stays(page, frozen_site):
     for one in ITEMS[:3]:
         Asking(page, one.id).give(one.right)
     page.goto((frozen_site / RECALL).as_uri())
@@ -199,8 +197,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_a_file_that_is_no_export_is_refused_whole_with_one_line(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
+def test_a_file_that_is_no_export_is_refused_whole_with_one_line(page, frozen_site):
     Asking(page, "what-peak").give("160")
     page.goto((frozen_site / RECALL).as_uri())
     before = kept(page)
@@ -212,8 +209,7 @@ def test_a_file_that_is_no_export_is_refused_whole_with_one_line(frozen_site, op
         assert kept(page) == before, name
 
 
-def test_all_answers_are_deleted_only_after_a_second_word(frozen_site, open_page):
-    page = open_page(frozen_site / CHALLENGE)
+def test_all_answers_are_deleted_only_after_a_second_word(page, frozen_site):
     for one in ITEMS[:2]:
         Asking(page, one.id).give(one.right)
     page.goto((frozen_site / RECALL).as_uri())

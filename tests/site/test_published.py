@@ -34,18 +34,11 @@ OURS = ("MAKE", "PROOFBOOK", "PYTEST", "SOURCE_DATE_EPOCH", "SITE_URL")
 
 
 class Published(NamedTuple):
-    """What `make publish` left."""
+    """What `make publish` left: the clone, the site within it, and its address."""
 
     folder: Path
+    site: Path
     address: str
-
-    @property
-    def site(self) -> Path:
-        return self.folder / "site" / "book"
-
-    @property
-    def zip(self) -> Path:
-        return self.folder / "site" / "proofbook.zip"
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -94,7 +87,8 @@ def _clone(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     folder = _clone(tmp_path_factory.mktemp("published") / "clone")
-    handler = partial(Handler, directory=str(folder / "site" / "book"))
+    site = folder / "site" / "book"
+    handler = partial(Handler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         address = f"http://127.0.0.1:{server.server_port}/book/"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
@@ -105,7 +99,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         assert done.returncode == 0, done.stdout + done.stderr
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        yield Published(folder, address)
+        yield Published(folder, site, address)
         server.shutdown()
         serving.join()
 
@@ -157,7 +151,7 @@ def test_a_shared_link_shows_the_title_a_description_and_the_picture(published):
 
 
 def test_the_zip_holds_the_site(published):
-    with zipfile.ZipFile(published.zip) as packed:
+    with zipfile.ZipFile(published.site.with_name("proofbook.zip")) as packed:
         files = [entry for entry in packed.infolist() if not entry.is_dir()]
         inside = {one.filename.removeprefix("book/"): packed.read(one) for one in files}
     assert inside == {

@@ -169,9 +169,7 @@ def test_a_link_to_a_question_of_a_part_that_waits_shows_the_question(
     built_site, open_page, script
 ):
     html = (built_site / ASKED).read_text(encoding="utf-8")
-    name = re.findall(r'class="pb-question" id="([^"]+)"', html)[
-        1
-    ]  # in the part that shows the runs
+    _, name, *_ = re.findall(r'class="pb-question" id="([^"]+)"', html)  # where the runs are shown
     page = open_page(f"{(built_site / ASKED).as_uri()}#{name}", java_script_enabled=script)
     box = page.locator(f"#{name}")
     assert box.is_visible()

@@ -34,9 +34,9 @@ def _said(page: Any) -> str:
 
 def _shown(page: Any) -> str | None:
     """The item in view, of which there is at most one."""
-    (*others,) = page.locator("[data-recall] .pb-question").filter(visible=True).all()
-    assert len(others) < 2
-    return others[0].get_attribute("id").removeprefix("item-") if others else None
+    seen = page.locator("[data-recall] .pb-question").filter(visible=True).all()
+    assert len(seen) < 2
+    return seen[0].get_attribute("id").removeprefix("item-") if seen else None
 
 
 def _press(page: Any, name: str) -> None:
@@ -71,11 +71,6 @@ def _due(page: Any) -> dict[str, float]:
     return {name: (record["due"] - today) / DAY for name, record in kept(page).items()}
 
 
-def _to_day(page: Any, frozen_site: Any, day: str) -> None:
-    page.clock.set_fixed_time(datetime.fromisoformat(day))
-    page.goto((frozen_site / RECALL).as_uri())
-
-
 AGAIN, HARD, GOOD, EASY = 1, 2, 3, 4
 
 
@@ -98,7 +93,7 @@ def _days(*answers: tuple[float, int], card: Card | None = None) -> int:
     return (found.due - found.last_review).days
 
 
-def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was(page, frozen_site):
+def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was(page):
     assert _said(page) == "Nothing is due."
     assert _shown(page) is None
     _sit(page, f"Answer new questions ({len(ASKED)} of {len(ASKED)})")
@@ -128,12 +123,12 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
         "where-is-the-fault": missed,
     }
     assert sorted(set(days.values())) == [1, 2, 8]
-    assert (
-        _said(page) == "That was the last of this sitting. Nothing is due. The next comes tomorrow."
-    )
+    said = "That was the last of this sitting. Nothing is due. The next comes tomorrow."
+    assert _said(page) == said
 
     # The next morning, ten hours later, is another day.
-    _to_day(page, frozen_site, "2026-03-03T06:00:00+01:00")
+    page.clock.set_fixed_time(datetime.fromisoformat("2026-03-03T06:00:00+01:00"))
+    page.reload()
     due = [name for name, num in days.items() if num == 1]
     assert _said(page) == f"{len(due)} due now. The next comes tomorrow."
     assert not _has(page, "Answer new questions")

@@ -122,9 +122,8 @@ def test_a_term_finds_its_entry_of_the_glossary_among_the_first_two(searching, t
 
 
 def test_an_error_message_with_marks_of_its_own_is_searched_as_words(searching):
-    opened, _ = searching.first(
-        '[rank0]: "torch.OutOfMemoryError": CUDA out of memory -9 +2.00~ GiB^'
-    )
+    error = '[rank0]: "torch.OutOfMemoryError": CUDA out of memory -9 +2.00~ GiB^'
+    opened, _ = searching.first(error)
     assert opened == "guide.html#memory-runs-out"
 
 
@@ -179,11 +178,8 @@ def test_sentences_of_lessons_are_found(entries, built_site):
 
 
 def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries):
-    [schedule] = [
-        one
-        for one in entries["topics/sharding/learn.html"]
-        if one["location"].endswith("#figure-sharded")
-    ]
+    page = "topics/sharding/learn.html"
+    [schedule] = [one for one in entries[page] if one["location"] == f"{page}#figure-sharded"]
     assert schedule["title"]
     assert schedule["text"] == ""
 
@@ -193,8 +189,7 @@ def test_a_typed_word_narrows_the_glossary_and_a_link_into_it_shows_all(built_si
     shown = page.locator(".pb-terms dt:visible")
     page.get_by_label("Show terms with").fill("all-red")
     assert 0 < shown.count() < len(GLOSSARY["terms"])
-    assert all(
-        "all-red" in one.lower() for one in page.locator(".pb-terms dd:visible").all_inner_texts()
-    )
+    definitions = page.locator(".pb-terms dd:visible").all_inner_texts()
+    assert all("all-red" in one.lower() for one in definitions)
     page.evaluate("location.hash = document.querySelector('.pb-terms dt').id")
     wait_until(lambda: shown.count() == len(GLOSSARY["terms"]))
