@@ -13,7 +13,8 @@ from generator.pages.term_links import TermLinks
 
 def links(*terms):
     found = [
-        Term(id=term, term=term, also=also, definition="It.", run="a.b") for term, *also in terms
+        Term(id=term.replace(" ", "-"), term=term, also=also, definition="It.", run="a.b")
+        for term, *also in terms
     ]
     return TermLinks(found, "../../")
 
@@ -30,9 +31,9 @@ def test_a_term_is_linked_where_the_page_uses_it_first_and_nowhere_else():
 
 
 def test_the_longest_term_is_linked_and_words_that_hold_one_are_not():
-    page = links(("gradient",), ("gradient-accumulation",))
-    assert linked(page, "<p>Gradient-accumulation of gradients.</p>") == [
-        ("../../glossary.html#term-gradient-accumulation", "Gradient-accumulation")
+    page = links(("gradient",), ("gradient accumulation",))
+    assert linked(page, "<p>Gradient accumulation of gradients, gradient-free.</p>") == [
+        ("../../glossary.html#term-gradient-accumulation", "Gradient accumulation")
     ]
     assert linked(page, "<p>A gradient.</p>") == [("../../glossary.html#term-gradient", "gradient")]
 

@@ -57,7 +57,7 @@ def test_links_know_the_digest_of_a_question_whichever_machine_it_comes_from(cop
 
 
 def test_a_run_of_this_machine_is_lent_by_no_other_and_shown_on_the_reference_machines_pages(copy):
-    for name in ("shelf", "desk"):
+    for name in ("attic", "desk"):
         copy.add_machine(name, "tiny_memory")
     copy.remove_run("tiny_memory.halves_budget")
     copy.remove_run("tiny_memory.halves", "desk")

@@ -34,9 +34,9 @@ def test_a_program_without_its_run_or_its_file_is_refused(copy, lost, said):
 
 
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
-    sentence = next(iter(book.retractions.values()))
-    outcome = evidence.outcome(sentence.claim)
-    for verdict in get_args(SentenceVerdict):
-        for undecided in ("no_evidence", "does_not_apply"):
+    for sentence in book.retractions.values():
+        outcome = evidence.outcome(sentence.claim)
+        for verdict in get_args(SentenceVerdict):
             one = sentence.model_copy(update={"verdict": verdict})
-            assert not bears_out(one, replace(outcome, verdict=undecided))
+            for undecided in ("no_evidence", "does_not_apply"):
+                assert not bears_out(one, replace(outcome, verdict=undecided))
