@@ -5,8 +5,6 @@
 installed beside another browser where that is possible.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A clone of the book with what is not committed yet, and commands pasted in it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.processes import ran
 
 
 def cloned(into: Path) -> Path:
@@ -41,10 +40,4 @@ def pasted(command: str, clone: Path, **more: str) -> subprocess.CompletedProces
     """A line in a shell, as a reader pastes it, with these variables beside."""
     ours = ("MAKE", "PROOFBOOK", "PYTEST")  # what this session of tests set for itself
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    return subprocess.run(
-        ["bash", "-c", command],
-        cwd=clone,
-        env=environment | more,
-        capture_output=True,
-        text=True,
-    )
+    return ran(["bash", "-c", command], clone, environment | more)

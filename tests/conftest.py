@@ -27,6 +27,7 @@ from hypothesis import settings
 
 from runners.system.scratch import COMPILED
 from tests.browser import find_browser
+from tests.processes import ran
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
@@ -159,18 +160,8 @@ def mkdocs(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
     no_torch = folder / ".no-torch" / "torch.py"
     no_torch.parent.mkdir(exist_ok=True)
     no_torch.write_text('raise ImportError("pages are made without torch")\n')
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", *arguments],
-        cwd=folder,
-        env={
-            **environment,
-            "NO_MKDOCS_2_WARNING": "1",
-            "PYTHONPATH": f"{no_torch.parent}:{ROOT}",
-            **variables,
-        },
-        capture_output=True,
-        text=True,
-    )
+    own = {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{no_torch.parent}:{ROOT}"}
+    return ran([sys.executable, "-m", "mkdocs", *arguments], folder, environment | own | variables)
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
@@ -236,9 +227,7 @@ def browser() -> Iterator[Browser]:
     assert path, "no Chromium or Chrome on PATH; `make browser` finds or installs one"
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox"],
-            timeout=1000 * BROWSER_SECONDS * slowness(),
+            executable_path=path, args=["--no-sandbox"], timeout=1000 * BROWSER_SECONDS * slowness()
         )
         yield started
         started.close()

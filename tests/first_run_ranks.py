@@ -4,8 +4,6 @@ As a command, under torchrun: a rank that dies. `first_run_ranks.py PROGRAM …`
 stands, but kills the last rank of the first attempt where it would save for the second time.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy

@@ -4,8 +4,6 @@ Each of their runs is skipped with a reason, as on a machine that lacks what it 
 `run` then measures the others alone. Primitives, which a test measures, are the reference's.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

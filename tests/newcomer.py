@@ -4,8 +4,6 @@ In: the committed traces of the reference machine. Out: a copy of the content wi
 that measured the same, but for the runs that it left out or had no right to.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 Writes `content/picture.png`: the picture of the home page, answered, in the light scheme.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Read from the data of a page, independently of the script that shows it to a reader.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,25 +1,27 @@
 """Commands in processes of their own; what /proc shows of them is for Linux only."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# Lets commands find the tests' own experiments too.
+OWN_EXPERIMENTS = {"PROOFBOOK_EXPERIMENTS": str(ROOT / "tests" / "runners" / "experiments")}
+
+
+def ran(
+    words: Sequence[str | Path], folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """A command that has ended, and what it said."""
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def python(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Call Python in the project's root, with these variables beside this process's own."""
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=ROOT,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-    )
+    return ran([sys.executable, *words], ROOT, os.environ | variables)
 
 
 def free_port() -> int:

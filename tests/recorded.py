@@ -5,8 +5,6 @@ its peaks and its samples, so that reading it meets no contradiction. `write` pu
 with the digest of its runs.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

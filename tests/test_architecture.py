@@ -7,17 +7,15 @@ MkDocs; runners never import generator; only what handles tensors needs torch; r
 direction only.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.conftest import ROOT
+
 ALSO_FOR_THE_GENERATOR = {
     "runners.system",
     "runners.system.processes",
@@ -39,22 +37,29 @@ NEED_TORCH = (
 )
 
 
-def _sources(*parts: str) -> list[Path]:
+def _sources(*parts):
     return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
 
 
-def _module(path: Path) -> str:
+def _module(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @cache
-def _imports(path: Path) -> frozenset[str]:
+def _taking(path):
+    """The statements of a file that import, also inside functions."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+@cache
+def _imports(path):
     """Every module that a file imports, also inside functions."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _taking(path):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert not node.level, f"{path}: relative import"
             if node.module in ("runners", "generator"):
                 names.update(f"{node.module}.{alias.name}" for alias in node.names)
@@ -63,7 +68,7 @@ def _imports(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def _importers(package: str, *parts: str) -> dict[str, list[str]]:
+def _importers(package, *parts):
     """File → what it imports of a package, for files under `parts` that do."""
     found = {}
     for path in _sources(*parts):
@@ -129,14 +134,7 @@ ROOMS = {
         "simulate": {"traces", "plans", "meters", "ranks", "system"},
         "planning": {"traces", "plans", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "plans", "measuring"},
-        "commands": {
-            "system",
-            "traces",
-            "plans",
-            "measuring",
-            "primitives",
-            "planning",
-        },
+        "commands": {"system", "traces", "plans", "measuring", "primitives", "planning"},
         "experiments": {"system", "traces", "plans", "meters", "ranks", "training"},
     },
 }
@@ -165,11 +163,10 @@ def test_no_modules_import_each_other_in_a_circle(package):
     assert sorted(taken) == []
 
 
-def _taken(module: str) -> set[str]:
+def _taken(module):
     """What a module imports: modules, and the modules of the names that it takes from one."""
-    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
     names = set()
-    for node in ast.walk(tree):
+    for node in _taking(ROOT / f"{module.replace('.', '/')}.py"):
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return names

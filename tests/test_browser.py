@@ -1,15 +1,13 @@
 """Finding a browser: on PATH, by a package manager, or one clear line."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import browser as browsers
+from tests.processes import ran
 
 
 def test_a_missing_browser_is_installed_by_the_package_manager(tmp_path, monkeypatch):
@@ -23,12 +21,7 @@ def test_a_missing_browser_is_installed_by_the_package_manager(tmp_path, monkeyp
 
 
 def test_no_browser_and_no_way_to_get_one_is_one_line(tmp_path):
-    done = subprocess.run(
-        [sys.executable, browsers.__file__],
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = ran([sys.executable, browsers.__file__], tmp_path, {"PATH": str(tmp_path)})
     if browsers.find_browser() in map(Path, browsers.ON_MACOS):
         pytest.skip("macOS finds Chrome outside PATH")
     assert done.returncode == 2

@@ -1,26 +1,19 @@
 """The Makefile's commands: what they say of themselves, and how they refuse."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket
-import subprocess
 
 import pytest
+
+from tests.processes import ran
 
 pytestmark = pytest.mark.builds
 
 
-def _make(root, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _make(root, *arguments):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
-    return subprocess.run(
-        ["make", "--no-print-directory", *arguments],
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    return ran(["make", "--no-print-directory", *arguments], root, environment)
 
 
 def test_make_alone_lists_every_command(root):

@@ -1,10 +1,7 @@
 """The examples of CONTRIBUTING.md, word by word: files as they stand, commands as they stand."""
 
-from __future__ import annotations
-
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +11,17 @@ from tests.conftest import ROOT
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 
 
-def _section(title: str) -> str:
+def _section(title):
     return TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def _commands(section: str) -> list[str]:
+def _commands(section):
     blocks = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+def ran(tmp_path_factory):
     """A fresh clone that had measured nothing, and what each command of the examples printed."""
     clone = cloned(tmp_path_factory.mktemp("examples") / "proofbook")
     titles = ("Add an experiment", "Add a lesson, a program")
@@ -33,13 +30,13 @@ def ran(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     return clone, {command: _tried(command, clone) for command in once}  # `check` sees all of it
 
 
-def _tried(command: str, clone: Path) -> str:
+def _tried(command, clone):
     done = pasted(command, clone)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
 
-def _said(ran: tuple[Path, dict[str, str]], word: str) -> str:
+def _said(ran, word):
     (said,) = (text for command, text in ran[1].items() if word in command)
     return said
 

@@ -1,15 +1,11 @@
 """The programs of the page "first run", as they stand: they train, agree, resume, and end."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,10 +13,9 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.utils.data import DataLoader
 
 from tests.first_run_ranks import run
-from tests.processes import marked
+from tests.processes import ROOT, marked, ran
 
 pytestmark = pytest.mark.ranks
-ROOT = Path(__file__).resolve().parent.parent
 DDP = ROOT / "content/topics/ddp/code/complete_ddp.py"
 FSDP = ROOT / "content/topics/sharding/code/complete_fsdp.py"
 STEPS = ["--steps", "12", "--log-every", "1", "--save-every", "6", "--checkpoints"]
@@ -47,11 +42,17 @@ def torchrun(folder, program, *options, restarts):
     """Run a program on two ranks of which one dies as it saves for the second time."""
     ranks = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts)]
     dying = [str(ROOT / "tests/first_run_ranks.py"), str(program)]
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *ranks, *dying, *STEPS, folder, *options],
-        env=os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)},
-        cwd=folder.parent, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        *ranks,
+        *dying,
+        *STEPS,
+        folder,
+        *options,
+    ]
+    return ran(words, folder.parent, os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)})
 
 
 def state(folder):

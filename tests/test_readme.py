@@ -3,12 +3,8 @@
 Commands run in a fresh clone that shares this environment, after its first `make site`.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,13 +16,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 NOT_HERE = {"make site", "make test", ".venv/bin/python -m runners run --full"}
 
 
-def _commands() -> list[str]:
+def _commands():
     blocks = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     return [line for line in lines if line and line not in NOT_HERE]
 
 
-def _tree() -> list[str]:
+def _tree():
     """The paths of the README's tree, each below the folders it is indented under."""
     block = re.search(r"^```text\n(runners/.*?)^```", README, re.MULTILINE | re.DOTALL)
     paths, folders = [], [""]
@@ -64,7 +60,7 @@ def test_the_command_runs_as_written(measured_book, command):
 
 
 @pytest.fixture(scope="session")
-def first_site(measured_book: Path) -> dict[str, Any]:
+def first_site(measured_book):
     """How the first `make site` of the clone ended."""
     return json.loads(measured_book.with_name("make-site.json").read_text())
 

@@ -4,17 +4,13 @@ Which thirty is drawn anew in each session, over all experiments; `PROOFBOOK_SEE
 prints, draws the same again. Times are left out: a rerun tells them only beside a control.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +22,6 @@ from runners.commands.show import lines
 from runners.plans.experiment import find
 from runners.traces.fields import at, in_words, is_of_kernel, is_of_time, steps_of
 from runners.traces.files import read, trace_paths
-from runners.traces.records import Run, Trace
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import popovers
@@ -91,7 +86,7 @@ def clone(tmp_path_factory):
     return cloned(tmp_path_factory.mktemp("fresh") / "proofbook")
 
 
-def _state(clone: Path) -> dict[str, int]:
+def _state(clone):
     """Everything in the clone's content, but the lock that a run holds."""
     return {
         str(path): path.stat().st_mtime_ns
@@ -100,18 +95,18 @@ def _state(clone: Path) -> dict[str, int]:
     }
 
 
-def _blocks(printed: str) -> dict[str, str]:
+def _blocks(printed):
     """What a command printed of each path."""
     blocks = re.split(r"\n(?=\S)", printed)
     return {block.splitlines()[0]: block for block in blocks if "\n  tolerance" in block}
 
 
-def drawn(seed: int) -> list[str]:
+def drawn(seed):
     """Three numbers of each of ten short runs, of as many experiments."""
     draw = random.Random(seed)
     traces = [read(path) for path in trace_paths(REFERENCE)]
     draw.shuffle(traces)
-    found: list[str] = []
+    found = []
     for trace in traces:
         runs = [name for name, run in trace.runs.items() if _is_measured_shortly(trace, run, name)]
         paths = sorted(_numbers(trace, draw.choice(sorted(runs)))) if runs else []
@@ -120,7 +115,7 @@ def drawn(seed: int) -> list[str]:
     return found
 
 
-def _is_measured_shortly(trace: Trace, run: Run, name: str) -> bool:
+def _is_measured_shortly(trace, run, name):
     return (
         run.status == "completed"
         and run.nature != "paced"
@@ -129,7 +124,7 @@ def _is_measured_shortly(trace: Trace, run: Run, name: str) -> bool:
     )
 
 
-def _numbers(trace: Trace, run: str) -> Iterator[str]:
+def _numbers(trace, run):
     """The paths of a run's numbers that a rerun must reproduce on any machine."""
     for line in lines(trace, run):
         path, _, value = line.removeprefix("{{ ").partition(" }}  ")
@@ -140,7 +135,7 @@ def _numbers(trace: Trace, run: str) -> Iterator[str]:
             yield path
 
 
-def _one_byte_more(clone: Path) -> int:
+def _one_byte_more(clone):
     """Let the page's trace say one byte more at `WRONG` than the code gives; what it said."""
     path = clone / "content/traces" / REFERENCE.name / "batch_split.json"
     document = json.loads(path.read_text(encoding="utf-8"))

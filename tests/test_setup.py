@@ -1,9 +1,6 @@
 """Set-up: which Python it takes, what it pins, and that a second call costs nothing."""
 
-from __future__ import annotations
-
 import importlib.metadata
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -15,22 +12,15 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-
-@pytest.fixture
-def install(root):
-    path = root / "requirements" / "install.py"
-    spec = importlib.util.spec_from_file_location("install", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from requirements import install
 
 
-def _pins(root) -> dict[str, str]:
+def _pins(root):
     lines = (root / "requirements" / "pins.txt").read_text().splitlines()
     return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 
-def test_an_old_python_is_refused_in_one_line(install, capsys):
+def test_an_old_python_is_refused_in_one_line(capsys):
     with pytest.raises(SystemExit) as stopped:
         install.check_python((3, 9, 2))
     assert stopped.value.code == 2
@@ -40,7 +30,7 @@ def test_an_old_python_is_refused_in_one_line(install, capsys):
     assert "3.9" in said[0]
 
 
-def test_a_python_without_venv_is_refused_with_what_to_install(install, capsys, monkeypatch):
+def test_a_python_without_venv_is_refused_with_what_to_install(capsys, monkeypatch):
     monkeypatch.setattr(install.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SystemExit):
         install.check_python((3, 12, 0))

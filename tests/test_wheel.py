@@ -1,7 +1,5 @@
 """The wheel: what it brings, and what its command does in an empty folder, outside a clone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -11,6 +9,7 @@ import zipfile
 import pytest
 
 from runners.traces.machine import ROOT
+from tests.processes import ran
 
 pytestmark = pytest.mark.builds
 
@@ -36,13 +35,7 @@ def installed(tmp_path_factory):
 def called(folder, words, installed):
     """A call of Python in an empty folder that finds the installed package, and not this clone."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=environment | {"PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-    )
+    return ran([sys.executable, *words], folder, environment | {"PYTHONPATH": str(installed)})
 
 
 def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):

@@ -3,8 +3,6 @@
 In: a page as Markdown, with the sources of its values. Out: what is wrong with it, one line each.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ pages, as in `topics/ddp/*.html`. Exits with 1 where a problem was found, and wi
 the built book is missing. The tools come from npm, at the versions of `package-lock.json` here.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

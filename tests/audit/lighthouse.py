@@ -6,8 +6,6 @@ machine counts as work of the page, so a page that misses a score is measured ag
 report counts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

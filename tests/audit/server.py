@@ -1,7 +1,5 @@
 """The built book over http on this machine, compressed as a web server would send it."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The tools of an audit: installed by npm at the versions of `package-lock.json`, on first use."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The Nu HTML checker over the files of pages: what it calls an error in our own markup."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator, Sequence

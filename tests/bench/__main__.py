@@ -3,8 +3,6 @@
 python -m tests.bench [meters] [serve]
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

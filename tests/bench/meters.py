@@ -7,8 +7,6 @@ against the loop that they are added to: a `Rank`'s own for the memory meter and
 torch's for the rest. What a pass does once is repeated every step here, which is the most it costs.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,7 +20,7 @@ from torch import nn
 
 from runners.meters.activity import ActivityMeter
 from runners.meters.kernel import KernelPeak
-from runners.meters.link import count
+from runners.meters.link import sent_payload_bytes
 from runners.plans.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
@@ -126,9 +124,9 @@ def _marked(step: Callable[[], None]) -> None:
 
 
 def _counted(step: Callable[[], None]) -> None:
-    count()
+    sent_payload_bytes()
     step()
-    count()
+    sent_payload_bytes()
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """A measured ratio and how it is printed: two medians, taken in turn so that drift hits both."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence

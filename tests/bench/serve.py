@@ -5,8 +5,6 @@ MkDocs answers once a rebuild is done, and then fetches the page. Told against a
 book. The goal is under a second.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

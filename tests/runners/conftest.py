@@ -1,7 +1,5 @@
 """Ranks start once for a test session: each run is measured when first asked for, and kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -16,8 +14,8 @@ from runners.plans.experiment import MORE, find
 from runners.simulate import processes
 from runners.traces import machine
 from runners.traces.records import Run
+from tests.processes import OWN_EXPERIMENTS
 
-OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 torch.set_num_threads(1)  # as in ranks; a simulation would else leave its process with one thread
 
 
@@ -38,7 +36,7 @@ def _launcher() -> Iterator[Launcher]:
 @pytest.fixture
 def launcher(_launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Launcher:
     """The launcher of the session, beside which a test finds the tests' own experiments too."""
-    monkeypatch.setenv(MORE, str(OWN_EXPERIMENTS))
+    monkeypatch.setenv(MORE, OWN_EXPERIMENTS[MORE])
     return _launcher
 
 

@@ -1,7 +1,5 @@
 """Models as users write them, with the functions that build their batches."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ planned step runs here, but with values, gloo, torch's own reducer, and every mi
 forked from this process, so that torch is loaded once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ The folder holds programs named `<ranks>-<anything>.py`. What the last rank retu
 written beside it as JSON. Ranks are forked from this process, so that torch is loaded once.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import multiprocessing

@@ -1,12 +1,10 @@
 """Tiny models, and questions about them, that tests of plans share."""
 
-from __future__ import annotations
-
 from runners.planning.question import Model, Question, Training, strategy_of
 from runners.plans.architecture import Architecture
 
 LLAMA = Architecture(
-    num_layers=4, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,
+    num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,
     context_length=32, positions="rotary", activation="swiglu", norm="rmsnorm", has_bias=False,
     has_tied_embeddings=False,
 )  # fmt: skip

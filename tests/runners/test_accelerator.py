@@ -1,12 +1,8 @@
 """Accelerators without one: drivers, backends and ranks that spin, by stand-ins at the edge."""
 
-from __future__ import annotations
-
 import os
 import time
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -24,9 +20,7 @@ from tests.processes import python
 CUDA = torch.device("cuda", 0)
 
 
-def test_a_device_that_nobody_knows_is_said_in_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_nobody_knows_is_said_in_one_line(capsys, monkeypatch):
     monkeypatch.setenv(accelerator.DEVICE, "gpu")
     assert main(["run", "hangs"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -34,16 +28,14 @@ def test_a_device_that_nobody_knows_is_said_in_one_line(
 
 
 @pytest.mark.parametrize(("num_ranks", "backend"), [(1, "nccl"), (2, "nccl"), (4, "gloo")])
-def test_ranks_that_share_an_accelerator_communicate_over_gloo(
-    num_ranks: int, backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_that_share_an_accelerator_communicate_over_gloo(num_ranks, backend, monkeypatch):
     monkeypatch.setattr(accelerator, "num_devices", lambda: 2)
     assert machine.num_places("cuda") == 2
     with Launcher("cuda") as launcher:
         assert launcher.place_of(RunPlan("train", num_ranks)) == ("cuda", backend)
 
 
-def live(tmp_path: Path, *, spins: bool) -> endings.LiveRank:
+def live(tmp_path, *, spins):
     """This very process as a rank that has burnt processor time and not spoken for a minute."""
     one = endings.LiveRank(os.getpid(), tmp_path / "rank0", spins=spins)
     one.quiet_since, one.quiet_ticks = time.monotonic() - 60, -(10**9)
@@ -51,28 +43,26 @@ def live(tmp_path: Path, *, spins: bool) -> endings.LiveRank:
     return one
 
 
-def test_a_rank_that_spins_for_a_collective_makes_no_progress(tmp_path: Path) -> None:
+def test_a_rank_that_spins_for_a_collective_makes_no_progress(tmp_path):
     assert live(tmp_path, spins=True).is_quiet(6.0)
     assert not live(tmp_path, spins=False).is_quiet(6.0)
 
 
-def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "GRACE_SECONDS", float("inf"))
     refused = live(tmp_path, spins=True)
     failure = Failure(
         kind="out_of_memory", message="", requested_bytes=1, rank=1, phase="forward", step=0
     )
     refused.outcome = RankOutcome(rank=1, status="out_of_memory", failure=failure)
-    server: Any = SimpleNamespace(exits=dict)
+    server = SimpleNamespace(exits=dict)
     with Launcher() as launcher:
         ranks = [live(tmp_path, spins=True), refused]
         assert launcher._follow(server, ranks, None, patience=6.0, settle=1.0) is False
 
 
 @pytest.mark.builds
-def test_nothing_asks_for_accelerators_before_ranks_are_forked() -> None:
+def test_nothing_asks_for_accelerators_before_ranks_are_forked():
     """A process that has asked the driver cannot fork ranks that use what it found."""
     program = """
 import torch

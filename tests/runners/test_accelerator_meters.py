@@ -1,12 +1,8 @@
 """Memory and collectives of an accelerator, without one: a model of its allocator, fake tensors."""
 
-from __future__ import annotations
-
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -32,33 +28,33 @@ MIB = 1 << 20
 class Given:
     """What an allocator has given out: blocks by number, their bytes, and the most of these."""
 
-    def __init__(self) -> None:
-        self.blocks: dict[int, int] = {}
+    def __init__(self):
+        self.blocks = {}
         self.num = self.peak = 0
 
     @property
-    def allocated(self) -> int:
+    def allocated(self):
         return sum(self.blocks.values())
 
-    def allocate(self, num_bytes: int) -> int:
+    def allocate(self, num_bytes):
         self.num += 1
         self.blocks[self.num] = num_bytes
         self.peak = max(self.peak, self.allocated)
         return self.num
 
-    def free(self, number: int) -> None:
+    def free(self, number):
         del self.blocks[number]
 
 
 class Mirror(TorchDispatchMode):
     """Lets a model of the device's allocator see what operations on CPU allocate and free."""
 
-    def __init__(self, model: Given) -> None:
+    def __init__(self, model):
         super().__init__()
         self.model = model
-        self.known: set[int] = set()
+        self.known = set()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor):
             storage = result.untyped_storage()
@@ -68,13 +64,13 @@ class Mirror(TorchDispatchMode):
                 weakref.finalize(storage, self._freed, storage._cdata, number)
         return result
 
-    def _freed(self, address: int, number: int) -> None:
+    def _freed(self, address, number):
         self.known.discard(address)
         self.model.free(number)
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Given]:
+def model(monkeypatch):
     """The model at the edge where the runners read the device's allocator."""
     found = Given()
     stood_in = {
@@ -90,12 +86,12 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Given]:
         yield found
 
 
-def floats(num_bytes: int) -> torch.Tensor:
+def floats(num_bytes):
     """A tensor of so many bytes that are never touched."""
     return torch.empty(num_bytes // 4)
 
 
-def test_a_run_that_needs_more_than_the_budget_is_refused(model: Given) -> None:
+def test_a_run_that_needs_more_than_the_budget_is_refused(model):
     first = floats(100 * MIB)
     del first  # what was given out before counts no more
     with AllocatorLimit(60 * MIB, CUDA):
@@ -103,7 +99,7 @@ def test_a_run_that_needs_more_than_the_budget_is_refused(model: Given) -> None:
         with pytest.raises(torch.OutOfMemoryError) as refused:
             floats(30 * MIB)
     assert held.nbytes == 40 * MIB
-    rank: Any = SimpleNamespace(
+    rank = SimpleNamespace(
         rank=1, phase_name="forward", step_index=2, is_stepping=True, plan=RunPlan("train")
     )
     status, failure = failure_of(refused.value, rank, Path(__file__))
@@ -113,9 +109,7 @@ def test_a_run_that_needs_more_than_the_budget_is_refused(model: Given) -> None:
     assert failure.held_bytes == 40 * MIB  # with the request it is above the budget of 60 MiB
 
 
-def test_a_rank_is_refused_at_its_end_where_no_operation_follows(
-    model: Given, tmp_path: Path
-) -> None:
+def test_a_rank_is_refused_at_its_end_where_no_operation_follows(model, tmp_path):
     rank = Rank(0, RunPlan("train"), "budgeted", CUDA, Heart(tmp_path / "heart"))
     rank.limit(AllocatorLimit(10 * MIB, CUDA))
     model.allocate(11 * MIB)
@@ -126,7 +120,7 @@ def test_a_rank_is_refused_at_its_end_where_no_operation_follows(
     floats(20 * MIB)  # nothing is limited any more
 
 
-def test_the_meter_counts_tensors_on_the_device_and_those_in_main_memory_apart() -> None:
+def test_the_meter_counts_tensors_on_the_device_and_those_in_main_memory_apart():
     with FakeTensorMode(), FakeMemoryMeter(CUDA) as meter:
         weight = torch.ones(100, 10, device=CUDA)
         counters = [torch.zeros(()) for _ in range(3)]  # as Adam keeps its steps
@@ -134,12 +128,11 @@ def test_the_meter_counts_tensors_on_the_device_and_those_in_main_memory_apart()
         meter.name([weight], "parameters")
     memory = meter.memory(None)
     assert memory.peak_bytes == weight.nbytes + product.nbytes == 4 * (1000 + 10_000)
-    assert memory.largest is not None
     assert memory.largest.parameters_bytes == 4000
     assert meter.host_peak_bytes() == 4 * len(counters)
 
 
-def metered(peak: int) -> Memory:
+def metered(peak):
     return Memory(
         peak_bytes=peak,
         peak_phase="backward",
@@ -150,18 +143,18 @@ def metered(peak: int) -> Memory:
     )
 
 
-def counted(peak: int, workspaces: int) -> AllocatorMemory:
+def counted(peak, workspaces):
     return AllocatorMemory(peak_bytes=peak, workspace_bytes=workspaces, rounding_bytes=512)
 
 
 @pytest.mark.parametrize("above", [-512, 512, 32 * MIB])
-def test_the_meter_agrees_with_an_allocator_that_also_holds_workspaces(above: int) -> None:
+def test_the_meter_agrees_with_an_allocator_that_also_holds_workspaces(above):
     found = counted(100 * MIB + above, 32 * MIB)
     assert checked(metered(100 * MIB), found).allocator == found
 
 
 @pytest.mark.parametrize("above", [-3 * MIB, 35 * MIB])
-def test_the_meter_disagrees_with_an_allocator_beyond_tensors_and_workspaces(above: int) -> None:
+def test_the_meter_disagrees_with_an_allocator_beyond_tensors_and_workspaces(above):
     with pytest.raises(MeterDisagreesError, match="33554432 are cuBLAS workspaces"):
         checked(metered(100 * MIB), counted(100 * MIB + above, 32 * MIB))
 
@@ -179,7 +172,7 @@ NAMES = {
 SENDS = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def test_collectives_are_found_by_the_names_that_profilers_record() -> None:
+def test_collectives_are_found_by_the_names_that_profilers_record():
     assert {name: collective_of(name) for name in NAMES} == NAMES
     for called, name in (("all_to_allv", "all_to_all"), ("gather", "gather"), ("", "send")):
         metadata = f'"stream": 20, "Collective name": "{called}", "Group size": 4'

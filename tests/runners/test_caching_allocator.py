@@ -5,8 +5,6 @@ torch 2.13. The published ones are `test_graph_memory_stats_and_use_result_after
 torch's test_cuda.py, which asserts what a real allocator reserves.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

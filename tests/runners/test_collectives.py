@@ -1,20 +1,15 @@
 """Which global ranks an operation connects, as the meter saw it in a subgroup."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 
-from runners.traces.measured import Collective, Transfer
-from runners.traces.records import Run
+from runners.traces.measured import Transfer
 
 pytestmark = pytest.mark.ranks
 BYTES = 1000  # of each tensor
 
 
 @pytest.fixture
-def ranks(run: Callable[[str, str], Run]) -> list[dict[str, Collective]]:
+def ranks(run):
     """The collectives of each rank, by operation."""
     found = run("grouped", "grouped")
     assert found.status == "completed"
@@ -31,28 +26,20 @@ def ranks(run: Callable[[str, str], Run]) -> list[dict[str, Collective]]:
     ],
 )
 def test_the_root_of_a_subgroup_is_named_by_its_global_rank(
-    ranks: list[dict[str, Collective]],
-    operation: str,
-    source: int | None,
-    destination: int | None,
-    root_bytes: int,
-) -> None:
+    ranks, operation, source, destination, root_bytes
+):
     for rank, num_bytes in ((1, BYTES), (3, root_bytes)):
         assert ranks[rank][operation].transfers == [
             Transfer(source=source, destination=destination, count=1, bytes=num_bytes)
         ]
 
 
-def test_what_is_sent_names_both_global_ranks_in_any_group(
-    ranks: list[dict[str, Collective]],
-) -> None:
+def test_what_is_sent_names_both_global_ranks_in_any_group(ranks):
     sent = Transfer(source=1, destination=3, count=4, bytes=4 * BYTES)
     assert ranks[1]["send"].transfers == [sent]
 
 
-def test_the_source_of_what_is_received_from_any_rank_stays_unknown(
-    ranks: list[dict[str, Collective]],
-) -> None:
+def test_the_source_of_what_is_received_from_any_rank_stays_unknown(ranks):
     assert ranks[3]["recv"].transfers == [
         Transfer(source=None, destination=3, count=1, bytes=BYTES),
         Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),

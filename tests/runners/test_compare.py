@@ -1,7 +1,5 @@
 """Two machines' traces side by side: what must be equal, what has a spread, what cannot be told."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

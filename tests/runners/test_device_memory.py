@@ -1,7 +1,5 @@
 """The one rule of what fits: its terms are those that the book cites, and everything uses it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,9 +1,6 @@
 """Staleness: what changes a digest, and what must not."""
 
-from __future__ import annotations
-
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +17,13 @@ def single(rank):
 
 
 @pytest.fixture
-def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def digest_of(tmp_path, monkeypatch):
     """The digest of an experiment with this text, in a tree with this teacher."""
     for room in ("experiments", "training", "meters"):
         (tmp_path / "runners" / room).mkdir(parents=True)
     monkeypatch.setattr(digest, "ROOT", tmp_path)
 
-    def made(code: str, teacher: str = "def teach(): return 1\n") -> str:
+    def made(code, teacher="def teach(): return 1\n"):
         (tmp_path / "runners" / "training" / "teacher.py").write_text(teacher)
         (tmp_path / "runners" / "experiments" / "one.py").write_text(code)
         digest.forget_code()
@@ -36,7 +33,7 @@ def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     digest.forget_code()
 
 
-def test_only_what_decides_a_result_changes_a_digest(digest_of) -> None:
+def test_only_what_decides_a_result_changes_a_digest(digest_of):
     before = digest_of(CODE)
     same = (
         CODE.replace("# the rows", "# rows").replace("Train.", "Train it.").replace(": 20", ": 9")
@@ -48,7 +45,7 @@ def test_only_what_decides_a_result_changes_a_digest(digest_of) -> None:
     assert digest_of(f"{CODE}def single(") != before  # left unfinished: stale, and no traceback
 
 
-def test_the_code_that_measures_changes_it(digest_of, tmp_path: Path) -> None:
+def test_the_code_that_measures_changes_it(digest_of, tmp_path):
     meter = tmp_path / "runners" / "meters" / "memory.py"
     meter.write_text("PEAK = 1\n")
     before = digest_of(CODE)
@@ -58,7 +55,7 @@ def test_the_code_that_measures_changes_it(digest_of, tmp_path: Path) -> None:
     assert digest_of(CODE) != before
 
 
-def test_a_module_that_moves_changes_nothing(digest_of, tmp_path: Path) -> None:
+def test_a_module_that_moves_changes_nothing(digest_of, tmp_path):
     before = digest_of(CODE)
     (tmp_path / "runners" / "training" / "data.py").write_text("def teach(): return 1\n")
     (tmp_path / "runners" / "training" / "teacher.py").unlink()
@@ -68,13 +65,13 @@ def test_a_module_that_moves_changes_nothing(digest_of, tmp_path: Path) -> None:
     assert digest.source_digest("one") == before
 
 
-def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_path: Path) -> None:
+def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_path):
     first = tmp_path / "content" / "topics" / "a" / "code" / "b.py"
     first.parent.mkdir(parents=True)
     code = CODE + 'PROGRAMS = "content/topics/*/code/*.py"\n'
     without = digest_of(code)
 
-    def with_text(text: str) -> str:
+    def with_text(text):
         first.write_text(f'"""Run it: torchrun --nproc-per-node 2 b.py"""\nprint(1)\n{text}')
         assert digest_of(code) == without  # the experiment itself is the same
         (path,) = digest.program_digests("one")
@@ -89,7 +86,7 @@ def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_
     assert len(digest.program_digests("one")) == 2
 
 
-def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing() -> None:
+def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing():
     """Python 3.12 gave functions and classes `type_params`; this must not make traces stale."""
 
     class Newer(ast.FunctionDef):

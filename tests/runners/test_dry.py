@@ -1,7 +1,5 @@
 """What `run --dry` says: from the last trace here, else the reference's."""
 
-from __future__ import annotations
-
 import json
 
 from runners.commands import run as running

@@ -4,8 +4,6 @@ The builds of torch for CUDA have a device under fake tensors, with or without a
 Python gives every build one, so that torch's own check is at work in these tests.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,38 +1,30 @@
 """Waiting for gloo's threads, against threads of that name that work and then sleep."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runners.meters import gloo_threads
 from runners.meters.gloo_threads import NAME, wait_until_idle
-from runners.traces.records import Run
 from tests.runners.experiments import late
 
-Measure = Callable[[str, str], Run]
 
-
-def _task(process: Path, number: int, name: str, state: str) -> Path:
+def _task(process, number, name, state):
     stat = process / "task" / str(number) / "stat"
     stat.parent.mkdir(parents=True, exist_ok=True)
     stat.write_text(f"{number} ({name}) {state} 1 1 0\n")
     return stat
 
 
-def test_it_waits_for_a_thread_of_gloo_that_has_not_had_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_waits_for_a_thread_of_gloo_that_has_not_had_its_turn(tmp_path, monkeypatch):
     _task(tmp_path, 1, NAME, "R")
     _task(tmp_path, 2, "python", "R")  # the rank itself
     looks = []
 
-    def look_again(seconds: float) -> None:
+    def look_again(seconds):
         looks.append(seconds)
         if len(looks) == 3:
             _task(tmp_path, 1, NAME, "S")
@@ -42,8 +34,8 @@ def test_it_waits_for_a_thread_of_gloo_that_has_not_had_its_turn(
     assert len(looks) == 3
 
 
-def test_files_of_threads_that_ended_are_closed_and_all_with_the_last_look(tmp_path: Path) -> None:
-    def num_open() -> int:
+def test_files_of_threads_that_ended_are_closed_and_all_with_the_last_look(tmp_path):
+    def num_open():
         return sum("/task/" in str(file.resolve()) for file in Path("/proc/self/fd").iterdir())
 
     before = num_open()
@@ -59,7 +51,7 @@ def test_files_of_threads_that_ended_are_closed_and_all_with_the_last_look(tmp_p
 
 
 @pytest.mark.ranks
-def test_a_peak_holds_no_buffer_that_a_thread_had_no_turn_to_free(run: Measure) -> None:
+def test_a_peak_holds_no_buffer_that_a_thread_had_no_turn_to_free(run):
     """The threads of gloo get a turn only when nothing else wants one, and much else does."""
     busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(4)]
     try:

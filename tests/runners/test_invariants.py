@@ -1,11 +1,7 @@
 """A trace that contradicts itself is refused, with file and field; no measured one is."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,12 +13,11 @@ REFERENCE = Path("content/traces/reference-cpu-2c")
 DDP, MODEL = "ddp.ddp", "model_parallel.full"
 
 
-def _document(root: Path, experiment: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((root / REFERENCE / f"{experiment}.json").read_text())
-    return document
+def _document(root, experiment):
+    return json.loads((root / REFERENCE / f"{experiment}.json").read_text())
 
 
-def test_no_measured_trace_breaks_an_invariant(root: Path) -> None:
+def test_no_measured_trace_breaks_an_invariant(root):
     frozen = root / "tests" / "book" / "content" / "traces" / "reference-frozen"
     files = [*(root / REFERENCE).glob("*.json"), *frozen.glob("*.json")]
     traces = [path for path in files if path.stem not in NOT_TRACES]
@@ -30,13 +25,13 @@ def test_no_measured_trace_breaks_an_invariant(root: Path) -> None:
     assert {p.stem: list(violations(read(p))) for p in traces if list(violations(read(p)))} == {}
 
 
-def more(by: float) -> Callable[[Any], Any]:
+def more(by):
     """A number that is larger by so much."""
     return lambda number: number + by
 
 
 # A committed run, the path of a value in it, what is forged, and the message.
-FORGED: list[tuple[str, str, Any, str]] = [
+FORGED = [
     (DDP, "timing.step.median_seconds", 0.5, "timing: has a median or quartile not of"),
     (DDP, "timing.step.samples", [], "timing: has a median or quartile not of its samples"),
     ("communication.ranks_2", "timing.measures.all_gather_3072.median_seconds", 5.0, "median"),
@@ -48,11 +43,11 @@ FORGED: list[tuple[str, str, Any, str]] = [
 ]
 
 
-def _forged(root: Path, run: str, path: str, forged: Any) -> dict[str, Any]:
+def _forged(root, run, path, forged):
     """A committed trace with one value of a run forged."""
     experiment, _, name = run.partition(".")
     document = _document(root, experiment)
-    holder: Any = document["runs"][name]
+    holder = document["runs"][name]
     *above, last = (int(p) if p.isdigit() else p for p in path.split("."))
     for step in above:
         holder = holder[step]
@@ -61,16 +56,14 @@ def _forged(root: Path, run: str, path: str, forged: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("run", "path", "forged", "said"), FORGED)
-def test_one_forged_value_of_a_committed_run_is_noticed(
-    run: str, path: str, forged: Any, said: str, root: Path
-) -> None:
+def test_one_forged_value_of_a_committed_run_is_noticed(run, path, forged, said, root):
     found = list(violations(Trace.model_validate(_forged(root, run, path, forged))))
     assert {path[:2] for path, _ in found} == {("runs", run.partition(".")[2])}
     broken = [f"{'.'.join(map(str, path[2:]))}: {wrong}" for path, wrong in found]
     assert any(said in one for one in broken), broken
 
 
-def test_a_forged_value_is_refused_with_its_file_and_field(root: Path, tmp_path: Path) -> None:
+def test_a_forged_value_is_refused_with_its_file_and_field(root, tmp_path):
     file = tmp_path / "ddp.json"
     file.write_text(json.dumps(_forged(root, DDP, "world_size", 9)))
     with pytest.raises(TraceError) as refused:

@@ -3,8 +3,6 @@
 `tests/runners/test_pythons.py` runs this file on every Python that it finds.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -23,7 +21,7 @@ NO_BYTES = dict.fromkeys(
 )
 
 
-def memory(peak: int, buckets: int = 0) -> Memory:
+def memory(peak, buckets=0):
     classes = {"parameters_bytes": peak - buckets, **NO_BYTES, "buckets_bytes": buckets}
     return Memory(
         peak_bytes=peak, peak_phase="backward", at_peak=classes, largest=classes,
@@ -31,7 +29,7 @@ def memory(peak: int, buckets: int = 0) -> Memory:
     )  # fmt: skip
 
 
-def growth(peak: int, *, file: int = 0, free: int = 0, reused: int = 0) -> Growth:
+def growth(peak, *, file=0, free=0, reused=0):
     return Growth(peak, "forward", file, free, reused)
 
 
@@ -61,7 +59,6 @@ def test_what_was_measured_beside_tensors_is_no_disagreement(metered, seen):
 )
 def test_a_disagreement_names_both_peaks_their_phases_and_what_is_left(seen, unexplained):
     said = disagreement(memory(10 * MIB), seen, 10)
-    assert said is not None
     assert said.startswith(f"meter {10 * MIB} bytes in backward, kernel {seen.peak_bytes} in forw")
     assert said.endswith(f"unexplained: {unexplained}")
     assert len(said.splitlines()) == 1

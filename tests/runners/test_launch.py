@@ -1,42 +1,36 @@
 """How runs end, well and badly, and what the launcher says of it."""
 
-from __future__ import annotations
-
+import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from runners.commands import run as running
 from runners.measuring.launch import Launcher, Place
-from runners.plans.experiment import MORE, find
+from runners.plans.experiment import find
 from runners.system import links
 from runners.system.errors import LaunchError
-from runners.traces.records import Run
 from runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
-from tests.processes import marked, python
+from tests.processes import OWN_EXPERIMENTS, marked, python
 
 pytestmark = pytest.mark.ranks
-Measure = Callable[[str, str], Run]
-OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 # Python takes memory for objects in arenas of 1 MiB; glibc's heap and page rounding are smaller.
 LITTLE_BYTES = 4 << 20
 
 
 @pytest.fixture
-def own_launcher(launcher: Launcher) -> Iterator[Launcher]:
+def own_launcher(launcher):
     """A second launcher that a test may spoil; it gives up on quiet ranks after a second."""
     with Launcher("cpu", quiet_seconds=1.0) as started:
         yield started
     assert not started._scratch.path.exists()
 
 
-def test_a_run_that_completes_says_what_it_printed_and_what_it_saw(run: Measure) -> None:
+def test_a_run_that_completes_says_what_it_printed_and_what_it_saw(run):
     well = run("mishaps", "well")
     assert well.status == "completed"
     assert well.printed == ["all is well"]
@@ -60,17 +54,8 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("name", "status", "rank", "step", "said", "failures"), ENDS)
-def test_a_bad_end_is_told_with_its_cause(
-    run: Measure,
-    name: str,
-    status: str,
-    rank: int | None,
-    step: int | None,
-    said: str,
-    failures: list[str],
-) -> None:
+def test_a_bad_end_is_told_with_its_cause(run, name, status, rank, step, said, failures):
     ended = run("mishaps", name)
-    assert ended.error is not None
     assert (ended.status, ended.error.rank, ended.error.step) == (status, rank, step)
     assert ended.error.message.startswith(said)
     assert said in how_it_ended(ended)
@@ -86,20 +71,15 @@ def test_a_bad_end_is_told_with_its_cause(
     # still holds.
     [("holds", 24, 32), ("holds_gradients", 8, 24)],
 )
-def test_what_was_held_at_a_refusal_is_what_the_budget_counted(
-    run: Measure, name: str, requested_mib: int, held_mib: int
-) -> None:
+def test_what_was_held_at_a_refusal_is_what_the_budget_counted(run, name, requested_mib, held_mib):
     refused = run("mishaps", name)
     error, budget = refused.error, refused.budget_bytes
-    assert error is not None
-    assert budget is not None
-    assert error.held_bytes is not None
     assert error.requested_bytes == requested_mib << 20
     assert held_mib << 20 <= error.held_bytes <= min((held_mib << 20) + LITTLE_BYTES, budget)
     assert error.held_bytes + error.requested_bytes > budget
 
 
-def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run: Measure) -> None:
+def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run):
     diverged = run("mishaps", "diverges")
     assert diverged.status == "diverged"
     assert None in diverged.step_losses
@@ -107,13 +87,11 @@ def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run: Measure) -> None
     assert diverged.non_finite[0].step == diverged.step_losses.index(None)
 
 
-def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(
-    own_launcher: Launcher,
-) -> None:
+def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(own_launcher):
     server = own_launcher._server("timed")
     looks = 0
 
-    def kill(_: object) -> None:
+    def kill(_):
         nonlocal looks
         looks += 1
         server._process.kill()
@@ -128,21 +106,19 @@ def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(
-    how: signal.Signals, tmp_path: Path, root: Path
-) -> None:
+def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(how, tmp_path, root):
     can_link = links.cannot_link() is None
     own = {"PROOFBOOK_TRACES": str(tmp_path), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-m", "runners", "run", "linked" if can_link else "mishaps"],
         cwd=root,
-        env={**os.environ, MORE: str(OWN_EXPERIMENTS), **own},
+        env={**os.environ, **OWN_EXPERIMENTS, **own},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
 
-        def spaces() -> list[str]:
+        def spaces():
             return [one for one in links._names() if one.startswith(f"proofbook-{process.pid}-")]
 
         wait_until(  # itself, a forkserver and two ranks; each rank's namespace, and the switch's
@@ -162,9 +138,7 @@ def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(
     assert not list(tmp_path.glob("*/*.json*"))
 
 
-def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path) -> None:
-    import fcntl
-
+def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path):
     holder = (tmp_path / ".running").open("w")
     fcntl.flock(holder, fcntl.LOCK_EX)
     holder.write("4711")
@@ -178,10 +152,10 @@ def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path: Path) ->
     ]
 
 
-def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder: Path) -> None:
+def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
     ran = running.run(running.RunRequest(names=("odd",)))
     assert ran.surprises == [
-        "odd.crashes: failed in step on rank 0 at odd.py:19: ZeroDivisionError: division by zero, "
+        "odd.crashes: failed in step on rank 0 at odd.py:16: ZeroDivisionError: division by zero, "
         "expected completed; for the traceback: PROOFBOOK_STDERR=1 python -m runners run odd "
         "--force",
         "odd.surprises: completed, expected out of memory",
@@ -190,12 +164,11 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder: Path) 
     assert (folder / "odd.json").exists()
 
 
-def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move() -> None:
+def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move():
     from runners.measuring import measure
 
     plans = find("large_model").runs
     reason = measure.cannot_run(plans["wide_fsdp"], Place("cuda", "gloo"))
-    assert reason is not None
     assert "share an accelerator" in reason
     assert measure.cannot_run(plans["wide_ddp"], Place("cuda", "gloo")) is None
     assert measure.cannot_run(plans["wide_fsdp"], Place("cuda", "nccl")) is None

@@ -1,7 +1,5 @@
 """The law of time against its closed forms: when communication hides, and what a tier carries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

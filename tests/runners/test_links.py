@@ -1,42 +1,36 @@
 """Links of ranks: what passes them, what shapes them, and that none is left behind."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from runners.measuring import measure
-from runners.measuring.launch import Launcher
 from runners.meters.link import sent_payload_bytes
 from runners.plans.experiment import find
 from runners.system import links
-from runners.traces.records import Run
 
 REFUSAL = "RTNETLINK answers: Operation not permitted"
 NUM_BYTES = 4 << 20  # what the tests' own experiment reduces
-Measure = Callable[[str, str], Run]
 can_link = pytest.mark.skipif(links.cannot_link() is not None, reason=str(links.cannot_link()))
 
 
 @pytest.fixture
-def asked_anew() -> Iterator[None]:
+def asked_anew():
     """Whether this machine can link is asked once; here it is asked again, and again after."""
     links.cannot_link.cache_clear()
     yield
     links.cannot_link.cache_clear()
 
 
-def measures(run: Run, rank: int) -> dict[str, int]:
+def measures(run, rank):
     found = run.ranks[rank].measures
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
 @can_link
 @pytest.mark.ranks
-def test_each_rank_lives_in_a_network_of_its_own(run: Measure) -> None:
+def test_each_rank_lives_in_a_network_of_its_own(run):
     ranks = run("linked", "free").ranks
     spaces = {str(r.measures["namespace"]) for r in ranks}
     assert len(spaces | {str(Path("/proc/self/ns/net").readlink())}) == 3
@@ -45,7 +39,7 @@ def test_each_rank_lives_in_a_network_of_its_own(run: Measure) -> None:
 
 @can_link
 @pytest.mark.ranks
-def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(run: Measure) -> None:
+def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(run):
     for rank in (0, 1):
         counted = measures(run("linked", "slow"), rank)
         assert counted["sent_payload_bytes"] == pytest.approx(NUM_BYTES, rel=0.001)
@@ -56,7 +50,7 @@ def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(run: 
 
 @can_link
 @pytest.mark.ranks
-def test_a_shaped_link_lets_no_more_through_than_its_rate(run: Measure) -> None:
+def test_a_shaped_link_lets_no_more_through_than_its_rate(run):
     slow = run("linked", "slow")
     (seconds,) = slow.timing.measures["all_reduce"].samples
     # A late rank finds the other's half here already; the sum of its own half is yet to come.
@@ -65,8 +59,8 @@ def test_a_shaped_link_lets_no_more_through_than_its_rate(run: Measure) -> None:
 
 @pytest.mark.usefixtures("asked_anew")
 def test_where_the_kernel_refuses_a_run_is_skipped_with_what_it_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, launcher: Launcher
-) -> None:
+    monkeypatch, tmp_path, launcher
+):
     for name in ("ip", "tc"):
         program = tmp_path / name
         program.write_text(
@@ -81,7 +75,7 @@ def test_where_the_kernel_refuses_a_run_is_skipped_with_what_it_said(
     assert not skipped.is_surprise
 
 
-def test_counts_are_read_from_the_kernel_s_table(tmp_path: Path) -> None:
+def test_counts_are_read_from_the_kernel_s_table(tmp_path):
     table = tmp_path / "dev"
     table.write_text(
         "Inter-|   Receive                                                |  Transmit\n"

@@ -1,7 +1,5 @@
 """A machine keeps its folder whatever changes around it; other cores make another."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -21,19 +19,19 @@ DESK = {"cpu_name": "Desk 9000", "num_cores": 8, "accelerators": []}
 class Desk:
     """A machine on which each fact is what a test says it is."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
+    def __init__(self, patch, folder):
         self._patch = patch
         self.traces = folder / "traces"
         patch.setattr(machine, "LOCAL_ID", folder / ".machine.json")
         patch.setattr(machine, "TRACES", self.traces)
         self.has(**DESK)
 
-    def has(self, **facts: object) -> None:
+    def has(self, **facts):
         """Change what the machine tells of itself."""
         for name, fact in facts.items():
             self._patch.setattr(machine, name, lambda fact=fact: fact)
 
-    def measures(self) -> str:
+    def measures(self):
         """The name of the folder that it measures into."""
         machine.keep_id()
         write(self.traces / machine.describe().name / "machine.json", machine.describe())
@@ -41,7 +39,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
+def desk(monkeypatch, tmp_path):
     return Desk(monkeypatch, tmp_path)
 
 
@@ -86,7 +84,7 @@ def test_circumstances_are_those_of_this_process(monkeypatch):
         assert found.affinity == listed.splitlines()[0]
 
 
-def test_where_traces_are_kept_elsewhere_the_reference_is_that_of_the_code(desk: Desk) -> None:
+def test_where_traces_are_kept_elsewhere_the_reference_is_that_of_the_code(desk):
     assert machine.folder_of(None).parent == machine.ROOT / "content" / "traces"
     own = desk.traces / "reference-desk"
     own.mkdir(parents=True)

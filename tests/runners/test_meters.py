@@ -1,7 +1,5 @@
 """Who waits for whom in a timeline, against hand-made events."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.meters.spans import split_waiting
@@ -10,7 +8,7 @@ from runners.traces.outcome import Event
 MS = 1_000_000
 
 
-def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late() -> None:
+def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late():
     events = [
         Event(0, "compute", "backward", 0, 10 * MS),
         Event(0, "communication", "all_reduce", 10 * MS, 25 * MS),  # by a thread of its own
@@ -25,7 +23,7 @@ def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late() 
         assert named[:3] == ["backward", "all_reduce", "optimizer"]
 
 
-def test_a_receiver_waits_until_its_sender_starts() -> None:
+def test_a_receiver_waits_until_its_sender_starts():
     events = [
         Event(0, "compute", "forward", 0, 60 * MS),
         Event(0, "communication", "send", 60 * MS, 80 * MS, peer=1),
@@ -41,7 +39,7 @@ def test_a_receiver_waits_until_its_sender_starts() -> None:
     assert [t.waiting_share for t in times] == pytest.approx([0.2, 0.6])
 
 
-def test_a_phase_that_waits_for_its_own_collective_does_not_compute() -> None:
+def test_a_phase_that_waits_for_its_own_collective_does_not_compute():
     events = [
         Event(0, "compute", "backward", 0, 50 * MS),
         Event(0, "operation", "", 0, 20 * MS),
@@ -57,9 +55,7 @@ def test_a_phase_that_waits_for_its_own_collective_does_not_compute() -> None:
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 4])
-def test_one_batch_in_flight_leaves_each_rank_idle_for_all_turns_but_its_own(
-    num_ranks: int,
-) -> None:
+def test_one_batch_in_flight_leaves_each_rank_idle_for_all_turns_but_its_own(num_ranks):
     turn = 10 * MS
     events = [
         Event(rank, "compute", "forward", rank * turn, (rank + 1) * turn)

@@ -1,9 +1,5 @@
 """The narrow Adam against PyTorch's own."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import nn
@@ -11,7 +7,7 @@ from torch import nn
 from runners.experiments.mixed_precision import LowAdam
 
 
-def trained(make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]) -> torch.Tensor:
+def trained(make):
     """A parameter after five updates with gradients that are the same each time."""
     source = torch.Generator().manual_seed(1)
     parameter = nn.Parameter(torch.randn(50, generator=source))
@@ -23,7 +19,7 @@ def trained(make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]) -> torc
 
 
 @pytest.mark.parametrize("keeps_master", [True, False])
-def test_the_narrow_adam_is_adam_where_nothing_is_narrow(keeps_master: bool) -> None:
+def test_the_narrow_adam_is_adam_where_nothing_is_narrow(keeps_master):
     own = trained(lambda parameters: LowAdam(parameters, 0.01, keeps_master))
     theirs = trained(lambda parameters: torch.optim.Adam(parameters, lr=0.01))
     torch.testing.assert_close(own, theirs)

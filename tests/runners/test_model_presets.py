@@ -1,7 +1,5 @@
 """Presets: public configurations have the sizes that their authors published."""
 
-from __future__ import annotations
-
 from runners.plans.architecture import model_presets
 
 # Counted by others from the tensors of the published checkpoints, to the last parameter.

@@ -1,15 +1,11 @@
 """A run that fails for want of the machine is no evidence: it is told, and the trace stays."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,14 +15,12 @@ from runners.measuring.forkserver import ForkServer
 from runners.measuring.launch import Launcher
 from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import MORE, find
+from runners.plans.experiment import find
 from runners.traces.files import read
 from runners.traces.outcome import RankOutcome
-from runners.traces.records import Run
+from tests.processes import OWN_EXPERIMENTS, ran
 
 pytestmark = pytest.mark.ranks
-Measure = Callable[[str, str], Run]
-EXPERIMENTS = Path(__file__).parent / "experiments"
 
 
 @pytest.mark.parametrize(
@@ -38,25 +32,23 @@ EXPERIMENTS = Path(__file__).parent / "experiments"
         ("grows", "not enough memory for rank 0 in forward"),
     ],
 )
-def test_a_failure_for_want_of_the_machine_is_not_measured(
-    run: Measure, name: str, said: str
-) -> None:
+def test_a_failure_for_want_of_the_machine_is_not_measured(run, name, said):
     if name == "grows" and sys.platform != "linux":
         pytest.skip("limits the data segment")
     with pytest.raises(NotMeasuredError, match=said):
         run("wanting", name)
 
 
-def _killing(monkeypatch: pytest.MonkeyPatch, experiment: str, run: str) -> None:
+def _killing(monkeypatch, experiment, run):
     """Kill a rank of one run as soon as it has started, as the kernel or a person would."""
     whole, start = Launcher.run_pass, ForkServer.start
-    asked: list[str] = []
+    asked = []
 
-    def named(launcher: Launcher, one, name: str, *more: object):
+    def named(launcher, one, name, *more):
         asked.append(f"{one.name}.{name}")
         return whole(launcher, one, name, *more)
 
-    def killed(server: ForkServer, requests: list) -> list[int]:
+    def killed(server, requests):
         pids = start(server, requests)
         if asked[-1] == f"{experiment}.{run}":
             os.kill(pids[0], signal.SIGKILL)
@@ -67,16 +59,14 @@ def _killing(monkeypatch: pytest.MonkeyPatch, experiment: str, run: str) -> None
 
 
 def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_the_rest(
-    folder: Path, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder, launcher, monkeypatch
+):
     runs = list(find("heavier").runs)
     one = pending("heavier", folder, full=True)
-    assert one is not None
     before = measure.measure(one, launcher, Progress(io.StringIO()))
     path = folder / "heavier.json"
     old = path.read_bytes()
     again = pending("heavier", folder, full=True, force=True)
-    assert again is not None
     with monkeypatch.context() as patched:
         _killing(patched, "heavier", runs[0])
         with pytest.raises(UnfinishedError, match=f"heavier.{runs[0]}: rank 0 died in"):
@@ -84,7 +74,6 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
     assert path.read_bytes() == old
     assert list(read(part_of("heavier", folder)).runs) == runs[1:]
     later = pending("heavier", folder)
-    assert later is not None
     assert (later.reason, later.measured) == ("unfinished", (runs[0],))
     after = measure.measure(later, launcher, Progress(io.StringIO()))
     assert list(after.runs) == list(before.runs)
@@ -92,7 +81,7 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """A folder that takes six MiB."""
     place = tmp_path / "small"
     place.mkdir()
@@ -103,25 +92,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def _said_by_run(root: Path, place: Path, *under: str, **variables: str) -> str:
+def _said_by_run(root, place, *under, **variables):
     """What `run full` says on standard error where something is wanting."""
-    own = {MORE: str(EXPERIMENTS), "PROOFBOOK_TRACES": str(place / "traces")}
-    done = subprocess.run(
-        [*under, sys.executable, "-m", "runners", "run", "full"],
-        cwd=root,
-        env={**os.environ, **own, **variables},
-        capture_output=True,
-        text=True,
-    )
+    own = os.environ | OWN_EXPERIMENTS | {"PROOFBOOK_TRACES": str(place / "traces")} | variables
+    done = ran([*under, sys.executable, "-m", "runners", "run", "full"], root, own)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert not list(place.glob("traces/**/full.json"))
     return done.stderr
 
 
-def test_a_full_temporary_folder_is_named_and_keeps_what_was_measured(
-    tmp_path: Path, root: Path, small_disk: Path
-) -> None:
+def test_a_full_temporary_folder_is_named_and_keeps_what_was_measured(tmp_path, root, small_disk):
     said = _said_by_run(root, tmp_path, TMPDIR=str(small_disk))
     assert said.count(f"not measured: no space left in {small_disk}") == 1
     assert "not measured, for the causes above: full.fills" in said
@@ -129,7 +110,7 @@ def test_a_full_temporary_folder_is_named_and_keeps_what_was_measured(
     assert list(read(part).runs) == ["well"]
 
 
-def test_without_a_network_interface_nothing_is_measured(tmp_path: Path, root: Path) -> None:
+def test_without_a_network_interface_nothing_is_measured(tmp_path, root):
     own_network = ("unshare", "--net")  # in which nobody has brought loopback up
     if not shutil.which(own_network[0]) or subprocess.run([*own_network, "true"]).returncode:
         pytest.skip("only root can take the network away, and here it cannot")
@@ -139,16 +120,14 @@ def test_without_a_network_interface_nothing_is_measured(tmp_path: Path, root: P
     assert "surprise" not in said
 
 
-def _ended(kind: str, phase: str, message: str) -> RankOutcome:
+def _ended(kind, phase, message):
     failure = {"kind": kind, "message": message, "rank": 0, "phase": phase}
     status = "deadlocked" if kind == "hang" else "failed"
     return RankOutcome.model_validate({"rank": 0, "status": status, "failure": failure})
 
 
 @pytest.mark.usefixtures("launcher")  # which finds the tests' experiments
-def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is(
-    tmp_path: Path,
-) -> None:
+def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is(tmp_path):
     plan = find("hangs").runs["order_swapped"]  # which is meant to hang
     for phase, is_evidence in (("start", False), ("warm_up", False), ("collective", True)):
         ends = [_ended("hang", phase, f"rank 0 stood still in {phase}")]

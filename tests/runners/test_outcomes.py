@@ -1,10 +1,6 @@
 """A plan beside an accelerator: the simulated steps with real tensors, and what is said of both."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -13,7 +9,7 @@ from runners.__main__ import main
 from runners.planning.answer import GIB
 from runners.planning.one_rank import simulate_rank
 from runners.planning.outcomes import Outcome, lines, outcome
-from tests.conftest import ROOT
+from tests.processes import python
 from tests.runners.questions import asked
 
 QUESTION = asked("single", 1, microbatch=2, global_batch=2, precision="fp32")
@@ -32,7 +28,7 @@ def test_the_steps_of_an_outcome_hold_what_is_simulated():
     assert found.peak_bytes == pytest.approx(simulate_rank(QUESTION, 0).peak_bytes, rel=0.02)
 
 
-def test_numbers_and_the_verdict_stand_beside_the_simulation():
+def test_numbers_and_the_verdict_stand_beside_the_simulation_and_out_of_memory_alone():
     simulated = simulate_rank(QUESTION, 0)
     measured = Outcome(
         phase=None,
@@ -45,11 +41,8 @@ def test_numbers_and_the_verdict_stand_beside_the_simulation():
     assert allocated.endswith("+25.00%")
     assert reserved.endswith("+0.00%")
     assert verdict == "within 1 GiB: simulated to complete, completed"
-
-
-def test_a_configuration_that_ran_out_of_memory_has_a_verdict_alone():
     measured = Outcome(phase="backward", peak_bytes=1, allocated_bytes=1, reserved_bytes=1)
-    (verdict,) = lines(simulate_rank(QUESTION, 0), measured, 1)
+    (verdict,) = lines(simulated, measured, 1)
     assert verdict.endswith("simulated to run out of memory, ran out of memory in backward")
 
 
@@ -77,6 +70,5 @@ print(json.dumps([[counted[f"{kind}_bytes.all.peak"] for kind in kinds],
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
 def test_the_replay_reserves_what_this_machines_allocator_reserves():
     """In a process of its own, whose allocator has served nothing before."""
-    printed = subprocess.check_output([sys.executable, "-c", ALLOCATES], cwd=ROOT)
-    device, model = json.loads(printed)
+    device, model = json.loads(python("-c", ALLOCATES).stdout)
     assert model == device

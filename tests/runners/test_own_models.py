@@ -1,7 +1,5 @@
 """A model of the user's own: each shape of it is planned rightly, or refused in one line."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -1,7 +1,5 @@
 """What `run` measures, what it leaves to `--full`, and what an interruption costs."""
 
-from __future__ import annotations
-
 import io
 import json
 from importlib import metadata

@@ -1,7 +1,5 @@
 """Pipelines: what a rank's diary counts as idle, and schedules that cannot be."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,18 +10,16 @@ from runners.experiments import pipeline_schedules
 from runners.experiments.pipeline_schedules import RUNS, Diary
 
 
-def test_the_scalar_loss_does_not_keep_a_tensor_as_large_as_its_input() -> None:
+def test_the_scalar_loss_does_not_keep_a_tensor_as_large_as_its_input():
     samples = torch.zeros(64, 8)
     assert pipeline_schedules._mean_loss(samples, samples).untyped_storage().nbytes() == 4
 
 
-def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(monkeypatch):
     """By a clock of the test's own: two seconds in a forward, three in a backward."""
     now = 100.0
 
-    def pass_seconds(seconds: float) -> None:
+    def pass_seconds(seconds):
         nonlocal now
         now += seconds
 
@@ -38,7 +34,7 @@ def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(
     assert (diary.busy_seconds, diary.sending_seconds) == (5.0, 0.25)
 
 
-def test_layers_that_stages_cannot_share_are_refused_in_a_line() -> None:
+def test_layers_that_stages_cannot_share_are_refused_in_a_line():
     plan = RUNS["real_interleaved"]
     with pytest.raises(ValueError, match="num_layers 4 cannot be divided by num_stages 8"):
         replace(plan, settings=plan.settings.changed({"num_layers": 4}))

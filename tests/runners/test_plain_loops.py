@@ -1,32 +1,19 @@
 """Experiments against loops of plain PyTorch in one process, which know of no rank."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
 from itertools import repeat
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector
 
 from runners.experiments import batch_parts, sharding
-from runners.traces.records import Run
 from runners.training.networks import mlp
 from runners.training.teacher import Samples, scaled, teach
 
-Measure = Callable[[str, str], Run]
 
-
-def taught(
-    num_samples: int,
-    dtype: torch.dtype = torch.float64,
-    *,
-    num_features: int = 10,
-    num_classes: int = 4,
-    temperature: float = 0.15,
-) -> list[Samples]:
+def taught(num_samples, dtype=torch.float64, *, num_features=10, num_classes=4, temperature=0.15):
     """Samples of the teacher and its validation samples, scaled as experiments scale them."""
     lesson = teach(
         42,
@@ -40,19 +27,17 @@ def taught(
     return [scaled(one, lesson.training.features) for one in (lesson.training, lesson.validation)]
 
 
-def model(dtype: torch.dtype = torch.float64) -> nn.Sequential:
+def model(dtype=torch.float64):
     """The model of every rank before its first step."""
     torch.manual_seed(42)
     return mlp((10, 64, 4), dtype=dtype)
 
 
-def loss_of(model: nn.Module, samples: Samples) -> Tensor:
+def loss_of(model, samples):
     return cross_entropy(model(samples.features), samples.labels)
 
 
-def train(
-    model: nn.Module, batches: Iterable[Samples], rates: Iterable[float], momentum: float = 0.0
-) -> list[float]:
+def train(model, batches, rates, momentum=0.0):
     """SGD on one batch after the other; the loss of each."""
     update, losses = torch.optim.SGD(model.parameters(), momentum=momentum), []
     for batch, rate in zip(batches, rates, strict=False):
@@ -65,19 +50,19 @@ def train(
     return losses
 
 
-def batches_of(shard: Samples, size: int, num: int) -> list[Samples]:
+def batches_of(shard, size, num):
     """Batches in the order of the samples, again from the first one after the last."""
     starts = [index * size % len(shard.labels) for index in range(num)]
     return [shard.take(slice(start, start + size)) for start in starts]
 
 
-def shards(samples: Samples, ranks: int) -> list[Samples]:
+def shards(samples, ranks):
     size = len(samples.labels) // ranks
     return [samples.take(slice(rank * size, (rank + 1) * size)) for rank in range(ranks)]
 
 
 @pytest.mark.ranks
-def test_unsynchronised_replicas_are_what_each_shard_alone_would_teach(run: Measure) -> None:
+def test_unsynchronised_replicas_are_what_each_shard_alone_would_teach(run):
     (step,) = [s for s in run("ddp", "no_sync").prediction if s.name == "compare"]
     training, validation = taught(10000, torch.float32)
     ends = []
@@ -93,7 +78,7 @@ def test_unsynchronised_replicas_are_what_each_shard_alone_would_teach(run: Meas
 
 
 @pytest.mark.ranks
-def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run: Measure) -> None:
+def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run):
     warmed, (training, validation) = run("batch_and_rate", "warmed"), taught(6400)
     rates = [0.05 + (0.2 - 0.05) * min(1.0, index / 32) for index in range(128)]
     each = zip(*(batches_of(shard, 25, 128) for shard in shards(training, 4)), strict=True)
@@ -103,16 +88,15 @@ def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run: Measure) -> 
     ]
     alone = model()
     train(alone, whole, rates, momentum=0.9)
-    assert warmed.validation is not None
     assert warmed.validation.loss == pytest.approx(loss_of(alone, validation).item(), rel=1e-7)
     measures = warmed.ranks[0].measures
     assert (measures["first_rate"], measures["last_rate"]) == (0.05, pytest.approx(0.2))
-    assert measures["validation_losses"][-1] == pytest.approx(warmed.validation.loss)  # type: ignore[index]
+    assert measures["validation_losses"][-1] == pytest.approx(warmed.validation.loss)
     assert len(measures["validation_losses"]) == 8
 
 
 @pytest.mark.ranks
-def test_local_sgd_over_ranks_is_local_sgd_in_one_process(run: Measure) -> None:
+def test_local_sgd_over_ranks_is_local_sgd_in_one_process(run):
     own = [batches_of(shard, 50, 128) for shard in shards(taught(6400)[0], 2)]
     replicas, losses = [model(), model()], []
     for start in range(0, 128, 8):
@@ -130,9 +114,9 @@ def test_local_sgd_over_ranks_is_local_sgd_in_one_process(run: Measure) -> None:
 
 
 @pytest.mark.ranks
-def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run: Measure) -> None:
+def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run):
     one, losses = model(), []  # one model, for all replicas are equal
-    old: list[Tensor] = []
+    old = []
     own = [batches_of(shard, 50, 128) for shard in shards(taught(6400)[0], 2)]
     for both in zip(*own, strict=True):
         loss = sum(loss_of(one, batch) for batch in both) / 2
@@ -145,7 +129,7 @@ def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run: Measure
 
 
 @pytest.mark.ranks
-def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> None:
+def test_parts_that_weigh_alike_give_the_mean_of_their_means(run):
     temperature = batch_parts.Settings().teacher_temperature
     training, _ = taught(
         10000, torch.float32, num_features=20, num_classes=10, temperature=temperature
@@ -157,7 +141,6 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> No
     for part in (order[:80], order[80:]):
         (loss_of(alone, batch.take(part)) / 2).backward()
     expected = next(alone.parameters()).grad
-    assert expected is not None
     shown = run("batch_parts", "unequal_by_rank").prediction[0].values
     assert shown == pytest.approx(expected.flatten()[: len(shown)].tolist(), rel=1e-4)
 
@@ -165,13 +148,13 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run: Measure) -> No
 # --- sharding
 
 
-def test_whole_parameters_are_dealt_out_the_largest_first() -> None:
+def test_whole_parameters_are_dealt_out_the_largest_first():
     assert sorted(sharding.parts([7, 5, 4, 3, 1], 2)) == [10, 10]
     assert sorted(sharding.parts([9, 1, 1], 2)) == [2, 9]
 
 
 @pytest.fixture(scope="module")
-def third_loss() -> float:
+def third_loss():
     """The loss of rank 0 at the third step, from a loop without any wrapper over all samples."""
     model, source = mlp([512] * 9), torch.Generator().manual_seed(42)
     with torch.no_grad():
@@ -193,8 +176,6 @@ def third_loss() -> float:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["zero_2", "fsdp_2"])
-def test_every_way_trains_as_a_plain_loop_over_all_samples_does(
-    run: Measure, third_loss: float, name: str
-) -> None:
+def test_every_way_trains_as_a_plain_loop_over_all_samples_does(run, third_loss, name):
     shown = run("sharding", name).ranks[0].measures["loss_at_third_step"]
     assert shown == pytest.approx(third_loss, rel=1e-4)

@@ -1,7 +1,5 @@
 """`python -m runners plan`: simulated strategies against closed forms and against real tensors."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -24,7 +22,8 @@ from tests.conftest import wait_until
 from tests.processes import marked
 from tests.runners.questions import GPT, LLAMA, asked, changed
 
-GPT_TIED = GPT.model_copy(update={"has_tied_embeddings": True})
+DEEP = changed(LLAMA, num_layers=4)
+GPT_TIED = changed(GPT, num_layers=4, has_tied_embeddings=True)
 MIXED = LLAMA.model_copy(update={"num_experts": 4, "num_active_experts": 2})
 
 
@@ -104,15 +103,15 @@ def test_hsdp_shards_within_a_group_and_sums_shards_between_groups():
 
 def test_a_unit_that_reshards_to_a_smaller_group_is_gathered_there_for_backward():
     """Closed forms of `fully_shard`: the root is a unit too; the last layer stays gathered."""
-    size, how = 4 * LLAMA.num_parameters, {"precision": "fp32", "global_batch": 4}
+    size, how = 4 * DEEP.num_parameters, {"shape": DEEP, "precision": "fp32", "global_batch": 4}
     plan, freed, kept = (
         simulate_rank(asked(name, **how), 0) for name in ("fsdp.4.2", "fsdp", "fsdp-keep")
     )
-    stays = 4 * LLAMA.layer_parameters
+    stays = 4 * DEEP.layer_parameters
     assert payload(plan, "all_gather", "data") == size
     assert payload(plan, "all_gather", RESHARDED) == size - stays
     assert freed.peak_bytes < plan.peak_bytes < kept.peak_bytes
-    assert plan.num_communicators(1) == 1 + LLAMA.num_layers  # a group for each other unit
+    assert plan.num_communicators(1) == 1 + DEEP.num_layers  # a group for each other unit
 
 
 def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer():
@@ -140,9 +139,9 @@ def test_axes_divide_the_work_and_repeat_none_of_it():
     for strategy in ("ddp", "tp", "fsdp.2+tp-sp.2", "cp.2+tp-sp.2"):
         assert simulate_rank(asked(strategy, **how), 0).flops == whole / 4
     for strategy in ("gpipe", "1f1b"):
-        question = asked(strategy, **how)
+        question = asked(strategy, 2, **how)
         flops = [simulate_rank(question, rank).flops for rank in question.ranks]
-        assert whole / 8 < flops[0] < whole / 4 < flops[-1]  # the last stage has the logits
+        assert whole / 4 < flops[0] < whole / 2 < flops[-1]  # the last stage has the logits
 
 
 def test_only_the_ends_of_a_pipeline_sum_the_gradient_of_a_tied_embedding():
@@ -159,7 +158,7 @@ def test_only_the_ends_of_a_pipeline_sum_the_gradient_of_a_tied_embedding():
 def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     """Stages of one layer, of which each needs `work` for a step: the published bubble."""
     num, microbatches, work = 4, 8, 1e12
-    question = asked("1f1b", global_batch=microbatches)
+    question = asked("1f1b", shape=DEEP, global_batch=microbatches)
     rank = simulate_rank(question, 0).model_copy(update={"flops": int(work), "calls": []})
     answer = Answer(question=question, ranks=[rank] * 3, seconds=0.0)
     rate = 2e12

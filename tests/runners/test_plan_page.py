@@ -1,7 +1,5 @@
 """The command and the program of the Plan page, as they stand there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -6,15 +6,9 @@ them. Ranks train a model that no experiment has by loops that share no code wit
 (`planned_ranks.py`).
 """
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from itertools import chain, combinations_with_replacement
-from pathlib import Path
 
 import pytest
 
@@ -24,10 +18,10 @@ from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
 from runners.planning.question import _AXES, Model, Question, Training, strategy_of
 from runners.planning.recommendation import strategies
+from tests.processes import python
 from tests.runners.questions import LLAMA, asked, changed
 from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES
 
-ROOT = Path(__file__).resolve().parents[2]
 OWN = "tests.runners.vision_transformer"
 STRATEGIES = ["ddp", "zero1", "fsdp", "tp"]
 RANKS = 4
@@ -43,8 +37,8 @@ def planned(capsys, words):
 
 def started(module, *words):
     """Run a module that starts ranks."""
-    command = [sys.executable, "-m", module, *map(str, words)]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    done = python("-m", module, *map(str, words))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +108,7 @@ def question_of(layout):
         shape = {"num_layers": strategy.num_stages, "has_tied_embeddings": True}
     if strategy.expert > 1:
         shape |= {"num_experts": 4, "num_active_experts": 2}
-    shape = changed(LLAMA, **{"num_layers": 2, **shape})
+    shape = changed(LLAMA, **shape)
     batch = {"microbatch": 2, "global_batch": 4 * strategy.data}
     return asked(layout, LAYOUTS[layout], shape, backend="gloo", **batch)
 

@@ -1,7 +1,5 @@
 """The transformer that plans simulate: its size is the closed form's, and it can be trained."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -12,9 +10,7 @@ from runners.planning.transformer import Part, Transformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
 
-TINY = changed(LLAMA, num_layers=2, num_kv_heads=2)
-
-
+TINY = changed(LLAMA, num_kv_heads=2)
 SHAPES = [
     TINY,
     GPT,
@@ -77,7 +73,7 @@ def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(how):
 def test_stages_share_the_parameters_out():
     with torch.device("meta"):
         part = Part(LLAMA, Training(sequence=32))
-        stages = [Transformer(part, layers) for layers in ([0, 1], [2, 3])]
+        stages = [Transformer(part, layers) for layers in ([0], [1])]
     assert sum(p.numel() for s in stages for p in s.parameters()) == LLAMA.num_parameters
 
 

@@ -1,7 +1,5 @@
 """Primitives: what a machine computes and communicates in how long, and the few rates of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.plans.experiment import PRIMITIVES, find

@@ -1,12 +1,7 @@
 """Programs of planned layouts: what they train on ranks is what one process trains without them."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,9 +12,9 @@ from runners.planning.law_of_time import Cluster
 from runners.planning.program import check, covered, program_of
 from runners.planning.question import Model, PlanError, Question, Training, strategy_of
 from runners.plans.architecture import model_presets
+from tests.processes import python
 from tests.runners.program_ranks import NUM_STEPS, loaded
 
-ROOT = Path(__file__).resolve().parents[2]
 # Ranks of the small run, layout, devices of the plan, model, and what the plan changes.
 LAYOUTS = [
     (2, "ddp-view", 4, "gpt2-1.5b", {"precision": "bf16-mixed"}),
@@ -65,9 +60,8 @@ def programs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(programs):
     """Losses and norms of gradients of each layout's small program, as its last rank has them."""
-    subprocess.run(
-        [sys.executable, "-m", "tests.runners.program_ranks", str(programs)], cwd=ROOT, check=True
-    )
+    done = python("-m", "tests.runners.program_ranks", str(programs))
+    assert done.returncode == 0, done.stderr
     return {
         one.stem.partition("-")[2]: json.loads(one.read_text()) for one in programs.glob("*.json")
     }
@@ -125,8 +119,8 @@ def test_a_program_has_the_planned_model_and_layout(tmp_path):
 
 def test_programs_are_formatted(programs):
     words = ["ruff", "format", "--check", "--isolated", "--line-length", "100", str(programs)]
-    done = subprocess.run([sys.executable, "-m", *words], capture_output=True)
-    assert done.returncode == 0, done.stdout.decode()
+    done = python("-m", *words)
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):

@@ -1,10 +1,6 @@
 """The programs that pages show, and recomputation, against oracles of their own."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,18 +9,16 @@ from torch import nn
 from runners.plans.experiment import find
 from runners.system.errors import FixableError
 from runners.traces.programs import found, read
-from runners.traces.records import Run
 
 pytestmark = pytest.mark.ranks
-Measure = Callable[[str, str], Run]
 
 
-def losses(run: Run) -> list[str]:
+def losses(run):
     """What a program printed after the word loss, line by line."""
     return re.findall(r"loss (?:on the same samples )?([\d.]+)", "\n".join(run.printed))
 
 
-def test_averaged_gradients_give_what_one_process_computes_on_all_rows(run: Measure) -> None:
+def test_averaged_gradients_give_what_one_process_computes_on_all_rows(run):
     torch.manual_seed(0)
     model = nn.Linear(20, 1)
     teacher, seen = torch.randn(20, 1), torch.randn(200, 20)
@@ -51,7 +45,7 @@ def test_averaged_gradients_give_what_one_process_computes_on_all_rows(run: Meas
 # --- what a program says about itself
 
 
-def written(tmp_path: Path, body: str, name: str = "one.py") -> Path:
+def written(tmp_path, body, name="one.py"):
     """A program of this text."""
     path = tmp_path / name
     path.write_text(body)
@@ -61,7 +55,7 @@ def written(tmp_path: Path, body: str, name: str = "one.py") -> Path:
 HEAD = '"""A program.\n\ntorchrun --nproc-per-node 3 one.py\n"""\n'
 
 
-def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path) -> None:
+def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path):
     body = (
         "WIDTH, DEPTH = 10, 3\nNAME = 'x'\n\n# layer_bytes: 4 * (WIDTH * WIDTH + WIDTH)\n"
         "# budget_bytes: layer_bytes * DEPTH // 2\n# expected: out_of_memory\n# A remark: no.\n"
@@ -75,10 +69,7 @@ def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path
     ("body", "said"),
     [
         ("import torch\n", r"one\.py:1: the docstring must hold the command that runs it"),
-        (
-            HEAD + "# expected: success\n",
-            r"one\.py:5: expected: 'success'; there are completed, ",
-        ),
+        (HEAD + "# expected: success\n", r"one\.py:5: expected: 'success'; there are completed, "),
         (HEAD + "# expected: died\n", r"one\.py:5: expected: 'died'; there are completed, "),
         (HEAD + "# budget_bytes: 4 * WIDTH\n", r"one\.py:5: budget_bytes: name 'WIDTH' is not"),
         (HEAD + "# size: open('x')\n", r"one\.py:5: size: may hold numbers"),
@@ -86,14 +77,12 @@ def test_what_a_program_declares_is_worked_out_from_its_constants(tmp_path: Path
         (HEAD + "def\n", r"one\.py:5: invalid syntax$"),
     ],
 )
-def test_a_program_that_does_not_say_how_to_run_it_is_located(
-    tmp_path: Path, body: str, said: str
-) -> None:
+def test_a_program_that_does_not_say_how_to_run_it_is_located(tmp_path, body, said):
     with pytest.raises(FixableError, match=said):
         read(written(tmp_path, body))
 
 
-def test_two_programs_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_programs_of_one_name_are_refused(tmp_path):
     for topic in ("a", "b"):
         (tmp_path / topic).mkdir()
         written(tmp_path / topic, HEAD)
@@ -101,7 +90,7 @@ def test_two_programs_of_one_name_are_refused(tmp_path: Path) -> None:
         found(tmp_path, "*/*.py")
 
 
-def test_every_program_of_the_book_has_its_run_and_a_budget_a_second_one(root: Path) -> None:
+def test_every_program_of_the_book_has_its_run_and_a_budget_a_second_one(root):
     programs = sorted(root.glob("content/topics/*/code/*.py"))
     runs = find("listings").runs
     assert len(programs) > 5

@@ -1,7 +1,5 @@
 """What a log shows while experiments run, where nobody looks on."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.measuring.progress import Progress

@@ -1,7 +1,5 @@
 """Published measurements: whole, consistent, and borne out by what can be computed of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.planning.published import published

@@ -1,7 +1,5 @@
 """The committed simulations of published measurements, against the rows."""
 
-from __future__ import annotations
-
 from statistics import median
 
 import pytest

@@ -1,7 +1,5 @@
 """Published training steps: operations against the sources' own counts, fit and order."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 import pytest

@@ -1,19 +1,10 @@
 """Which Pythons `make pythons` finds, and what it says of each."""
 
-from __future__ import annotations
-
-import importlib.util
 import os
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
-
-_spec = importlib.util.spec_from_file_location("pythons", ROOT / "requirements" / "pythons.py")
-assert _spec is not None
-assert _spec.loader is not None
-pythons = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(pythons)
+from requirements import pythons
 
 
 def test_each_python_is_found_once_and_old_ones_are_not(monkeypatch, tmp_path):

@@ -4,8 +4,6 @@ No test measures how quiet this machine is: readings are injected, and load is o
 the test makes it.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from runners.commands import run as running

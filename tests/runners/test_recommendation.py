@@ -1,7 +1,5 @@
 """One recommendation: what is searched, how it is justified, and what would turn it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -15,7 +13,9 @@ from runners.planning.recommendation import search, strategies, told
 from runners.plans.architecture import model_presets
 from tests.runners.questions import LLAMA, asked, changed
 
-SMALL = changed(LLAMA, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128)
+SMALL = changed(
+    LLAMA, num_layers=4, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128
+)
 TRAINING = Training(sequence=128, global_batch=8)
 CLUSTER = Cluster(2, 2, 1e15, within=1e15, between=1e15)
 

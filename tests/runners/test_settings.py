@@ -1,11 +1,8 @@
 """RunSettings of a run: what is refused, what follows, and what a trace gets to hold."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -13,7 +10,6 @@ from runners.__main__ import main
 from runners.plans.experiment import MORE, RunPlan, find, names
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
 from runners.traces.records import Death
-from runners.traces.schema import Setting
 
 PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
 
@@ -27,16 +23,16 @@ class Small(RunSettings):
     num_shards: Count = 2
 
     @property
-    def num_bytes(self) -> int:
+    def num_bytes(self):
         return 4 * self.width * self.world_size
 
-    def closed_forms(self) -> dict[str, Setting]:
+    def closed_forms(self):
         return {"num_bytes": self.num_bytes}
 
-    def forced(self) -> dict[str, object]:
+    def forced(self):
         return {"num_shards": self.world_size} if self.strategy == "ddp" else {}
 
-    def check(self) -> None:
+    def check(self):
         if self.width % self.world_size:
             raise ValueError(f"width {self.width} cannot be split over {self.world_size} ranks")
 
@@ -50,7 +46,7 @@ class Small(RunSettings):
         ({"depth": 3}, "there is no setting 'depth'"),
     ],
 )
-def test_a_setting_that_cannot_be_is_one_line(wrong: dict[str, object], line: str) -> None:
+def test_a_setting_that_cannot_be_is_one_line(wrong, line):
     with pytest.raises(ValueError, match=re.escape(line)) as refused:
         Small().changed(wrong)
     assert str(refused.value) == line
@@ -59,18 +55,18 @@ def test_a_setting_that_cannot_be_is_one_line(wrong: dict[str, object], line: st
 @pytest.mark.parametrize(
     "ends", [{}, {"signal": "SIGNONE"}, {"signal": "SIGKILL", "exit_code": 1}], ids=str
 )
-def test_a_death_is_one_signal_or_one_exit_code(ends: dict[str, Any]) -> None:
+def test_a_death_is_one_signal_or_one_exit_code(ends):
     with pytest.raises(ValueError, match="a death has a signal such as SIGKILL, or an exit code"):
         Death(rank=0, phase="forward", **ends)
 
 
-def test_mistakes_of_two_ranks_are_refused_for_three() -> None:
+def test_mistakes_of_two_ranks_are_refused_for_three():
     plan = find("hangs").runs["order_same"]
     with pytest.raises(ValueError, match="every run has two ranks, not 3"):
         replace(plan, world_size=3)
 
 
-def test_a_trace_holds_what_was_set_and_what_follows_of_this_run() -> None:
+def test_a_trace_holds_what_was_set_and_what_follows_of_this_run():
     plan = RunPlan("single", 2, Small(width=6))
     assert plan.settings.as_json() == {
         "width": 6,
@@ -83,7 +79,7 @@ def test_a_trace_holds_what_was_set_and_what_follows_of_this_run() -> None:
     }
 
 
-def test_settings_follow_the_run_that_they_stand_in() -> None:
+def test_settings_follow_the_run_that_they_stand_in():
     two = RunPlan("ddp", 2, Small())
     four = replace(two, world_size=4)
     assert (two.settings.num_bytes, four.settings.num_bytes) == (64, 128)
@@ -92,7 +88,7 @@ def test_settings_follow_the_run_that_they_stand_in() -> None:
         replace(two, world_size=3)
 
 
-def test_every_experiment_declares_the_types_of_its_settings() -> None:
+def test_every_experiment_declares_the_types_of_its_settings():
     for name in [one for one in names() if one not in PROGRAMS]:
         for run, plan in find(name).runs.items():
             assert not isinstance(plan.settings, FreeSettings), f"{name}.{run}"
@@ -128,12 +124,8 @@ LINE = 1 + EXPERIMENT.partition("RUNS")[0].count("\n")
     ],
 )
 def test_a_declared_setting_or_strategy_that_cannot_be_ends_the_command_in_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    mistake: str,
-    wrong: str,
-) -> None:
+    tmp_path, monkeypatch, capsys, mistake, wrong
+):
     path = tmp_path / "forbidden.py"
     path.write_text(EXPERIMENT.replace("width=8", mistake))
     monkeypatch.setenv(MORE, str(tmp_path))

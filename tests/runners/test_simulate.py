@@ -1,10 +1,7 @@
 """Simulations, against what real ranks recorded and against closed forms."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,10 +13,10 @@ from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import MORE, find
 from runners.simulate import command
 from runners.simulate.command import compare, simulate, wanted
-from runners.simulate.log import RankLog, SimulatedRun
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.training.networks import mlp
+from tests.processes import OWN_EXPERIMENTS
 
 pytestmark = pytest.mark.ranks
 # One run of each kind that the engine knows, none of which takes long.
@@ -40,28 +37,27 @@ RUNS = [
     "tensor_parallel.ranks_2",
     "listings.ring_all_reduce_by_hand",
 ]
-OWN = Path(__file__).parent / "experiments"
 
 
 @pytest.fixture(scope="module")
-def simulated() -> dict[str, SimulatedRun]:
+def simulated():
     """The runs of `RUNS`, by name."""
     return {f"{one.experiment}.{one.run}": one for one in simulate(wanted(RUNS))}
 
 
 @pytest.fixture
-def untrue(monkeypatch: pytest.MonkeyPatch) -> None:
+def untrue(monkeypatch):
     """The tests' own experiments, too."""
-    monkeypatch.setenv(MORE, str(OWN))
+    monkeypatch.setenv(MORE, OWN_EXPERIMENTS[MORE])
 
 
-def simulated_run(experiment: str, run: str) -> SimulatedRun:
+def simulated_run(experiment, run):
     """A run, simulated now."""
     (found,) = simulate(wanted([f"{experiment}.{run}"]))
     return found
 
 
-def first(run: SimulatedRun) -> RankLog:
+def first(run):
     """The log of rank 0."""
     assert run.reason is None, run.reason
     return run.ranks[0]

@@ -1,12 +1,9 @@
 """Commands that are stopped while they load: one line, at once, and nothing is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -27,9 +24,7 @@ while time.monotonic() < end:
 """
 
 
-def _stopped(
-    command: list[str], how: signal.Signals, place: Path, root: Path
-) -> tuple[int, list[str]]:
+def _stopped(command, how, place, root):
     """Stop a command once it loads the stubborn module in `place`; exit code and lines said."""
     process = subprocess.Popen(
         [sys.executable, "-m", *command],
@@ -55,7 +50,7 @@ def _stopped(
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     for name in ("modules", "experiments", "scratch"):
         (tmp_path / name).mkdir()
     return tmp_path
@@ -72,17 +67,15 @@ KEPT = "stopped; what was measured before is kept"
     ],
 )
 def test_a_command_that_is_stopped_while_it_loads_says_so_in_one_line(
-    command: list[str], line: str, how: signal.Signals, code: int, place: Path, root: Path
-) -> None:
+    command, line, how, code, place, root
+):
     flag = str(place / "flag")
     (place / "modules" / "pydantic.py").write_text(STUBBORN.format(flag=flag))
     assert _stopped(command, how, place, root) == (code, [line])
 
 
 @pytest.mark.ranks
-def test_forkservers_and_folders_go_too_where_an_experiment_is_being_loaded(
-    place: Path, root: Path
-) -> None:
+def test_forkservers_and_folders_go_too_where_an_experiment_is_being_loaded(place, root):
     (place / "experiments" / "slow.py").write_text(STUBBORN.format(flag=str(place / "flag")))
     ended = _stopped(["runners", "try", "slow.run"], signal.SIGINT, place, root)
     assert ended == (130, [KEPT])

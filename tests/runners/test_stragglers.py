@@ -1,7 +1,5 @@
 """Slow ranks against sums by hand and against chance."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.plans.experiment import find
@@ -10,9 +8,7 @@ RUNS = find("stragglers").runs
 
 
 @pytest.mark.parametrize(("name", "between"), [("sometimes", 1), ("sometimes_local", 8)])
-def test_a_training_should_take_the_sum_of_what_each_stretch_waits_for(
-    name: str, between: int
-) -> None:
+def test_a_training_should_take_the_sum_of_what_each_stretch_waits_for(name, between):
     settings = RUNS[name].settings
     total, own = 0.0, settings.lengths()
     for start in range(0, 24, between):

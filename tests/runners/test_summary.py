@@ -1,21 +1,18 @@
 """The lines that a person reads of one run: the same after `try` and on a page."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.traces.files import read
 from runners.traces.measured import Memory
-from runners.traces.records import Run
 from runners.traces.summary import bytes_in_words, seconds_in_words, summary_lines
 from tests.conftest import ROOT
 
 
-def _frozen(trace: str, run: str) -> Run:
+def _frozen(trace, run):
     return read(ROOT / f"tests/book/content/traces/reference-frozen/{trace}.json").runs[run]
 
 
-def test_a_run_is_told_from_its_end_to_its_time() -> None:
+def test_a_run_is_told_from_its_end_to_its_time():
     run = _frozen("tiny_training", "averaged")
     first, second = run.ranks
     peaks = [
@@ -42,7 +39,7 @@ def test_a_run_is_told_from_its_end_to_its_time() -> None:
     ]
 
 
-def test_a_run_without_steps_tells_what_it_timed() -> None:
+def test_a_run_without_steps_tells_what_it_timed():
     run = _frozen("tiny_training", "averaged")
     named = run.timing.model_copy(update={"step": None, "measures": {"by_node": run.timing.step}})
     assert summary_lines(run.model_copy(update={"timing": named}))[-1] == (
@@ -50,9 +47,9 @@ def test_a_run_without_steps_tells_what_it_timed() -> None:
     )
 
 
-def test_a_refusal_says_where_and_for_how_much() -> None:
+def test_a_refusal_says_where_and_for_how_much():
     assert summary_lines(_frozen("tiny_memory", "whole_budget")) == [
-        "ended: out of memory in backward on rank 0, asking for 40,000 bytes",
+        "ended: out of memory in backward on rank 0, asking for 40,000 bytes"
     ]
 
 
@@ -61,7 +58,7 @@ def test_a_refusal_says_where_and_for_how_much() -> None:
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (10_000, "9.77 KiB"),
      (454_000_000, "433 MiB"), (1.5 * 2**30, "1.50 GiB"), (2**52, "4096 TiB")],
 )  # fmt: skip
-def test_bytes_are_told_in_the_largest_unit_there_is_one_of(number: float, said: str) -> None:
+def test_bytes_are_told_in_the_largest_unit_there_is_one_of(number, said):
     assert bytes_in_words(number) == said
 
 
@@ -69,5 +66,5 @@ def test_bytes_are_told_in_the_largest_unit_there_is_one_of(number: float, said:
     ("seconds", "said"),
     [(12.34, "12.3 s"), (0.00234, "2.34 ms"), (0.0001, "100 µs"), (-2.049e-05, "−20.5 µs")],
 )
-def test_seconds_are_told_in_their_unit(seconds: float, said: str) -> None:
+def test_seconds_are_told_in_their_unit(seconds, said):
     assert seconds_in_words(seconds) == said

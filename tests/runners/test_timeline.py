@@ -1,7 +1,5 @@
 """The moments of a step in their order, and its replay: who waits for whom, by closed forms."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.plans.closed_forms import pipeline_idle_share

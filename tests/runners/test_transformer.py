@@ -1,7 +1,5 @@
 """The small GPT: what it is trained on, and that it looks at no later byte."""
 
-from __future__ import annotations
-
 import torch
 
 from runners.training.text import Text, batch_starts, held_out_starts, windows
@@ -10,18 +8,18 @@ from runners.training.transformer_model import Transformer, TransformerShape
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)
 
 
-def test_no_sentence_of_the_held_out_text_is_trained_on() -> None:
+def test_no_sentence_of_the_held_out_text_is_trained_on():
     text = Text.read()
     assert not set(text.held_out.splitlines()) & set(text.training.splitlines())
 
 
-def test_targets_are_the_bytes_that_follow() -> None:
+def test_targets_are_the_bytes_that_follow():
     tokens, targets = windows(b"abcdefgh", [0, 3], 4)
     assert [bytes(row.tolist()) for row in tokens] == [b"abcd", b"defg"]
     assert [bytes(row.tolist()) for row in targets] == [b"bcde", b"efgh"]
 
 
-def test_every_row_lies_within_the_text() -> None:
+def test_every_row_lies_within_the_text():
     text = bytes(range(100))
     starts = [s for step in batch_starts(text, 1, 50, 4, 16) for s in step]
     assert min(starts) >= 0
@@ -30,7 +28,7 @@ def test_every_row_lies_within_the_text() -> None:
     assert batch_starts(text, 1, 50, 4, 16) == batch_starts(text, 1, 50, 4, 16)
 
 
-def test_no_byte_sees_what_comes_after_it() -> None:
+def test_no_byte_sees_what_comes_after_it():
     torch.manual_seed(0)
     model = Transformer(SMALL)
     tokens = torch.randint(0, 256, (1, 16))

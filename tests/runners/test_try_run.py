@@ -1,28 +1,26 @@
 """What a reader may set of a run, and how a wrong setting is refused before anything starts."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
 from runners.commands.try_run import prepare
-from runners.plans.experiment import FOLDER, MORE, Experiment, find, names
+from runners.plans.experiment import FOLDER, MORE, find, names
 from runners.system.errors import FixableError
 from runners.traces import digest
+from tests.processes import OWN_EXPERIMENTS
 
 BOOK = names()
 
 
 @pytest.fixture
-def changeable(monkeypatch: pytest.MonkeyPatch) -> Experiment:
+def changeable(monkeypatch):
     """The tests' own experiment, whose settings depend on each other."""
-    monkeypatch.setenv(MORE, str(Path(__file__).parent / "experiments"))
+    monkeypatch.setenv(MORE, OWN_EXPERIMENTS[MORE])
     return find("changeable")
 
 
-def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
+def refusal(experiment, run, *wanted):
     """The one line that says why there is no such try."""
     with pytest.raises(FixableError) as caught:
         prepare(experiment, run, wanted)
@@ -31,7 +29,7 @@ def refusal(experiment: Experiment, run: str, *wanted: str) -> str:
     return said
 
 
-def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experiment) -> None:
+def test_what_follows_from_a_setting_is_worked_out_and_said(changeable):
     plan, lines = prepare(changeable, "shared", ["num_samples=20", "num_epochs=3"])
     assert plan.settings.num_samples_per_rank == 10
     assert lines == [
@@ -40,7 +38,7 @@ def test_what_follows_from_a_setting_is_worked_out_and_said(changeable: Experime
     ]
 
 
-def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experiment) -> None:
+def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable):
     assert prepare(changeable, "shared", [])[1] == ["num_epochs 2 instead of 3, to take seconds"]
     assert prepare(changeable, "shared", ["num_epochs=3"])[1] == []
 
@@ -69,21 +67,19 @@ def test_a_try_is_shortened_unless_the_reader_says_how_long(changeable: Experime
         ("free", "budget_bytes=5", "no setting of changeable.free 'budget_bytes'"),
     ],
 )
-def test_what_cannot_be_tried_is_one_line_that_says_what_to_set(
-    changeable: Experiment, run: str, wanted: str, said: str
-) -> None:
+def test_what_cannot_be_tried_is_one_line_that_says_what_to_set(changeable, run, wanted, said):
     assert re.search(said, refusal(changeable, run, *([wanted] if wanted else [])))
 
 
 # --- the book's own experiments
 
 
-def test_settings_from_which_nothing_follows_are_refused_too() -> None:
+def test_settings_from_which_nothing_follows_are_refused_too():
     assert "no run can have these settings" in refusal(find("sharding"), "ddp_1", "widths=5")
 
 
 @pytest.mark.parametrize("name", BOOK)
-def test_no_setting_can_be_changed_without_effect(name: str) -> None:
+def test_no_setting_can_be_changed_without_effect(name):
     """A setting is read by the code of the run, or setting it is refused."""
     experiment = find(name)
     files = digest.covered_files(digest.experiment_path(name))
@@ -95,7 +91,7 @@ def test_no_setting_can_be_changed_without_effect(name: str) -> None:
                 assert refusal(experiment, run, f"{key}={_other(value)}")
 
 
-def _other(value: object) -> str:
+def _other(value):
     """A value of the same type that is another."""
     if isinstance(value, int | float):
         return str(value * 2 + 2)
@@ -105,7 +101,7 @@ def _other(value: object) -> str:
 
 
 @pytest.mark.parametrize("name", BOOK)
-def test_what_shortens_a_try_names_runs_and_settings_that_there_are(name: str) -> None:
+def test_what_shortens_a_try_names_runs_and_settings_that_there_are(name):
     experiment = find(name)
     assert experiment.tried_with.keys() <= {"*", *experiment.runs}
     for run in experiment.runs:

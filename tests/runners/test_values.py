@@ -1,25 +1,17 @@
 """The digest in a trace: an edit by hand and a half-merged file are noticed."""
 
-from __future__ import annotations
-
 import io
 import json
-from pathlib import Path
 
 import pytest
 
 from runners.measuring import measure
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
-from runners.traces.files import EDITED, TraceError, read, trace_paths, write, write_json
+from runners.traces.files import EDITED, TraceError, read, write, write_json
 
 
-def test_every_committed_trace_has_a_digest(root: Path) -> None:
-    (folder,) = (root / "content" / "traces").glob("reference-*")
-    assert all(read(path).values for path in trace_paths(folder))
-
-
-def test_one_edited_number_is_noticed(root: Path, tmp_path: Path) -> None:
+def test_one_edited_number_is_noticed(root, tmp_path):
     frozen = root / "tests" / "book" / "content" / "traces" / "reference-frozen"
     path = tmp_path / "tiny_training.json"
     write(path, read(frozen / path.name))
@@ -35,7 +27,7 @@ def test_one_edited_number_is_noticed(root: Path, tmp_path: Path) -> None:
 @pytest.mark.ranks
 def test_an_edited_trace_is_measured_again(folder, launcher):
 
-    def measured() -> None:
+    def measured():
         measure.measure(pending("heavier", folder), launcher, Progress(io.StringIO()))
 
     measured()

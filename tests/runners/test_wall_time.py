@@ -1,7 +1,5 @@
 """The seconds of a pass: its own, without what the launcher loads for all passes."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -17,7 +15,7 @@ LOADING_SECONDS = 2.0
 class _SlowServer(ForkServer):
     """One whose torch takes longer to load."""
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self):
         if not self._is_ready:
             time.sleep(LOADING_SECONDS)
         super().wait_until_ready()

@@ -1,7 +1,5 @@
 """Torch's own memory tracker: a second oracle for what one process needs."""
 
-from __future__ import annotations
-
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker

@@ -3,8 +3,6 @@
 In: what each node starts. Out: what it said and how it ended; nothing of it is left behind.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -24,9 +22,8 @@ from runners.system import links
 from runners.traces import machine
 from runners.traces.files import read
 from tests.conftest import slowness
-from tests.processes import parent
+from tests.processes import OWN_EXPERIMENTS, parent
 
-OWN_EXPERIMENTS = Path(__file__).parent / "experiments"
 PORT = 29400
 MOST_SECONDS = 900  # a loaded machine starts two torchruns, and loads torch eight times
 PATIENCE_SECONDS = 300.0 * slowness()  # a node that was lost used to take half an hour
@@ -88,9 +85,9 @@ class TwoNodes:
             self.temporary(node).mkdir(exist_ok=True)
             environment = {
                 **{k: v for k, v in os.environ.items() if k not in NOT_PASSED_ON},
+                **OWN_EXPERIMENTS,
                 "TMPDIR": str(self.temporary(node)),
                 "PROOFBOOK_TRACES": str(self.traces),
-                "PROOFBOOK_EXPERIMENTS": str(OWN_EXPERIMENTS),
             }
             with (self.folder / f"said{node}").open("wb") as said:
                 self._started.append(
@@ -203,42 +200,27 @@ def folder_of(nodes: TwoNodes) -> Path:
 
 
 class Way(NamedTuple):
-    """A way to lose a node: how the nodes meet, what is done to which, and who says what then."""
+    """A way to lose a node: how the nodes meet, what is done to them, and who says what then."""
 
     rendezvous: str
     host: str
-    action: Callable[[TwoNodes, int], None]
-    node: int
+    action: Callable[[TwoNodes], None]
     words: dict[int, str]
 
 
 SILENT = "node 1 (n1) is lost: it has been silent for 15 s"
 NO_STORE = "node 0 (n0) is lost: its torchrun, which keeps the store, ended"
 NO_ANSWER = "node 0 (n0) is lost: its store has been silent for 15 s"
+NO_TORCHRUN = "node 1 (n1) is lost: its torchrun ended"
+STOPPED = "node 1 (n1) was stopped by SIGTERM"
 DEAD = "lasting.endless is lost: node 1 (n1): rank 1 died in all_reduce: SIGKILL"
 WAYS = {
-    "torchrun, c10d": Way(
-        *("c10d", "address", lambda nodes, n: nodes.kill(n, "torchrun"), 0),
-        {1: NO_STORE},
-    ),
-    "torchrun, static": Way(
-        *("static", "name", lambda nodes, n: nodes.kill(n, "torchrun"), 1),
-        {0: "node 1 (n1) is lost: its torchrun ended"},
-    ),
-    "process, c10d": Way(
-        *("c10d", "name", lambda nodes, n: nodes.kill(n, "process"), 1), {0: SILENT}
-    ),
-    "packets, static": Way(
-        *("static", "name", lambda nodes, n: nodes.silence(n), 1),
-        {0: SILENT, 1: NO_ANSWER},
-    ),
-    "rank": Way(
-        *("static", "address", lambda nodes, n: nodes.kill(n, "rank"), 1), {0: DEAD, 1: DEAD}
-    ),
-    "stopped": Way(
-        *("c10d", "name", lambda nodes, n: nodes.stop(n), 1),
-        {0: "node 1 (n1) was stopped by SIGTERM"},
-    ),
+    "torchrun, c10d": Way("c10d", "address", lambda on: on.kill(0, "torchrun"), {1: NO_STORE}),
+    "torchrun, static": Way("static", "name", lambda on: on.kill(1, "torchrun"), {0: NO_TORCHRUN}),
+    "process, c10d": Way("c10d", "name", lambda on: on.kill(1, "process"), {0: SILENT}),
+    "packets, static": Way("static", "name", lambda on: on.silence(1), {0: SILENT, 1: NO_ANSWER}),
+    "rank": Way("static", "address", lambda on: on.kill(1, "rank"), {0: DEAD, 1: DEAD}),
+    "stopped": Way("c10d", "name", lambda on: on.stop(1), {0: STOPPED}),
 }
 
 
@@ -250,7 +232,7 @@ def lost(nodes: TwoNodes, how: str) -> Ended:
     previous.write_bytes(b"what was measured before")
     nodes.start(way.rendezvous, way.host, "lasting")
     nodes.wait_for("rank 0 all_reduce")
-    way.action(nodes, way.node)
+    way.action(nodes)
     found = ended(nodes)
     assert found.left == {}
     for survivor, words in way.words.items():

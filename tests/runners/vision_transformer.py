@@ -7,8 +7,6 @@ embeds patches, a class token, and attention and an MLP behind norms.
 python -m tests.runners.vision_transformer FOLDER RANKS
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -20,11 +18,7 @@ from torch import nn
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 

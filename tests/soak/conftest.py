@@ -1,7 +1,5 @@
 """How many kills a soak makes, and which."""
 
-from __future__ import annotations
-
 import os
 import random
 import time

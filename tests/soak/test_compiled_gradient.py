@@ -1,7 +1,5 @@
 """A note beside a published row, against what the compiler writes. It compiles for seconds."""
 
-from __future__ import annotations
-
 import math
 import re
 

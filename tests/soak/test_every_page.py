@@ -1,7 +1,5 @@
 """Every page of the book: quiet, in its window, readable, printable."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.site.html_reading import pages

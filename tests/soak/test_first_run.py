@@ -1,7 +1,5 @@
 """A program of the page "first run" that torchrun starts again itself after a rank was killed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.test_first_run import DDP, EXACT, assert_same, steps, torchrun, trained

@@ -1,7 +1,5 @@
 """A newcomer's first `make site`, at the sizes that the book declares; the gate shortens them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.clones import cloned, pasted

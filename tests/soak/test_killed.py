@@ -6,8 +6,6 @@ PROOFBOOK_SOAK=20000 make soak …           that day's sample again
 Experiments have the sizes of a try.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -15,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -42,20 +39,20 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("killed")
     (folder / "scratch").mkdir()
     return folder
 
 
 @pytest.fixture(scope="module")
-def environment(place: Path) -> dict[str, str]:
+def environment(place):
     own = {"TMPDIR": str(place / "scratch"), "PROOFBOOK_TRACES": str(place / "traces")}
     return {**os.environ, **own, SHORTENED: "1"}
 
 
 @pytest.fixture(scope="module")
-def traces(environment: dict[str, str]) -> Path:
+def traces(environment):
     """The folder that a run here writes: it holds what a plain run measures, of all experiments."""
     # A clone that never measured has no id yet, and a run would take one: its folder is another.
     program = (
@@ -72,7 +69,7 @@ def traces(environment: dict[str, str]) -> Path:
     return folder
 
 
-def _alive(victim: str, command: int, place: Path) -> set[int]:
+def _alive(victim, command, place):
     """The processes of a command that are such a victim."""
     found = marked(place)
     forkservers = {pid for pid in found if parent(pid) == command}
@@ -80,12 +77,7 @@ def _alive(victim: str, command: int, place: Path) -> set[int]:
     return {"command": {command}, "forkserver": forkservers, "rank": ranks}[victim]
 
 
-def _killed(
-    command: subprocess.Popen[str],
-    alive: Callable[[], set[int]],
-    chance: random.Random,
-    most_seconds: float,
-) -> float:
+def _killed(command, alive, chance, most_seconds):
     """Kill a process a while after there is one; when, or when the command had ended."""
     for seconds in (chance.uniform(0, most_seconds), 0):
         while command.poll() is None and not alive():

@@ -1,7 +1,5 @@
 """Budgets refuse every time: each run of `large_model` twenty times, always as declared."""
 
-from __future__ import annotations
-
 import pytest
 
 from runners.measuring.launch import Launcher

@@ -6,8 +6,6 @@
 What a search finds is written down as an `@example` of its test, so that the gate replays it.
 """
 
-from __future__ import annotations
-
 import os
 import random
 

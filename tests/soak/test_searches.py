@@ -1,7 +1,5 @@
 """Everything that learners type finds what they look for."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.site.test_searches import *  # noqa: F403 - the gate's tests of a sixth of them

@@ -1,14 +1,10 @@
 """A run whose settings depend on each other: the tests' own experiment for what readers try."""
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, RunSettings
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
 
 QUESTION = "What happens when a reader sets something?"
 MEBIBYTE = 1 << 20
@@ -25,15 +21,15 @@ class Settings(RunSettings):
     num_epochs: Count = 3
 
     @property
-    def num_samples_per_rank(self) -> int:
+    def num_samples_per_rank(self):
         """Each rank's part of the samples."""
         return self.num_samples // self.world_size
 
-    def closed_forms(self) -> dict[str, Setting]:
+    def closed_forms(self):
         """Each rank's part."""
         return {"num_samples_per_rank": self.num_samples_per_rank}
 
-    def check(self) -> None:
+    def check(self):
         """Refuse samples that cannot be shared equally."""
         if self.num_samples % self.world_size:
             raise ValueError(
@@ -41,7 +37,7 @@ class Settings(RunSettings):
             )
 
 
-def shared(rank: Rank[Settings]) -> None:
+def shared(rank):
     """Every rank counts its samples; all agree on their number."""
     settings = rank.settings
     counted = torch.full((1,), float(settings.num_samples_per_rank))
@@ -54,7 +50,7 @@ def shared(rank: Rank[Settings]) -> None:
         print(f"{settings.word} of {settings.num_samples_per_rank} each: {total.item():.0f}")
 
 
-def alone(rank: Rank[Settings]) -> None:
+def alone(rank):
     """One device asks for memory by the sample."""
     with rank.phase("forward"):
         torch.ones(rank.settings.num_samples * MEBIBYTE // 4)
@@ -65,4 +61,3 @@ RUNS = {
     "alone": RunPlan("alone", 1, Settings(), passes=("budgeted",), budget_bytes=48 * MEBIBYTE),
     "free": RunPlan("alone", 1, Settings(), passes=("timed",)),
 }
-STRATEGIES = {"shared": shared, "alone": alone}

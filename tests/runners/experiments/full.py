@@ -1,24 +1,20 @@
 """A run that is well, and one that fills a small disk: the tests' own experiment."""
 
-from __future__ import annotations
-
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "What does a command say that finds no space?"
 NUM_BYTES = 8 << 20
 
 
-def well(rank: Rank) -> None:
+def well(rank):
     """Takes no space."""
     rank.measure("num_ranks", rank.world_size)
 
 
-def fills(rank: Rank) -> None:
+def fills(rank):
     """Write into the rank's own folder until it takes no more."""
     with rank.phase("save"):
         (rank.scratch / f"large{rank.rank}").write_bytes(bytes(NUM_BYTES))
 
 
 RUNS = {name: RunPlan(name, 2, passes=("timed",)) for name in ("well", "fills")}
-STRATEGIES = {"well": well, "fills": fills}

@@ -1,20 +1,17 @@
 """Four ranks, two of which communicate in a group of their own: the tests' own experiment."""
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 
 from runners.meters.memory import MemoryMeter
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "Which global ranks does an operation of a subgroup connect?"
 MEMBERS = (1, 3)
 NUM_VALUES = 250  # 1000 bytes
 
 
-def grouped(rank: Rank) -> None:
+def grouped(rank):
     """Ranks 1 and 3 use every operation that has a root or a peer; rank 3 is the root."""
     group = dist.new_group(list(MEMBERS))
     with MemoryMeter() as meter:
@@ -25,7 +22,7 @@ def grouped(rank: Rank) -> None:
     rank.outcome.collectives = meter.collective_list()
 
 
-def _communicate(rank: int, group: dist.ProcessGroup) -> None:
+def _communicate(rank, group):
     tensor = torch.ones(NUM_VALUES)
     pair = [torch.ones(NUM_VALUES), torch.ones(NUM_VALUES)] if rank == 3 else None
     dist.broadcast(tensor, 3, group=group)
@@ -45,4 +42,3 @@ def _communicate(rank: int, group: dist.ProcessGroup) -> None:
 
 
 RUNS = {"grouped": RunPlan("grouped", 4, passes=("timed",))}
-STRATEGIES = {"grouped": grouped}

@@ -1,7 +1,5 @@
 """Memory that the meter cannot see, and memory that a process touches once: the tests' own."""
 
-from __future__ import annotations
-
 import mmap
 
 import numpy as np
@@ -10,16 +8,15 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "Does the check of the memory meter find what the meter misses?"
 WIDTH = 1400  # large beside the huge page by which the heap grows, whose rest counts as free
 MODEL_BYTES = 4 * 2 * (WIDTH * WIDTH + WIDTH)  # parameters and gradients
 ONCE_BYTES = 40 << 20
-_touched_once: list[bytearray] = []
+_touched_once = []
 
 
-def _train(rank: Rank) -> None:
+def _train(rank):
     with rank.phase("build"):
         torch.manual_seed(rank.seed)
         model = nn.Linear(WIDTH, WIDTH)
@@ -33,33 +30,33 @@ def _train(rank: Rank) -> None:
         model.zero_grad()
 
 
-def honest(rank: Rank) -> None:
+def honest(rank):
     """Nothing is hidden."""
     _train(rank)
 
 
-def loads(rank: Rank) -> None:
+def loads(rank):
     """The first call fills what the process keeps for its whole life, as an import does."""
     if not _touched_once:
         _touched_once.append(bytearray(b"1") * ONCE_BYTES)
     _train(rank)
 
 
-def maps(rank: Rank) -> None:
+def maps(rank):
     """Pages straight from the kernel, held while the model trains."""
     with mmap.mmap(-1, MODEL_BYTES) as pages:
         pages.write(b"1" * MODEL_BYTES)
         _train(rank)
 
 
-def arrays(rank: Rank) -> None:
+def arrays(rank):
     """An array of numpy's, held while the model trains, by the last rank alone."""
     held = np.ones(MODEL_BYTES * (rank.rank == rank.world_size - 1), dtype=np.uint8)
     _train(rank)
     assert held.all()
 
 
-def blinded(rank: Rank) -> None:
+def blinded(rank):
     """A tensor made where the meter does not look."""
     with _disable_current_modes():
         held = torch.ones(MODEL_BYTES // 4)
@@ -67,7 +64,6 @@ def blinded(rank: Rank) -> None:
     assert held.all()
 
 
-STRATEGIES = {f.__name__: f for f in (honest, loads, maps, arrays, blinded)}
 METERED = {"passes": ("metered",)}
 RUNS = {
     "honest": RunPlan("honest", 1, **METERED),

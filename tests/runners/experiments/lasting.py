@@ -3,25 +3,22 @@
 `brief` comes first, so that a run has ended by then.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "What do the other nodes say when one is lost?"
 
 
-def brief(rank: Rank) -> None:
+def brief(rank):
     """One all_reduce."""
     tensor = torch.ones(4)
     dist.all_reduce(tensor)
     rank.epoch(1, loss=tensor[0].item(), num_samples=1)
 
 
-def endless(rank: Rank) -> None:
+def endless(rank):
     """Reduces until it is ended."""
     while True:
         rank.step_index += 1
@@ -33,4 +30,3 @@ RUNS = {
     "brief": RunPlan("brief", 2, passes=("timed",)),
     "endless": RunPlan("endless", 2, passes=("timed",)),
 }
-STRATEGIES = {"brief": brief, "endless": endless}

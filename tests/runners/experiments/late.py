@@ -3,8 +3,6 @@
 Two buffers are never needed at once: where the peak is that of two, one was freed late.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path
@@ -14,14 +12,13 @@ import torch.distributed as dist
 
 from runners.meters.gloo_threads import NAME
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "Does a peak depend on when gloo's threads get a turn?"
 NUM_BUFFERS = 5
 BUFFER_BYTES = 4 * 1024
 
 
-def reduced(rank: Rank) -> None:
+def reduced(rank):
     """Makes a buffer, reduces it, frees it; five times a step."""
     dist.barrier()
     for thread in Path("/proc/self/task").iterdir():
@@ -37,4 +34,3 @@ def reduced(rank: Rank) -> None:
 
 
 RUNS = {"reduced": RunPlan("reduced", 2, passes=("metered",))}
-STRATEGIES = {"reduced": reduced}

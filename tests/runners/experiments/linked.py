@@ -1,7 +1,5 @@
 """Two ranks with links of their own: what an all_reduce sends, and one that sends for ever."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -9,13 +7,12 @@ import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "Does each rank live in a network of its own?"
 NUM_VALUES = 1 << 20
 
 
-def _plan(strategy: str, bits_per_second: int | None = None) -> RunPlan:
+def _plan(strategy, bits_per_second=None):
     return RunPlan(
         strategy,
         2,
@@ -26,14 +23,10 @@ def _plan(strategy: str, bits_per_second: int | None = None) -> RunPlan:
     )
 
 
-RUNS = {
-    "free": _plan("reduce"),
-    "slow": _plan("reduce", 100_000_000),
-    "endless": _plan("endless"),
-}
+RUNS = {"free": _plan("reduce"), "slow": _plan("reduce", 100_000_000), "endless": _plan("endless")}
 
 
-def reduce(rank: Rank) -> None:
+def reduce(rank):
     """One all_reduce, counted and timed."""
     rank.measure("namespace", str(Path("/proc/self/ns/net").readlink()))
     tensor = torch.ones(NUM_VALUES)
@@ -49,14 +42,14 @@ def reduce(rank: Rank) -> None:
     rank.measure("sent_payload_bytes", after - before)
 
 
-def _used() -> list[str]:
+def _used():
     """Interfaces that something has come in by, but for the loopback; others the kernel adds."""
     lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
     counts = {name.strip(): rest.split() for name, _, rest in (one.partition(":") for one in lines)}
     return sorted(name for name, count in counts.items() if int(count[0]) and name != "lo")
 
 
-def _count_little(rank: Rank) -> None:
+def _count_little(rank):
     """What passes between two counts, and what a barrier between them adds."""
     counts = [rank.sent_payload_bytes(), rank.sent_payload_bytes()]
     dist.barrier()
@@ -66,12 +59,9 @@ def _count_little(rank: Rank) -> None:
     rank.measure("barrier_payload_bytes", third - second)
 
 
-def endless(rank: Rank) -> None:
+def endless(rank):
     """Sends until it is ended."""
     tensor = torch.ones(1)
     while True:
         with rank.phase("forward"):
             dist.all_reduce(tensor)
-
-
-STRATEGIES = {"reduce": reduce, "endless": endless}

@@ -1,7 +1,5 @@
 """Runs that end badly on purpose: the tests' own experiment, never part of the book."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -11,21 +9,19 @@ import torch.distributed as dist
 from torch import nn
 
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 from runners.traces.records import Death
-from runners.traces.schema import Setting
 
 QUESTION = "What does the launcher say when a run ends badly?"
 MEBIBYTE = 1 << 20
 
 
-def well(rank: Rank) -> None:
+def well(rank):
     """Two ranks agree on a sum."""
     with rank.phase("sum"):
         tensor = torch.full((4,), float(rank.rank + 1))
         dist.all_reduce(tensor)
     rank.epoch(1, loss=tensor[0].item(), num_samples=1)
-    facts: dict[str, Setting] = {}
+    facts = {}
     with rank.predict("sum", "add over the ranks", tensor, facts) as out:
         out(tensor)
         facts["inside"] = 1
@@ -33,7 +29,7 @@ def well(rank: Rank) -> None:
     print("all is well")
 
 
-def killed(rank: Rank) -> None:
+def killed(rank):
     """Rank 1 is killed while rank 0 waits for it."""
     for step in range(3):
         rank.step_index = step
@@ -43,7 +39,7 @@ def killed(rank: Rank) -> None:
             dist.all_reduce(torch.ones(1))
 
 
-def left(rank: Rank) -> None:
+def left(rank):
     """Rank 1 leaves without a record."""
     with rank.phase("optimizer"):
         if rank.rank == 1:
@@ -51,7 +47,7 @@ def left(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1))
 
 
-def hangs(rank: Rank) -> None:
+def hangs(rank):
     """Rank 1 sleeps for ever; rank 0 waits in a collective."""
     with rank.phase("forward"):
         if rank.rank == 0:
@@ -60,13 +56,13 @@ def hangs(rank: Rank) -> None:
         time.sleep(3600)
 
 
-def level(rank: Rank) -> None:
+def level(rank):
     """Each rank waits for what the other would send next."""
     with rank.phase("communicate"):
         dist.recv(torch.ones(1), 1 - rank.rank)
 
 
-def raises(rank: Rank) -> None:
+def raises(rank):
     """Rank 0 has a bug; rank 1 waits for it."""
     with rank.phase("loss"):
         if rank.rank == 0:
@@ -74,21 +70,21 @@ def raises(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1))
 
 
-def holds(rank: Rank) -> None:
+def holds(rank):
     """Known tensors are held, then one more is too large."""
     with rank.phase("forward"):
         held = [torch.ones(8 * MEBIBYTE // 4) for _ in range(4)]
         held.append(torch.ones(24 * MEBIBYTE // 4))
 
 
-def holds_gradients(rank: Rank) -> None:
+def holds_gradients(rank):
     """Backward is refused memory while a large gradient is on its way."""
     values = torch.ones(8 * MEBIBYTE // 4, requires_grad=True)
     with rank.phase("backward"):
         values.sin().sin().sum().backward()
 
 
-def diverges(rank: Rank) -> None:
+def diverges(rank):
     """A learning rate so large that the loss leaves the numbers."""
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e30)
@@ -119,8 +115,4 @@ RUNS = {
         "holds_gradients", 1, passes=BUDGETED, budget_bytes=28 * MEBIBYTE, expected="out_of_memory"
     ),
     "diverges": RunPlan("diverges", 1, passes=TIMED, expected="diverged", keeps_steps=True),
-}
-STRATEGIES = {
-    f.__name__: f
-    for f in (well, killed, left, hangs, level, raises, holds, holds_gradients, diverges)
 }

@@ -1,19 +1,16 @@
 """A run that ends otherwise than it is declared: the tests' own experiment."""
 
-from __future__ import annotations
-
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "What does a command say of a surprise?"
 
 
-def completes(rank: Rank) -> None:
+def completes(rank):
     """Nothing fails."""
     rank.measure("num_ranks", rank.world_size)
 
 
-def crashes(rank: Rank) -> None:
+def crashes(rank):
     """A bug in the second step, which no phase marks."""
     for step in rank.steps(2):
         rank.measure("inverse", 1 / (1 - step))

@@ -1,64 +1,60 @@
 """Strategies that no simulation survives, and one that it does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "What happens to a simulation that cannot be?"
 
 
-def _steps(rank: Rank, count: int = 3) -> None:
+def _steps(rank, count=3):
     layer = torch.nn.Linear(8, 8)
     for _ in rank.steps(count):
         layer(torch.ones(2, 8)).sum().backward()
 
 
-def killed(rank: Rank) -> None:
+def killed(rank):
     """Its process ends."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def stumbles(rank: Rank) -> None:
+def stumbles(rank):
     """It fails by a fault of its own."""
     raise ValueError("a fault")
 
 
-def spins(rank: Rank) -> None:
+def spins(rank):
     """It waits for a value that no fake tensor has."""
     while torch.rand(()).item() == 0:
         pass
 
 
-def selects(rank: Rank) -> None:
+def selects(rank):
     """A shape follows from values."""
     values = torch.rand(10)
     print(values[values > 0.5].shape)
 
 
-def forks(rank: Rank) -> None:
+def forks(rank):
     """It starts a process."""
     os.fork()
 
 
-def talks(rank: Rank) -> None:
+def talks(rank):
     """Rank 0 waits for a word of rank 1, which waits for one of rank 0."""
     dist.recv_object_list([None], src=1 - rank.rank)
 
 
-def sleeps(rank: Rank) -> None:
+def sleeps(rank):
     """It would take an hour."""
     time.sleep(3600)
     _steps(rank)
 
 
-STRATEGIES = {f.__name__: f for f in (killed, stumbles, spins, selects, forks, talks, sleeps)}
-RUNS: dict[str, RunPlan[Any]] = {name: RunPlan(name, 2, passes=("metered",)) for name in STRATEGIES}
+NAMES = ("killed", "stumbles", "spins", "selects", "forks", "talks", "sleeps")
+RUNS = {name: RunPlan(name, 2, passes=("metered",)) for name in NAMES}

@@ -1,7 +1,5 @@
 """Runs that fail for want of the machine: the tests' own experiment, never part of the book."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -12,13 +10,12 @@ import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
-from runners.ranks.rank import Rank
 
 QUESTION = "What does the launcher say when the machine fails a run?"
 MEBIBYTE = 1 << 20
 
 
-def terminated(rank: Rank) -> None:
+def terminated(rank):
     """Rank 0 gets a signal that only others send."""
     with rank.phase("step"):
         if rank.rank == 0:
@@ -26,7 +23,7 @@ def terminated(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1))
 
 
-def gives_up(rank: Rank) -> None:
+def gives_up(rank):
     """Rank 0 leaves as one does that cannot write its record."""
     with rank.phase("build"):
         if rank.rank == 0:
@@ -34,7 +31,7 @@ def gives_up(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1))
 
 
-def opens(rank: Rank) -> None:
+def opens(rank):
     """Open more files than a process may have."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
@@ -43,7 +40,7 @@ def opens(rank: Rank) -> None:
             files.enter_context(Path("/dev/null").open("rb"))
 
 
-def grows(rank: Rank) -> None:
+def grows(rank):
     """Ask for more memory than the process may have, in a run without a budget."""
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (64 * MEBIBYTE, most))
@@ -55,4 +52,3 @@ RUNS = {
     name: RunPlan(name, num_ranks, passes=("timed",))
     for name, num_ranks in (("terminated", 2), ("gives_up", 2), ("opens", 1), ("grows", 1))
 }
-STRATEGIES = {f.__name__: f for f in (terminated, gives_up, opens, grows)}

@@ -5,19 +5,16 @@ away: `/proc` and `/sys`, affinity, a limit on the data segment, and `fork` from
 loaded torch.
 """
 
-from __future__ import annotations
-
 import os
 import pathlib
 import platform
 import resource
 import sys
-from typing import Any
 
 _system = platform.system
 
 
-def _system_for_us() -> str:
+def _system_for_us():
     caller = sys._getframe(1).f_globals
     return "Darwin" if "/runners/" in caller.get("__file__", "") else _system()
 
@@ -29,20 +26,20 @@ if hasattr(os, "sched_getaffinity"):
 _open, _fork, _setrlimit = pathlib.Path.open, os.fork, resource.setrlimit
 
 
-def _open_elsewhere(self: pathlib.Path, *arguments: Any, **named: Any) -> Any:
+def _open_elsewhere(self, *arguments, **named):
     if str(self).startswith(("/proc", "/sys")):
         raise FileNotFoundError(2, "no such file or directory", str(self))
     return _open(self, *arguments, **named)
 
 
-def _fork_without_torch() -> int:
+def _fork_without_torch():
     if "torch" in sys.modules:
         sys.stderr.write("fork after torch\n")
         os.abort()
     return _fork()
 
 
-def _no_data_limit(which: int, limits: tuple[int, int]) -> None:
+def _no_data_limit(which, limits):
     if which == resource.RLIMIT_DATA:
         raise ValueError("current limit exceeds maximum limit")
     _setrlimit(which, limits)
