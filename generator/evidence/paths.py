@@ -100,21 +100,18 @@ class Node:
         return self._below(name, thing, self.formula + written)
 
     def elements(self) -> tuple[Node | Value, ...]:
-        """The elements of a list, or the entries of a dict in their order.
+        """The elements of a list.
 
         Raises:
-            ExpressionError: it is neither.
+            ExpressionError: it is none.
             AbsentError: it is empty.
         """
-        if isinstance(self.thing, list):
-            keys: list[Key] = list(range(len(self.thing)))
-        elif isinstance(self.thing, Mapping):
-            keys = list(self.thing)
-        else:
+        if not isinstance(self.thing, list):
             raise ExpressionError(f"{self.formula} is not a list")
-        if not keys:
+        if not self.thing:
             raise self._missing((), f"{self.formula} is empty")
-        return tuple(one for key in keys if not isinstance(one := self.step(key), tuple))
+        found = (self.step(index) for index in range(len(self.thing)))
+        return tuple(one for one in found if not isinstance(one, tuple))
 
     def _run(self, name: str, shown: TraceOnPage) -> Node:
         """A run of an experiment, by the machine that holds it."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from generator.figures import step_rules
 from generator.figures.axes import Scale, percent, plain
-from generator.figures.drawing import NARROW, WIDE, text_width
+from generator.figures.drawing import NARROW, WIDE, Drawing, text_width
 from generator.figures.drawings.lanes import Lane as Rank
 from generator.figures.drawings.lanes import Travel, lanes
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, plot
@@ -125,6 +125,18 @@ def test_bars_end_where_the_axis_says(layout):
     assert [at(box, "x") for box in boxes] == pytest.approx([x(0)] * 3, abs=NEAR)
     ends = [at(box, "x") + at(box, "width") for box in boxes]
     assert ends == pytest.approx([x(size) for _, _, size, _ in BARS], abs=NEAR)
+
+
+@pytest.mark.parametrize(("across", "up"), [(30, 0), (0, -40), (-30, 20)])
+def test_an_arrow_has_an_arm_on_each_side_behind_its_tip(across, up):
+    drawing = Drawing(100, 100)
+    drawing.arrow(50, 50, 50 + across, 50 + up)
+    places = re.findall(r"([-.\d]+),([-.\d]+)", drawing.parts[-1])
+    _, tip, one, same, other = (complex(float(x), float(y)) for x, y in places)
+    assert tip == same == complex(50 + across, 50 + up)
+    arms = [(arm - tip) / complex(across, up) for arm in (one, other)]  # as the arrow sees them
+    assert all(arm.real < -abs(arm.imag) for arm in arms)
+    assert arms[0].imag * arms[1].imag < 0
 
 
 def test_points_lie_on_their_side_of_the_line_that_divides_a_plane():

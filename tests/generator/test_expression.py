@@ -60,6 +60,7 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
         ("rank(*tiny_memory)", "'*tiny_memory' is not allowed"),
         (f"{MEMORY}.seed # and more", "'#' is not allowed"),
         (f"{TRAINING}.epochs[{MEMORY}.seed]", "only a whole number or a word"),
+        (f"mean({MEMORY})", f"{MEMORY} is not a list"),
         ("ring_byte(1, 2)", "did you mean 'ring_bytes'?"),
         (f"{MEMORY}.seed | digits(99)", "from 1 to 15"),
         (f"{MEMORY}.model.bytes | percent", "wants a share"),

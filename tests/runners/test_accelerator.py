@@ -43,22 +43,44 @@ def live(tmp_path, *, spins):
     return one
 
 
+def refused(tmp_path):
+    """A rank whose record says that it ran out of memory."""
+    one = live(tmp_path, spins=True)
+    failure = Failure(
+        kind="out_of_memory", message="", requested_bytes=1, rank=1, phase="forward", step=0
+    )
+    one.outcome = RankOutcome(rank=1, status="out_of_memory", failure=failure)
+    return one
+
+
 def test_a_rank_that_spins_for_a_collective_makes_no_progress(tmp_path):
     assert live(tmp_path, spins=True).is_quiet(6.0)
     assert not live(tmp_path, spins=False).is_quiet(6.0)
 
 
+def test_a_rank_that_wakes_for_a_moment_now_and_then_makes_no_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr(endings.processes, "cpu_ticks", lambda _: 30)  # 0.3 s in a minute
+    monkeypatch.setattr(endings.processes, "wants_processor", lambda _: False)
+    one = endings.LiveRank(os.getpid(), tmp_path / "rank0", quiet_since=time.monotonic() - 60)
+    one.look(None)
+    assert one.is_quiet(6.0)
+
+
 def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "GRACE_SECONDS", float("inf"))
-    refused = live(tmp_path, spins=True)
-    failure = Failure(
-        kind="out_of_memory", message="", requested_bytes=1, rank=1, phase="forward", step=0
-    )
-    refused.outcome = RankOutcome(rank=1, status="out_of_memory", failure=failure)
     server = SimpleNamespace(exits=dict)
     with Launcher() as launcher:
-        ranks = [live(tmp_path, spins=True), refused]
+        ranks = [live(tmp_path, spins=True), refused(tmp_path)]
         assert launcher._follow(server, ranks, None, patience=6.0, settle=1.0) is False
+
+
+def test_peers_of_a_refused_rank_that_work_may_end_by_themselves(tmp_path):
+    codes = [{}, {}, {os.getpid(): 0}]
+    server = SimpleNamespace(exits=lambda: codes.pop(0))
+    with Launcher() as launcher:
+        ranks = [live(tmp_path, spins=False), refused(tmp_path)]
+        assert launcher._follow(server, ranks, None, patience=6.0, settle=6.0) is False
+    assert ranks[0].exit_code == 0
 
 
 @pytest.mark.builds

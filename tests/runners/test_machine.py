@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from runners.measuring.measure import alone
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import write
@@ -89,3 +90,9 @@ def test_where_traces_are_kept_elsewhere_the_reference_is_that_of_the_code(desk)
     own = desk.traces / "reference-desk"
     own.mkdir(parents=True)
     assert machine.folder_of(None) == own
+
+
+def test_in_an_empty_folder_the_first_to_measure_makes_the_place_of_its_traces(desk, monkeypatch):
+    monkeypatch.setattr(machine, "TRACES", desk.traces / "content" / "traces")
+    with alone():
+        assert machine.TRACES.is_dir()

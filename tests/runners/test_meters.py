@@ -2,10 +2,15 @@
 
 import pytest
 
+from runners.meters.activity import _merged
 from runners.meters.spans import split_waiting
 from runners.traces.outcome import Event
 
 MS = 1_000_000
+
+
+def test_work_within_longer_work_ends_no_stretch_of_it():
+    assert _merged([(3 * MS, 4 * MS), (0, MS), (0, MS // 2)]) == [(0, MS), (3 * MS, 4 * MS)]
 
 
 def test_an_update_is_drawn_where_the_end_of_its_collective_was_recorded_late():

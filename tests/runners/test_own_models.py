@@ -97,6 +97,11 @@ def test_a_model_of_ones_own_has_the_peak_that_torchs_tracker_finds(name, batch)
     assert simulate_rank(question, 0).peak_bytes == tracked(name, batch)
 
 
+def test_buffers_are_told_apart_from_activations_and_stand_beside_the_batch():
+    peak = simulate_rank(asked("Buffered", "floats"), 0).at_peak
+    assert peak.buffers_bytes == 4 * (16 * 16 + 1 + MICROBATCH * 16)
+
+
 @pytest.fixture
 def said(capsys):
     """What the command prints, and its exit code."""

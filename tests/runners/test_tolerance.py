@@ -68,7 +68,13 @@ def test_of_records_only_how_many_there_are_is_compared(run):
 
 @pytest.mark.parametrize(
     ("here", "is_same"),
-    [([0.9, 1.1, 1.2, 1.4, 1.9], True), ([5.0, 5.1, 5.2, 5.3, 5.4], False), ([1.9, 1.9], True)],
+    [
+        ([0.9, 1.1, 1.2, 1.4, 1.9], True),
+        ([5.0, 5.1, 5.2, 5.3, 5.4], False),
+        ([1.9, 1.9], True),
+        ([1.3] * 5, True),
+        ([0.9] * 5, True),
+    ],
 )
 @pytest.mark.parametrize("field", ["median_seconds", "samples"])
 def test_times_with_samples_are_the_same_where_quartile_ranges_overlap(run, here, is_same, field):

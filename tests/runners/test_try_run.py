@@ -78,6 +78,11 @@ def test_settings_from_which_nothing_follows_are_refused_too():
     assert "no run can have these settings" in refusal(find("sharding"), "ddp_1", "widths=5")
 
 
+def test_other_ranks_have_one_stage_each_too():
+    plan, _ = prepare(find("model_parallel"), "full", ["world_size=2"])
+    assert plan.settings.num_stages == 2
+
+
 @pytest.mark.parametrize("name", BOOK)
 def test_no_setting_can_be_changed_without_effect(name):
     """A setting is read by the code of the run, or setting it is refused."""
