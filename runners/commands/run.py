@@ -103,7 +103,7 @@ class Ran:
             f"{len(self.surprises)} surprises{lost}; traces in {machine.shown(self.where)}"
         )
         if self.num_left:
-            print(f"left to --full: {self.num_left} runs; `run --dry --full` says of which")
+            print(f"left to --full: {self.num_left} runs; see `python -m runners run --dry --full`")
         lines = [f"surprise: {line}" for line in self.surprises]
         if self.not_measured:
             lines.append(f"not measured, for the causes above: {', '.join(self.not_measured)}")
@@ -243,7 +243,8 @@ def _line(name: str, num_runs: int, known: Sequence[Run], reason: str = "") -> s
     """So many runs one after another, of which some are known: seconds, and the largest peak."""
     least = "" if len(known) == num_runs else "at least "
     length = f"{least}{sum(run.timing.wall_seconds for run in known):.1f} s"
-    peak = f"{max(map(_peak_bytes, known)) / 2**20:.0f}" if known else "?"
+    peak_bytes = max(map(_peak_bytes, known), default=0)
+    peak = f"{peak_bytes / 2**20:.0f}" if peak_bytes else "?"  # or none of them was metered
     return f"{name:<20} {num_runs:>3} runs {length:>17} {peak:>8} MiB  {reason}".rstrip()
 
 
