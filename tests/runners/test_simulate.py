@@ -186,6 +186,6 @@ def test_an_unknown_run_is_refused_with_those_there_are():
 def test_the_command_compares_a_run_with_its_record(capsys):
     assert main(["simulate", "nosuch"]) == 2
     assert capsys.readouterr().err.startswith("python -m runners: no experiment 'nosuch'")
-    assert main(["simulate", "sharding.ddp_1", "--json"]) == 0
-    one = json.loads(capsys.readouterr().out)["sharding.ddp_1"]
+    assert main(["simulate", "sharding.zero_uneven_2", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)["sharding.zero_uneven_2"]
     assert one["peak_bytes"] == one["recorded_peak_bytes"]

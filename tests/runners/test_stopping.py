@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from runners.system.scratch import COMPILED, Scratch
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.builds
@@ -102,3 +103,12 @@ def test_a_process_forked_from_a_command_ends_at_once_without_a_word():
     words = [sys.executable, "-c", FORKED]
     told = subprocess.run(words, capture_output=True, text=True, check=True)
     assert (told.stdout, told.stderr) == ("15\n", "")
+
+
+def test_what_torch_compiles_goes_with_the_first_folder_and_not_with_one_within(monkeypatch):
+    monkeypatch.delenv(COMPILED, raising=False)
+    with Scratch() as first:
+        with Scratch():
+            assert os.environ[COMPILED] == str(first.path / "compiled")
+        assert COMPILED in os.environ
+    assert COMPILED not in os.environ
