@@ -67,7 +67,7 @@ class Ran:
         num_left: runs that only `--full` measures, and has not.
         surprises: a line for each run that ended otherwise than declared.
         not_measured: runs that failed for want of the machine; each cause has been said.
-        not_quiet: experiments measured now around which the machine was not quiet, with why.
+        not_quiet: experiments measured now around which the machine was not quiet.
     """
 
     where: Path
@@ -91,9 +91,8 @@ class Ran:
         for name, run in trace.runs.items():
             if run.is_surprise:
                 self.surprises.append(_surprise(trace.experiment, name, run))
-        if is_new and trace.quiet and trace.quiet.disturbances:
-            why = " and ".join(trace.quiet.disturbances)
-            self.not_quiet.append(f"{trace.experiment} ({why})")
+        if is_new and trace.quiet and not trace.quiet.was_quiet:
+            self.not_quiet.append(trace.experiment)
 
     def say(self) -> None:
         """Print how it ended; what needs a look goes to standard error."""
@@ -109,7 +108,8 @@ class Ran:
             lines.append(f"not measured, for the causes above: {', '.join(self.not_measured)}")
             lines.append("traces are as before; the next `run` measures what is missing")
         if self.not_quiet:
-            lines.append(f"the machine was not quiet around {', '.join(self.not_quiet)}")
+            names = ", ".join(self.not_quiet)
+            lines.append(f"the machine was not quiet around {names}; times there may be too long")
         sys.stderr.writelines(f"{line}\n" for line in lines)
 
 

@@ -61,15 +61,16 @@ class Quiet(Record):
     canaries: dict[str, Canary]  # by name
 
     @property
-    def disturbances(self) -> list[str]:
-        """Why the experiment was not quiet, in words; empty where it was quiet."""
-        load = max(self.load_before_share or 0, self.load_after_share or 0)
-        busy = f"other processes used {load:.0%} of the cores"
+    def was_busy(self) -> bool:
+        """Whether other processes used more of the cores than around a quiet experiment."""
+        return max(self.load_before_share or 0, self.load_after_share or 0) > MOST_LOAD_SHARE
+
+    @property
+    def was_quiet(self) -> bool:
+        """Whether other processes left the cores alone, and a small product took the same time."""
         times = [sorted(vars(one).values()) for one in self.canaries.values()]
         apart = max((longer / shorter for shorter, longer in times), default=1.0) - 1
-        slower = f"the canary differed by {apart:.1%}"
-        found = ((busy, load > MOST_LOAD_SHARE), (slower, apart > MOST_CANARY_SHARE))
-        return [words for words, is_so in found if is_so]
+        return not self.was_busy and apart <= MOST_CANARY_SHARE
 
 
 class Failure(Record):

@@ -1,5 +1,6 @@
 """Several machines in one book: what each says of a claim, and what a strict build takes."""
 
+import json
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.machines import other_outcomes
 from tests.generator import scenes
 from tests.generator.conftest import render
+from tests.recorded import write
 from tests.whole_pages import machines_behind
 
 
@@ -22,6 +24,17 @@ def test_a_claim_has_the_verdict_of_each_machine(copy):
         _, _, proof = shown.partition(f'id="claim-{name}"')
         of_desk = re.split(r"desk(?:</span>)?</dt>", proof)[1].partition("</dl>")[0]
         assert f'pb-verdict pb-{outcome.verdict.replace("_", "-")}"' in of_desk
+
+
+@pytest.mark.parametrize("load", [0.04, 0.4])
+def test_pages_say_that_a_machine_was_busy_while_it_measured(copy, load):
+    document = json.loads(copy.trace("tiny_memory").read_text())
+    document["quiet"] = {"load_before_share": 0.0, "load_after_share": load, "canaries": {}}
+    write(copy.trace("tiny_memory"), document)
+    pages = render(copy.load())
+    said = {path for path, page in pages.items() if "Other processes used its cores" in page}
+    used = {path for path, page in pages.items() if "traces/reference-frozen/tiny_memory" in page}
+    assert said == (used - {"evidence/tiny_memory.md"} if load > 0.05 else set())
 
 
 def test_runs_of_two_machines_are_compared_in_no_verdict(copy):
