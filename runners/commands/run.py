@@ -4,7 +4,7 @@ In: the names of experiments and what is requested (`RunRequest`). Out: traces i
 folder, and `Ran`, which the command prints: how many were measured, what surprised, what is left.
 
 With `--dry` nothing runs. How long a run takes, and how much memory its ranks take together, is
-then read off its last trace here, however stale; else off the reference machine's.
+read off its last trace here, however stale; else off the reference machine's.
 """
 
 import argparse
@@ -185,6 +185,10 @@ def _measure(
     """Measure what waits; the experiments that are unfinished, each with what was not measured."""
     unfinished: dict[str, list[str]] = {}
     progress = Progress()
+    if len(waiting) > 1:
+        runs = [run for one in waiting for run in _known(one, where)]
+        minutes = sum(run.timing.wall_seconds for run in runs) / 60
+        progress.said(f"{len(waiting)} experiments, which last took {minutes:.1f} min")
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
         plans = (one.experiment.runs[run] for one in waiting for run in one.measured)
@@ -220,23 +224,22 @@ def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
         return ["nothing would run: all that was asked for is fresh"]
     said, everything = [], list[Run]()
     for one in waiting:
-        known = _last(one.experiment.name, [where, *machine.references()])
-        runs = [known[name] for name in one.measured if name in known]
+        runs = _known(one, where)
         said.append(_line(one.experiment.name, len(one.measured), runs, one.reason))
         everything += runs
     return [*said, _line("in all", sum(len(one.measured) for one in waiting), everything)]
 
 
-def _last(experiment: str, folders: Sequence[Path]) -> dict[str, Run]:
-    """What was measured of an experiment; of each run, what the first folder has that has it."""
+def _known(one: Pending, where: Path) -> list[Run]:
+    """What was last measured of the runs that would run, here or else on the reference machine."""
     known: dict[str, Run] = {}
-    for folder in reversed(folders):
+    for folder in (*reversed(machine.references()), where):
         try:
-            runs = read(folder / f"{experiment}.json").runs
+            runs = read(folder / f"{one.experiment.name}.json").runs
         except TraceError:
             continue
         known |= {name: run for name, run in runs.items() if run.status != "skipped"}
-    return known
+    return [known[name] for name in one.measured if name in known]
 
 
 def _line(name: str, num_runs: int, known: Sequence[Run], reason: str = "") -> str:
