@@ -6,7 +6,7 @@ What an author got wrong is found by `checks/lesson_checks.py`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
@@ -155,6 +155,8 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     measured, by_formula = evidence.one(check.measured), result(output, given)
     if measured is None or by_formula is None or len(by_formula.machines | measured.machines) > 1:
         return None
+    counted = replace(by_formula.form, label=measured.form.label)
+    by_formula = replace(by_formula, form=counted)
     known = {name: value for name, value in given.items() if value}
     off = off_by(by_formula, measured)
     if off is None:

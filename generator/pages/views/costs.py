@@ -114,7 +114,6 @@ def _field(
     return Shown(
         name=one.name,
         label=folio.line(one.label),
-        is_named=one.label == one.name,  # and so is not called by its name once more
         unit=f"{unit} {counted}".strip(),
         says=f"{units.printed(numeric(start), of, units.AS_RULED)} {counted}".strip(),
         size=_typed(float(size)),  # of one of the field, in what formulas calculate with
