@@ -86,16 +86,16 @@ def schedule(
         drawing.word(x.start - GAP, base - LOAD / 2, most, "soft", "end")
     if loads:
         keys.append(Key(words["load"], box=LOOK_OF_LOAD))
+    keys.append(Key(words["idle"], line="waiting"))
     drawing.playhead(x(0), x(end), top, bottom)
     if mark:  # what was measured is veiled at no time
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
-        bottom = _curve(drawing, curve, x, bottom + 2 * GAP)
-        keys += [Key(name, box=f"span {look}") for name, look, _ in curve.parts]
+        bottom = _curve(drawing, curve, x, legend(drawing, keys, bottom + LINE) + GAP)
+        keys = [Key(name, box=f"span {look}") for name, look, _ in curve.parts]
         keys.append(Key(curve.mark.words, line="budget"))
     across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
-    keys.append(Key(words["idle"], line="waiting"))
     drawing.height = legend(drawing, keys, bottom + BELOW + LINE / 2) + 2
     return drawing
 

@@ -56,7 +56,8 @@ def _row(
 
 
 def _shape(shape: list[int], expression: str, folio: Folio) -> Markup:
-    return folio.cell(f"{expression} | shape") if shape else Markup("–")
+    shown = folio.cell(f"{expression} | shape") if shape else Markup("–")
+    return shown + " values" if len(shape) == 1 else shown
 
 
 def _values(values: Sequence[float], base: str, folio: Folio) -> Markup:
@@ -141,6 +142,8 @@ def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
     shapes = [held.shape_in, held.shape_out] if held else []
     sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
     takes_part = any({one.source, one.destination} & {None, rank} for one in travels)
+    if [len(shape) for shape in shapes[-1:]] == [1]:
+        sides[-1] += " values"
     works_on = " → ".join(sides) or ("takes part" if takes_part else "")
     return Lane(f"rank {rank}", works_on, _layers(rank, run))
 
