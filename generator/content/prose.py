@@ -24,6 +24,7 @@ _INVISIBLE = re.compile(
 )
 _LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
+_GROUP = re.compile(r"\([^()<> ]+ [^()<>]{,18}\)")  # a bracket of a formula
 SHORT = 26  # letters of a span that a line holds with words beside it
 _ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
 LINE = 32  # letters of a name that a line of a phone holds
@@ -40,7 +41,7 @@ _ELSEWHERE = re.compile(
 _IMAGE = re.compile(r"!\[")
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
-_HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234])\b")
+_HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234]|[Aa]ll-(?:gather|reduce)|[Rr]educe-scatter)\b")
 _NAME = re.compile(r"(?!x\d)[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE)  # fp32, 1F1B, 3D
 _NUMBERS = (
     "five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty|"
@@ -151,7 +152,7 @@ def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) 
     if len(token.content) <= SHORT and _ENDS.search(token.content):
         token.attrSet("class", "pb-keep")
     shown = str(RendererHTML.code_inline(self, tokens, at, *how))
-    return _LONG.sub(_name, shown)
+    return _LONG.sub(_name, _GROUP.sub(r'<span class="pb-keep">\g<0></span>', shown))
 
 
 def _name(found: re.Match[str]) -> str:

@@ -283,7 +283,7 @@ function open() {
       };
     }
     parts.push(one, ...all(one, "[data-after]"));
-    shown.append(shown.textContent && " · ", line.dataset.what);
+    shown.append(shown.textContent && "\u00a0· ", line.dataset.what);
     before = line;
   });
   // A heading that waits is not listed among the page's contents either.
