@@ -143,6 +143,11 @@ class Layout:
         return self.answer.question.strategy.name
 
     @property
+    def kind(self) -> tuple[str, str]:
+        """What pages call it by: its strategy, and what it recomputes."""
+        return self.strategy, self.answer.question.training.checkpointing
+
+    @property
     def name(self) -> str:
         """The strategy, with the settings that the search chose."""
         training = self.answer.question.training

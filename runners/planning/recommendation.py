@@ -8,7 +8,6 @@ and the lines that say so. No torch.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Literal, NamedTuple
 
 from runners.planning.answer import GIB, Answer, Layout, layouts, needs
@@ -167,12 +166,12 @@ def search(
 
 
 class Turn(NamedTuple):
-    """Other links or devices with which another strategy is best.
+    """Other links, or less memory, with which another layout is best.
 
     Attributes:
         best: the layout there; None where nothing that was simulated fits.
         between: bytes that a node sends in a second, where the links differ.
-        memory_bytes: of a device, where that differs.
+        memory_bytes: of a device, below which the choice turns.
     """
 
     best: Layout | None
@@ -214,7 +213,7 @@ def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> 
         raise PlanError(next((one.reason for one in answers if one.reason), none))
     best = found[0]
     runner_up = next((one for one in found if one.strategy != best.strategy), None)
-    return Choice(found, runner_up, list(_turns(answers, best, cluster, memory_bytes)))
+    return Choice(found, runner_up, list(_turns(answers, found, cluster, memory_bytes)))
 
 
 def told(
@@ -232,8 +231,8 @@ def told(
         lines.append(f"  {_compared(made.runner_up, made.best)}")
     for one in made.turns:
         other = one.best.name if one.best else "nothing that was simulated fits"
-        links, memory = f"{one.between / 1e9:.3g} GB/s between nodes", one.memory_bytes / GIB
-        lines.append(f"it turns:    with {links if one.between else f'{memory:.4g} GiB'}: {other}")
+        links, memory = f"with {one.between / 1e9:.3g} GB/s between nodes", one.memory_bytes / GIB
+        lines.append(f"it turns:    {links if one.between else f'below {memory:.1f} GiB'}: {other}")
     lines.append(
         f"{len(answers)} layouts simulated, {len(made.fitting)} fit; "
         + ("all that the search knows" if is_whole else "the time of the search was over")
@@ -272,21 +271,18 @@ def _compared(other: Layout, best: Layout) -> str:
 
 
 def _turns(
-    answers: Sequence[Answer], best: Layout, cluster: Cluster, memory_bytes: float
+    answers: Sequence[Answer], found: Sequence[Layout], cluster: Cluster, memory_bytes: float
 ) -> Iterator[Turn]:
-    """Other devices and links, of those tried here, with which another strategy is best."""
-    slower = [replace(cluster, between=cluster.between / n) for n in (2, 4, 8, 16)]
-    faster = [replace(cluster, between=cluster.between * n) for n in (2, 4, 8)]
-    links = chain(slower, faster) if cluster.nodes > 1 else ()
-    for other in links:
-        found = layouts(answers, other, memory_bytes)
-        if found and found[0].strategy != best.strategy:
-            yield Turn(found[0], between=other.between)
-            break
-    for gib in (192, 141, 80, 48, 40, 24, 16):
-        if gib * GIB >= memory_bytes:
-            continue
-        found = layouts(answers, cluster, gib * GIB)
-        if not found or found[0].strategy != best.strategy:
-            yield Turn(found[0] if found else None, memory_bytes=gib * GIB)
-            break
+    """Links, of those tried here, and less memory, with which another layout is best."""
+    best = found[0]
+    for factors in ((1 / 2, 1 / 4, 1 / 8, 1 / 16), (2, 4, 8)) if cluster.nodes > 1 else ():
+        for other in (replace(cluster, between=cluster.between * n) for n in factors):
+            there = layouts(answers, other, memory_bytes)[0]
+            if there.kind != best.kind:
+                yield Turn(there, between=other.between)
+                break
+    below, least = best, best
+    while below is not None and below.kind == best.kind:
+        least = below
+        below = next((one for one in found if one.needed_bytes < least.needed_bytes), None)
+    yield Turn(below, memory_bytes=least.needed_bytes)

@@ -318,7 +318,7 @@ def _answer(plans: Plans, asked: Asked) -> Shown:
         is_tight=bool(made and later and made.best.is_tight(memory)),
         later=plans.compared(later, asked) if later else None,
         longer=longer_by(later, made.best) if made and later else "",
-        turns=[_turned(plans, one) for one in made.turns] if made else [],
+        turns=[_turned(plans, asked, one) for one in made.turns] if made else [],
         least=None if made else plans.needs(min(asked.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
         is_cut=needs(max(drawn, key=needs)) > memory * AXIS,
@@ -336,13 +336,14 @@ def decided_by(bounds: Bounds) -> str:
     return "computing and waiting" if has_to_wait else bounds.decides
 
 
-def _turned(plans: Plans, one: Turn) -> str:
-    """Other links or devices, and the layout to take there."""
+def _turned(plans: Plans, asked: Asked, one: Turn) -> Markup:
+    """Other links or less memory, and the layout to take there."""
+    given = asked.cluster.between / 1e9
     where = (
-        f"{one.between / 1e9:.3g} GB/s between nodes" if one.between
-        else f"{one.memory_bytes / GIB:.4g} GiB per device"
+        f"{one.between / 1e9:.3g} GB/s between nodes instead of {given:.3g}" if one.between
+        else f"Below {one.memory_bytes / GIB:.1f} GiB per device"
     )  # fmt: skip
-    return f"{where}: {plans.label(one.best.answer) if one.best else NOTHING_FITS}"
+    return label(f"{where}: {plans.label(one.best.answer) if one.best else 'no layout fits'}")
 
 
 def _drawn(asked: Asked, best: Sequence[Layout]) -> list[Answer]:
