@@ -83,16 +83,20 @@ def _is_crowded(outcome: Outcome) -> bool:
     return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)
 
 
-def shows_reference(documents: Iterable[Document[Any]], at_hand: Evidence) -> bool:
-    """Whether the machine at hand lacks what the reference machine has of what is named here.
+def lacking(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
+    """The experiments named here that only the reference machine has measured, so that it is shown.
 
     Args:
         documents: the files that a topic or a page is written in.
         at_hand: what the machine at hand says.
+
+    Returns:
+        None where the machine at hand is shown; no experiment where it measured all, and its runs
+        still do not give what is named.
     """
     reference = at_hand.reference
     if reference is None:
-        return False
+        return None
     files = list(documents)
     fields = [one for document in files for one in document.fields]
     text = "\n".join(one.text for one in fields)
@@ -101,16 +105,19 @@ def shows_reference(documents: Iterable[Document[Any]], at_hand: Evidence) -> bo
     runs = sorted(_runs(whole, claims, reference))
     named = [path for path in runs if _status(path, reference)]
     found = {_status(path, at_hand) for path in named}
-    if None in found or found == {"skipped"}:
-        return True
     printed = {one.text for one in prose.expressions(text)}
     printed |= {one.text for one in fields if one.mark == "expression"}
     of_runs = {one.text for one in fields if one.mark == "per_run"}
-    return (
-        any(_is_undecided(one, at_hand, reference) for one in claims)
+    is_lacking = (
+        None in found
+        or found == {"skipped"}
+        or any(_is_undecided(one, at_hand, reference) for one in claims)
         or any(_lacks(one, {}, at_hand) for one in sorted(printed))
         or any(_lacks(one, {"run": run}, at_hand) for one in sorted(of_runs) for run in runs)
     )
+    measured = at_hand.book.machines[at_hand.book.machine.name]
+    needed = {path.partition(".")[0] for path in named}
+    return sorted(needed - (measured.traces.keys() - measured.stale)) if is_lacking else None
 
 
 def _runs(text: str, claims: Iterable[str], evidence: Evidence) -> set[str]:

@@ -109,7 +109,7 @@ class Sheet:
         symptom: for the page of one symptom of the guide, its id.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
-        on_reference: whether it shows the reference machine, whichever is at hand.
+        lacks: where it shows the reference machine, the experiments to measure before it does not.
     """
 
     path: str
@@ -126,7 +126,7 @@ class Sheet:
     symptom: str | None = None
     has_toc: bool = False
     under: str | None = None
-    on_reference: bool = False
+    lacks: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Gathered:
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
-    evidence = (sheet.on_reference and at_hand.reference) or at_hand
+    evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
     book = evidence.book
     folio = Folio(
         evidence, at_hand, gathered.others, sheet.path,

@@ -24,7 +24,7 @@ from generator.content.guide import GuideFile
 from generator.content.lesson import MODES
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
-from generator.evidence.machines import OtherOutcomes, other_outcomes, shows_reference
+from generator.evidence.machines import OtherOutcomes, lacking, other_outcomes
 from generator.pages.page import Gathered, Printed, Sheet, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from runners.system.processes import end_with
@@ -159,13 +159,13 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
     """
 
     @cache
-    def on_reference(of: str) -> bool:
-        return shows_reference(_files(of, evidence.book), evidence)
+    def lacks(of: str) -> list[str] | None:
+        return lacking(_files(of, evidence.book), evidence)
 
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
         is_decided = of is not None and sheet.path != EVIDENCE
-        yield replace(sheet, on_reference=is_decided and on_reference(of))
+        yield replace(sheet, lacks=lacks(of) if is_decided else None)
 
 
 def _files(of: str, book: Book) -> Iterator[Document[Any]]:

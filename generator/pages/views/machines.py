@@ -28,13 +28,9 @@ HEAVIER = (
 )
 PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
     (r"matrix_flops_per_second", Unit(0, -1), "Operations of a matrix product"),
-    (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "Latency of an all_reduce, ranks: {n}"),
-    (
-        r"all_reduce_(\d+)_beta_seconds_per_byte",
-        Unit(1, -1),
-        "Payload rate of an all_reduce, ranks: {n}",
-    ),
-)
+    (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "Latency of an all_reduce, {n} ranks"),
+    (r"all_reduce_(\d+)_beta_seconds_per_byte", Unit(1, -1), "Its payload rate, {n} ranks"),
+)  # latencies precede rates
 
 
 def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
@@ -63,7 +59,8 @@ def primitives(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]
                     field, kind, read = f"1 / {field}", COMPUTED, 1 / number
                 origin = Origin(measured.machine.name, field=field)
                 (num,) = told.groups() or ("1",)
-                crowd = " (more than cores)" if int(num) > measured.machine.num_cores else ""
+                cores = measured.machine.num_cores
+                crowd = f" on {cores} core{'s' * (cores > 1)}" if int(num) > cores else ""
                 value = Value(read, unit, kind, field, origin=origin)
                 yield word.format(n=num) + crowd, folio.show(value)
 
