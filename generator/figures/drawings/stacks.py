@@ -32,6 +32,7 @@ THICK, APART = 18, 9  # of a bar; between groups, more than between bars
 BESIDE = 14  # from the end of the axis to the words
 LEAST = 1.5  # of a part, in pixels: what is narrower stands in legend and table alone
 OVER = 3  # how far the line stands out of the bars
+STROKES = 14  # at the end of a bar that is cut
 EDGE = 5  # from the middle of the line to words beside it
 
 
@@ -108,8 +109,8 @@ def stacks(
     if budget and budget.words:
         half = text_width(budget.words) / 2
         middle = min(max(x(budget.size), half), layout.width - half)
-        over.word(middle, y, budget.words, "strong", "middle")
-        y += LINE
+        over.word(middle, y + GAP, budget.words, "strong", "middle")
+        y += GAP + LINE
     upper, group = y, rows[0].group
     for row in rows:
         y, group = y + APART * (row.group != group), row.group
@@ -171,6 +172,7 @@ def _bar(
         if right - left >= LEAST:
             look, letters = LOOKS[part.kind]
             drawing.box(left, y, right - left, THICK, f"span {look}", say=part.say)
+            right = min(right, x.end - STROKES * (row.size > x.high))
             before, after = line - EDGE - left, right - line - EDGE
             if min(before, after) > -2 * EDGE:  # the larger side of the line
                 left, right = (left, line - EDGE) if before > after else (line + EDGE, right)

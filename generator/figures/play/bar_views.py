@@ -18,7 +18,9 @@ from runners.traces.measured import Memory
 from runners.traces.records import RankRecord, Run
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
-MOST = 2.2  # memories of a device that the axis of a plan reaches to: a longer bar is cut
+MOST = 2.3  # memories of a device that a bar of a plan may take: a longer one is cut
+AXIS = 2.2  # that the axis then reaches to
+FAR = 3  # times the longest bar: more memory is beyond the axis, and has no line
 
 
 def _joined(*words: str) -> str:
@@ -189,12 +191,15 @@ def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio
         memory: bytes of a device, where the line stands.
         folio: the page.
     """
-    longest = max(memory, *(number(_fullest(run).measures["needed_bytes"]) for _, run, _ in found))
-    unit, size = byte_unit(longest)
+    longest = max(number(_fullest(run).measures["needed_bytes"]) for _, run, _ in found)
+    is_far = memory > FAR * longest
+    end = longest if is_far else max(longest, memory)
+    unit, size = byte_unit(end)
     rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in found]
     drawings = both(
-        stacks, rows, f"{unit} per rank", min(longest * 1.05, memory * MOST) / size,
-        budget=Budget(memory / size, said_bytes(memory)),
+        stacks, rows, f"{unit} per rank",
+        (end * 1.05 if longest <= memory * MOST else memory * AXIS) / size,
+        budget=None if is_far else Budget(memory / size, said_bytes(memory)),
     )  # fmt: skip
     return Seen(drawings, _described(rows))
 

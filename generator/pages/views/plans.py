@@ -22,7 +22,7 @@ from generator.evidence.folio import Folio, breakable
 from generator.evidence.play_states import Control
 from generator.evidence.units import Unit
 from generator.evidence.value import Value, computed, numeric
-from generator.figures.play.bar_views import MOST as AXIS
+from generator.figures.play.bar_views import MOST as LONGEST
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.pages.shown import Row, Shown, counted, label
@@ -226,6 +226,7 @@ def models(folio: Folio) -> Iterator[Row]:
         options = plans.options(first.setting, first.device.name)
         options["mesh"] += " devices"
         options["sequence"] += " tokens"
+        del options["optimizer"]  # the same everywhere
         yield [
             Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
             folio.cell(f"{name}.{next(iter(plans.runs))}.settings.num_parameters"),
@@ -321,7 +322,7 @@ def _answer(plans: Plans, asked: Asked) -> Shown:
         turns=[_turned(plans, asked, one) for one in made.turns] if made else [],
         least=None if made else plans.needs(min(asked.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
-        is_cut=needs(max(drawn, key=needs)) > memory * AXIS,
+        is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
         compute=plans.folio.cell(f"({device.compute}) / 1000000000000"),
         link=plans.folio.cell(f"({device.link}) / 1000000000"),
         between=plans.folio.cell(f"({device.between}) / 1000000000"),
