@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,12 +12,14 @@ from generator.__main__ import main
 from generator.checks.layout_checks import Recommended
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio
 from generator.pages.press import Press
 from generator.pages.views import published
-from generator.pages.views.plans import decided_by
+from generator.pages.views.plans import Plans, decided_by
 from runners.planning import published_steps
-from runners.planning.answer import Layout
+from runners.planning.answer import Layout, layouts
 from runners.planning.law_of_time import Bounds, Cluster
+from runners.planning.recommendation import choice
 from runners.traces.files import is_stale
 from tests.generator.falsified import refuted
 
@@ -117,3 +120,25 @@ def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
     mine = Layout(None, Bounds(2, 0, 1, 0), 50, "fits")
     others, cluster = {"less": replace(mine, needed_bytes=40)}, Cluster(1, 8, 1, 1, 1)
     assert Recommended((), "run", mine, others, cluster, fits).better == better
+
+
+@pytest.fixture(scope="module")
+def folio(real):
+    evidence = Evidence(real)
+    return Folio(evidence, evidence, {}, "plan/page.md")
+
+
+def test_below_the_memory_that_turns_a_choice_another_layout_is_first(real, folio):
+    found = [one for name in real.plan.models for one in Plans(name, folio).asked if one.choice]
+    assert found
+    for one in found:
+        first, turn = one.choice.best.kind, one.choice.turns[-1]
+        assert choice(one.answers, one.cluster, turn.memory_bytes).best.kind == first
+        below = next(iter(layouts(one.answers, one.cluster, turn.memory_bytes - 1)), None)
+        assert below == turn.best or below.kind == turn.best.kind != first
+
+
+def test_no_two_published_peaks_have_the_same_words(real, folio):
+    rows = published.peak_rows(real.plan.published, folio)
+    said = [(re.sub("<small.*?</small>|<[^>]*>", "", row[0]), row[1]) for row in rows]
+    assert len({*said}) == len(said) > 50

@@ -183,7 +183,7 @@ def test_typed_words_leave_the_statements_that_have_them(frozen_site, open_page)
     page = open_page(frozen_site / "retracted.html")
     shown = page.locator(".pb-retraction:visible")
     whole = shown.count()
-    field = page.get_by_label("Statements with")
+    field = page.get_by_label("Show statements that contain")
     field.fill("model fits")
     assert shown.count() == 1
     assert page.locator("output").inner_text() == f"1 / {whole}"

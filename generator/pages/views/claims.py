@@ -144,7 +144,6 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
     claim, here = folio.book.claims[name], folio.at_hand.outcome(name)
     folio.runs.update(here.runs)
     judged = list(_judged(name, folio))
-    natures = {run.nature for run in map(folio.at_hand.book.run, here.runs) if run}
     return Shown(
         claim=claim,
         says=folio.line(claim.says),
@@ -154,7 +153,6 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
         regime=_regime_of(claim, here, folio),
         lessons=lessons,
         judged=judged,
-        is_simulated=natures == {"simulated"},
         runs=[run.partition(".")[2] for run in here.runs],
         holds=here.verdict == "holds" and not any(one.differs for one in judged),
     )
@@ -184,10 +182,16 @@ def _judgement(
     predicted, observed = sides_of(outcome, folio)
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
+    heads = ["Predicted", "Observed"]
+    if outcome.observed and outcome.observed.nature == "simulated":
+        heads[1] = outcome.observed.kind.capitalize()
+        if outcome.predicted and outcome.predicted.kind == "cited":
+            heads[0] = "Cited"
     return Shown(
         machine=machine,
         predicted=predicted,
         observed=observed,
+        heads=heads,
         off=_off(outcome, folio) if outcome.claim.relation == "equals" else None,
         words=outcome.verdict.replace("_", " "),
         css=css_of(outcome),

@@ -40,9 +40,9 @@ DIFFER = label(f"that differ by {APART - 1:.0%} or more")
 SCORES = {
     "#Fitted efficiency": ["efficiency_share"],
     "#" + label(f"Held-out rows within {WITHIN:.0%}"): ["num_within", "num_held_out"],
+    "#Pairs " + DIFFER: ["num_pairs"],
     "#Pairs in the right order": ["num_right"],
     "#Pairs in the wrong order": ["num_wrong"],
-    "#Pairs " + DIFFER: ["num_pairs"],
 }
 
 

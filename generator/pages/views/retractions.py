@@ -35,6 +35,7 @@ def retraction(one: Retraction, folio: Folio) -> Shown:
         why=folio.prose(" ".join(sentences[:SHOWN])),
         more=folio.prose("\n\n".join(filter(None, more))),
         claim=row,
+        is_simulated={run.nature for run in map(folio.book.run, row.runs) if run} == {"simulated"},
         again=command(row.runs, machine, folio.book.reference.name),
         standings=_standings(one, folio),
         program=_program(one.program, folio) if one.program else None,
