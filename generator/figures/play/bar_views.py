@@ -18,8 +18,8 @@ from runners.traces.measured import Memory
 from runners.traces.records import RankRecord, Run
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
-MOST = 2.3  # memories of a device that a bar of a plan may take: a longer one is cut
-AXIS = 2.2  # that the axis then reaches to
+AXIS = 2.2  # memories of a device that the axis of a plan reaches to, where bars are cut
+MOST = 1.05 * AXIS  # beyond which they are
 FAR = 3  # times the longest bar: more memory is beyond the axis, and has no line
 
 
@@ -191,14 +191,15 @@ def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio
         memory: bytes of a device, where the line stands.
         folio: the page.
     """
-    longest = max(number(_fullest(run).measures["needed_bytes"]) for _, run, _ in found)
+    needs = [number(_fullest(run).measures["needed_bytes"]) for _, run, _ in found]
+    longest, whole = max(needs), [one for one in needs if one <= memory * MOST]
     is_far = memory > FAR * longest
     end = longest if is_far else max(longest, memory)
     unit, size = byte_unit(end)
     rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in found]
     drawings = both(
         stacks, rows, f"{unit} per rank",
-        (end * 1.05 if longest <= memory * MOST else memory * AXIS) / size,
+        (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
         budget=None if is_far else Budget(memory / size, said_bytes(memory)),
     )  # fmt: skip
     return Seen(drawings, _described(rows))
