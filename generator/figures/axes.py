@@ -13,7 +13,7 @@ from generator.figures.drawing import LINE, Drawing, text_width
 
 TICK, GAP = 4, 8  # pixels: the length of a tick; between words that are apart
 BELOW = 44  # what an axis below a plot needs: ticks, labels, title
-SAMPLE = 26  # of a legend's line
+SAMPLE = 40  # of a legend's line
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Which rank holds which layer, and what travels between ranks in a step."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
@@ -61,6 +61,10 @@ def _sent(record: RankRecord) -> list[str]:
     return sorted(found - {"recv", "barrier"})
 
 
+def _ranks(found: Iterable[int]) -> str:
+    return ", ".join(f"rank {rank}" for rank in found)
+
+
 def _in_words(panel: Panel) -> str:
     """The panel as a sentence, for those who cannot see it."""
     ranks = "; ".join(
@@ -80,14 +84,17 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
         for position, layer in enumerate(run.model.layers):
             how = "in shards" if layer.is_sharded else "whole"
-            ranks = ", ".join(f"rank {rank}" for rank in layer.ranks)
             size = folio.cell(f"{path}.model.layers[{position}].bytes")
-            table.rows.append([f"{name}{layer.name}", size, f"{how}: {ranks}"])
+            table.rows.append([f"{name}{layer.name}", size, f"{how} on {_ranks(layer.ranks)}"])
+        alike: dict[tuple[str, str, str], list[int]] = {}
         for position, record in enumerate(run.ranks):
             read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
             if record.memory and record.memory.largest:
                 read = {"memory.largest.parameters_bytes": "parameters"} | read
             for field, what in read.items():
-                size = folio.cell(f"{path}.ranks[{position}].{field}")
-                table.rows.append([f"{name}{what}", size, f"rank {position}"])
+                value = folio.value(f"{path}.ranks[{position}].{field}")
+                alike.setdefault((field, what, str(value)), []).append(position)
+        for (field, what, _), found in alike.items():
+            size = folio.cell(f"{path}.ranks[{found[0]}].{field}")
+            table.rows.append([f"{name}{what}", size, _ranks(found)])
     return table

@@ -30,7 +30,7 @@ LOOKS = {
 }
 THICK, APART = 18, 9  # of a bar; between groups, more than between bars
 BESIDE = 14  # from the end of the axis to the words
-LEAST = 1.5  # of a part, in pixels: what is narrower stands in legend and table alone
+LEAST = 1.5  # of a part, in pixels: what is narrower stands in the table alone
 OVER = 3  # how far the line stands out of the bars
 STROKES = 14  # at the end of a bar that is cut
 EDGE = 5  # from the middle of the line to words beside it
@@ -105,7 +105,8 @@ def stacks(
     """
     drawing, over = Drawing(layout.width), Drawing(layout.width)
     x = _scale(rows, top, layout)
-    y = _legend(drawing, rows) + GAP
+    seen = [part for row in rows for part in row.parts if x(part.size) - x(0) >= LEAST]
+    y = _legend(drawing, seen) + GAP
     if budget and budget.words:
         half = text_width(budget.words) / 2
         middle = min(max(x(budget.size), half), layout.width - half)
@@ -212,9 +213,9 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> 
     drawing.word(layout.width - 1, y - LINE / 2, words, look, "end", limits)
 
 
-def _legend(drawing: Drawing, rows: Sequence[Stack]) -> float:
-    """The kinds of parts that any row shows, each with the letter that stands on a narrow part."""
-    parts = {part.kind: part for row in rows for part in row.parts if part.name}
+def _legend(drawing: Drawing, shown: Sequence[Part]) -> float:
+    """The kinds of parts that are shown, each with the letter that stands on a narrow part."""
+    parts = {part.kind: part for part in shown if part.name}
     keys = [
         Key(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))
         for kind, (look, letters) in LOOKS.items()
