@@ -21,8 +21,8 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_shown import observed_run, off_by, shown
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
-from generator.pages.shown import Row, Shown, label
-from generator.pages.views.claims import css_of, sides_of, tolerance_of
+from generator.pages.shown import Row, Shown
+from generator.pages.views.claims import css_of, sides_of
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS, STARTED, EXACTLY = 6, 3, 17  # of a number that is no whole one
@@ -64,13 +64,11 @@ def cost_table(
 
 def _off_by(found: Outcome, folio: Folio) -> Markup:
     """How far a formula is off, and that it does not hold; of a bound, whether it holds."""
-    verdict = Markup('<span class="pb-verdict {}">{}</span>').format(
-        css_of(found), found.verdict.replace("_", " ")
-    )
-    if found.claim.relation != "equals":
-        slack = tolerance_of(found.claim, found.observed)
-        bound = f"bound, {slack} allowed" if slack else "bound"
-        return Markup("{}<br>{}").format(label(bound), verdict)
+    is_bound, word = found.claim.relation != "equals", found.verdict.replace("_", " ")
+    says = f"bound {word}" if is_bound else word
+    verdict = Markup('<span class="pb-verdict {}">{}</span>').format(css_of(found), says)
+    if is_bound:
+        return verdict
     off = folio.shown(off_by(found.predicted, found.observed))
     return off if found.verdict == "holds" else off + Markup("<br>") + verdict
 

@@ -62,8 +62,12 @@ def printed(path: str | None, folio: Folio) -> Shown:
 
 
 def raised(failure: Failure) -> str:
-    """The recorded message; one that was cut says so."""
-    return f"{failure.message} …" if len(failure.message) == KEPT else failure.message
+    """The recorded message, none of a program that hung; one that was cut ends with a sentence."""
+    if failure.kind == "hang" and failure.phase == "program":
+        return ""  # where it hung, only its source says
+    if len(failure.message) < KEPT:
+        return failure.message
+    return f"{failure.message[: failure.message.rfind('. ') + 1 or KEPT]} …"
 
 
 def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Markup]]:
