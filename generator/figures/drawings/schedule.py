@@ -92,7 +92,7 @@ def schedule(
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
-        bottom = _curve(drawing, curve, x, legend(drawing, keys, bottom + LINE) + GAP)
+        bottom = _curve(drawing, curve, x, legend(drawing, keys, bottom + LINE) + 2 * GAP)
         keys = [Key(name, box=f"span {look}") for name, look, _ in curve.parts]
         keys.append(Key(curve.mark.words, line="budget"))
     across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
