@@ -15,7 +15,11 @@ UNEXPLAINED = "not explained by the budget"
 # An allocation of C++ code that finds the heap full raises `std::bad_alloc`, which names no size.
 # Before that glibc tries to add a region of this size, so less than it was left.
 HEAP_GROWTH_BYTES = 1 << 20
-_CAUSES = {"timed_out": " by a time-out", "exception": " by an exception"}
+# Where a run ended, by its phase; a program of a listing marks none.
+_PLACES = {
+    "collective": " in a collective", "optimizer": " in the optimizer step", "program": "",
+    "step": " in a step", "wrap": " while the model is wrapped",
+}  # fmt: skip
 _DECIDING = ("kind", "phase", "signal", "held_bytes", "requested_bytes")  # fields of an error
 
 
@@ -40,16 +44,19 @@ def ended(run: object) -> Value:
         read += [place.step(one) for one in _DECIDING if getattr(error, one) is not None]
         if run.thing.budget_bytes:
             read.append(run.step("budget_bytes"))
-        words += f" in {error.phase}{_cause(run.thing, error)}"
+        words = _failed(run.thing, error)
     inputs = tuple(one for one in read if isinstance(one, Value))
     return computed(words, units.TEXT, ("ended", run.formula), inputs)
 
 
-def _cause(run: Run, error: Failure) -> str:
-    """What ended it, where the status does not say so."""
+def _failed(run: Run, error: Failure) -> str:
+    """How and where it ended, such as `killed by SIGABRT in a collective`."""
+    place = _PLACES.get(error.phase, f" in {error.phase}")
     if run.status == "out_of_memory":
-        return "" if _is_explained(run, error) else f", {UNEXPLAINED}"
-    return f" by {error.signal}" if error.signal else _CAUSES.get(error.kind, "")
+        return f"out of memory{place}{'' if _is_explained(run, error) else f', {UNEXPLAINED}'}"
+    how = f"killed by {error.signal}" if error.signal else run.status
+    how += " with an exception" if error.kind == "exception" else ""
+    return f"{how}{place}{' until the time-out' if error.kind == 'timed_out' else ''}"
 
 
 def _is_explained(run: Run, error: Failure) -> bool:

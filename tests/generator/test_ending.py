@@ -43,10 +43,10 @@ def test_memory_is_the_reason_where_the_budget_explains_it(copy, error, budget_b
 @pytest.mark.parametrize(
     ("status", "error", "told"),
     [
-        ("died", {"kind": "signal", "signal": "SIGKILL"}, "died in step by SIGKILL"),
-        ("deadlocked", {"kind": "hang", "rank": None}, "deadlocked in step"),
-        ("deadlocked", {"kind": "timed_out"}, "deadlocked in step by a time-out"),
-        ("failed", {"kind": "exception"}, "failed in step by an exception"),
+        ("died", {"kind": "signal", "signal": "SIGKILL"}, "killed by SIGKILL in a step"),
+        ("deadlocked", {"kind": "hang", "rank": None}, "deadlocked in a step"),
+        ("deadlocked", {"kind": "timed_out"}, "deadlocked in a step until the time-out"),
+        ("failed", {"kind": "exception"}, "failed with an exception in a step"),
     ],
 )
 def test_other_outcomes_name_their_phase_and_cause(copy, status, error, told):

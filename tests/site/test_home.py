@@ -2,6 +2,8 @@
 
 import pytest
 
+ENDED = "out of memory in backward, not explained by the budget"
+
 
 @pytest.fixture
 def page(frozen_site, open_page):
@@ -22,7 +24,7 @@ def test_no_bar_gives_the_answer_away_before_the_reader_asks_for_it(page):
     page.get_by_label("one device").check()  # which ran out of memory
     page.get_by_role("button", name="See what happened").click()
     assert page.locator("[data-task]:visible").inner_text().startswith("Yours: 0 of 2 right.")
-    assert _ends(page) == ["out of memory in backward", "trains"]
+    assert _ends(page) == [ENDED, "trains"]
 
 
 def test_away_from_the_measured_budget_a_row_says_on_which_side_of_the_line_it_lies(page):
@@ -37,7 +39,7 @@ def test_away_from_the_measured_budget_a_row_says_on_which_side_of_the_line_it_l
             "below the line" if need <= share else "above the line" for need in needs
         ]
     line.fill(measured)
-    assert _ends(page) == ["out of memory in backward", "trains"]
+    assert _ends(page) == [ENDED, "trains"]
 
 
 def test_the_line_follows_the_pointer_on_a_bar_and_its_number_stays_above_the_bars(page):
@@ -69,5 +71,5 @@ def test_without_a_script_every_bar_and_every_end_is_shown(frozen_site, open_pag
     page = open_page(frozen_site / "index.html", java_script_enabled=False)
     assert page.locator(".pb-survive:visible").count() == 2
     assert page.locator(".pb-bars rect:visible").count() == page.locator(".pb-bars rect").count()
-    assert _ends(page) == ["out of memory in backward", "trains", "trains"]
+    assert _ends(page) == [ENDED, "trains", "trains"]
     assert not page.locator(".pb-survive :is(input, button):visible").count()

@@ -51,21 +51,16 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     """
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
-    failures = [one.failure for one in tried.ranks if one.failure] if tried else []
-    phase = next((one.phase for one in failures if one.kind == "out_of_memory"), "")
-    ended = tried.status.replace("_", " ") if tried else ""
     fits = tried is not None and tried.status == "completed"
-    if fits:
-        ended = "trains"
-    elif phase:
-        ended += f" in {phase}"
+    ended = folio.value(f"ended({way.budgeted})")
+    outcome = "trains" if fits else str(ended.number) if ended else "not run"
     shares = [round(numeric(peak) / top, 4) for peak in peaks]
     bars = [
         Shown(share=share, shown=folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)
         for share, peak in zip(shares, peaks, strict=True)
     ]
     need = max(shares)  # no line may lie below it for the run to fit
-    return Shown(name=folio.strategy(run), bars=bars, need=need, outcome=ended, fits=fits)
+    return Shown(name=folio.strategy(run), bars=bars, need=need, outcome=outcome, fits=fits)
 
 
 def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Shown]:
