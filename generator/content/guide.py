@@ -123,6 +123,15 @@ class GuideFile(Written):
                 yield ("groups", number, "symptoms", position), symptom
 
     @property
+    def techniques_by_group(self) -> list[tuple[Line, list[Technique]]]:
+        """Techniques, each below the title of the first group of symptoms that leads to it."""
+        first = {edge.use: at[1] for at, edge in reversed([*self.edges])}
+        return [
+            (group.title, [one for one in self.techniques if first.get(one.id, 0) == number])
+            for number, group in enumerate(self.groups)
+        ]
+
+    @property
     def edges(self) -> Iterator[tuple[Path, Edge]]:
         """Every edge, with its place in the file."""
         for at, symptom in self.symptoms:
