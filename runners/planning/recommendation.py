@@ -281,12 +281,9 @@ def _turns(
             if there.kind != best.kind:
                 yield Turn(there, between=other.between)
                 break
-    least, below = best, next(_within(found, best), None)
-    while below is not None and below.kind == best.kind:
-        least, below = below, next(_within(found, below), None)
+    least = best
+    while below := next((one for one in found if one.needed_bytes < least.needed_bytes), None):
+        if below.kind != best.kind:
+            break
+        least = below
     yield Turn(below, memory_bytes=least.needed_bytes)
-
-
-def _within(found: Sequence[Layout], other: Layout) -> Iterator[Layout]:
-    """Those that need less memory than another."""
-    return (one for one in found if one.needed_bytes < other.needed_bytes)
