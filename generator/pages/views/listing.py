@@ -28,8 +28,8 @@ _COLOURED = ("k", "s", "c", "m")
 _NAMES = frozenset({"nf", "fm", "nc", "nd", "ne", "ow"})
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _DOCSTRING = re.compile(r'""".*?"""', re.DOTALL)
-# Before a name that follows a dot or a bracket, in the text and in no tag.
-_JOINT = re.compile(r"(?<=[\w)])([.(])(?=[A-Za-z_])(?![^<]*>)")
+# Before a name that follows a dot or a bracket, in the text and in no tag; a file keeps its ending.
+_JOINT = re.compile(r"(?<=[\w)])([.(])(?=[A-Za-z_])(?!py\b)(?![^<]*>)")
 _NAME = re.compile(r"\w+(?![^<]*>)")
 WHOLE = 29  # letters of a name that stays whole in a line of code
 KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
@@ -43,7 +43,7 @@ def listing(written: Listing, folio: Folio) -> Shown:
     return Shown(
         title=folio.line(written.title),
         path=written.path,
-        code=highlighted(code),
+        code=breakable_code(highlighted(code)),
         num_lines=code.count("\n"),
         file=None if written.object else file_of(written.path),
         **vars(printed(written.run, folio)),
