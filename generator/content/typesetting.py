@@ -23,6 +23,11 @@ def parted(parts: Iterable[str], limit: int) -> str:
     return "<wbr>".join(one if len(one) <= limit else one.replace("_", "_<wbr>") for one in parts)
 
 
+def unlinked(markup: Markup | str) -> Markup:
+    """A line that holds HTML, without its links."""
+    return Markup(re.sub(r"</?a\b[^>]*>", "", str(markup)))
+
+
 def plain(markup: Markup | str) -> str:
     """The text of a line that holds HTML."""
     return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from generator.content.claim import Claim, Tolerance
@@ -61,6 +62,13 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"measures\.(?:num_)?(\w+)", "{}"),
     (r"prediction\.\w+\.facts\.(?:num_)?(\w+)", "{}"),
 ))  # fmt: skip
+_NOUNS = {  # behind a count without a unit, by how the name of its field ends; before a rank
+    "count": "calls", "_collectives": "calls", "_all_reduce": "calls", "_pending": "calls",
+    "num_parameters": "parameters", "num_samples": "samples", "num_given": "samples",
+    "_flops": "operations", "halvings": "halvings", "_updates_done": "updates", "_epoch": "orders",
+    "_not_finite": "values", "_cast_to_zero": "gradients", "_to_zero_bf16": "gradients",
+    "destination": "rank",
+}  # fmt: skip
 _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
@@ -218,12 +226,30 @@ def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
 def in_one_form(
     predicted: Value | None, observed: Value | None
 ) -> tuple[Value | None, Value | None]:
-    """What is predicted of a share is a share too, though a formula made a plain number of it."""
-    if predicted is None or observed is None or observed.unit != units.SHARE:
+    """Both, the prediction in the unit and form of the observation."""
+    if predicted is None or observed is None or not predicted.unit.is_number:
         return predicted, observed
-    if predicted.unit.is_number and predicted.form.way is None:
-        return predicted.shown(way="percent"), observed
-    return predicted, observed
+    if isinstance(predicted.number, str) or isinstance(observed.number, str):
+        return predicted, observed
+    if not predicted.leaves:
+        predicted = replace(predicted, unit=observed.unit, form=observed.form)
+    elif predicted.form.way in (None, "written"):
+        way = "percent" if observed.unit == units.SHARE else observed.form.way
+        predicted = replace(predicted, form=replace(predicted.form, way=way))
+    if isinstance(observed.number, float):
+        predicted = replace(predicted, number=float(predicted.number))
+    return _with_noun(predicted, observed), _with_noun(observed, observed)
+
+
+def _with_noun(value: Value, observed: Value) -> Value:
+    """A count or a rank behind what is counted, by the field that was observed."""
+    fields = {leaf.origin.field.rpartition(".")[2] for leaf in observed.leaves if leaf.origin}
+    field = fields.pop() if len(fields) == 1 else ""
+    if value.form.label or not (observed.form.label or observed.unit.style in ("count", "ordinal")):
+        return value
+    noun = next((noun for end, noun in _NOUNS.items() if field.endswith(end)), "")
+    label = observed.form.label or (noun.removesuffix("s") if value.number == 1 else noun)
+    return replace(value, unit=observed.unit, form=replace(value.form, label=label))
 
 
 def off_by(

@@ -92,7 +92,7 @@ def _written(values: Sequence[Value]) -> str:
         return ", ".join(map(str, values))
     if any(isinstance(one.number, str) for one in values):
         return f"{values[0]}, …, {values[-1]}"
-    return f"{min(values, key=numeric)} … {max(values, key=numeric)}"
+    return f"{min(values, key=numeric)} to {max(values, key=numeric)}"
 
 
 def noun(observed: str) -> str:

@@ -3,8 +3,8 @@
 A topic shows the machine at hand if it has measured what the topic names, else the reference. A run
 that was skipped, or that is about no machine, does not decide it: a figure or a table shows the
 reference machine's, and says so. Each other machine gives its verdict on every claim whose runs it
-has all measured itself. A time is not judged on a machine where more ranks shared a core than on
-the machine shown.
+has all measured itself. A time is not judged on a machine where more ranks shared a core or an
+accelerator than on the machine shown.
 """
 
 import re
@@ -17,11 +17,11 @@ from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.shelf import Measured, on_page
 from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import UNDECIDED, Outcome
+from generator.evidence.verdicts import TIMED, UNDECIDED, Outcome
 
 _PATH = re.compile(r"\b[a-z0-9_]+\.[a-z0-9_]+")
 _CLAIM = re.compile(r"\b[a-z0-9]+(?:-[a-z0-9]+)+(?:@[a-z0-9_.]+)?")
-SHARED_CORES = "more ranks share a core, so these times say nothing about devices"
+SHARED = "here more ranks share {} than on {}, so these times are not compared"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
     judged = {
-        name: _of_devices(evidence.outcome(name), outcome, book)
+        name: _of_devices(evidence.outcome(name), outcome, book, evidence.book)
         for name, outcome in outcomes.items()
         if outcome.runs
         and outcome.machine != measured.machine.name
@@ -69,13 +69,24 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
     return OtherOutcomes(evidence, judged)
 
 
-def _of_devices(there: Outcome, here: Outcome, book: Book) -> Outcome:
-    """A verdict on another machine, not judged where more ranks share a core there."""
-    cores = [book.machines[one.machine].machine.num_cores for one in (there, here) if one.machine]
-    is_as_crowded = _is_crowded(here) and cores[0] >= cores[-1]
-    if there.verdict in UNDECIDED or is_as_crowded or not _is_crowded(there):
+def _of_devices(there: Outcome, here: Outcome, book: Book, its: Book) -> Outcome:
+    """A verdict on another machine, not judged where more ranks share a core or device there."""
+    if there.verdict in UNDECIDED or not _is_crowded(there):
         return there
-    return replace(there, verdict="does_not_apply", explanation=SHARED_CORES)
+    num, place = _places(there, its)
+    is_about_turns = here.claim.relation in TIMED  # of which is faster where cores are shared
+    if _is_crowded(here) and (is_about_turns or num >= _places(here, book)[0]):
+        return there
+    explanation = SHARED.format(place, here.machine or book.machine.name)
+    return replace(there, verdict="does_not_apply", explanation=explanation)
+
+
+def _places(outcome: Outcome, book: Book) -> tuple[int, str]:
+    """How many cores or accelerators the ranks of a verdict share, and what one of them is."""
+    machine = book.machines[outcome.machine or book.machine.name].machine
+    if any(run.device == "cuda" for run in map(book.run, outcome.runs) if run):
+        return len(machine.accelerators), "an accelerator"
+    return machine.num_cores, "a core"
 
 
 def _is_crowded(outcome: Outcome) -> bool:

@@ -39,24 +39,31 @@ def is_crowded(run: Run) -> bool:
     return run.nature == "real" and run.timing.oversubscribed
 
 
-def line(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> str:
+def line(
+    claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str], has_turns: bool = True
+) -> str:
     """The regime of a claim as a Line; empty where no run of it was measured.
 
     Args:
         claim: with the regime that its author states.
         runs: those that it reads, as `experiment.run`.
         strategy: gives the name that readers know a run's strategy by.
+        has_turns: whether it says that ranks took turns, in which machines differ.
     """
     measured = {name: run for name, run in runs.items() if run.status != "skipped"}
-    return "; ".join(filter(None, _parts(claim, measured, strategy))) if measured else ""
+    parts = _parts(claim, measured, strategy, has_turns)
+    return "; ".join(filter(None, parts)) if measured else ""
 
 
-def _parts(claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str]) -> Iterator[str]:
+def _parts(
+    claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str], has_turns: bool
+) -> Iterator[str]:
     of_all, stated = runs.values(), claim.regime
-    kinds: dict[tuple[str, int, bool], str] = {}
+    kinds: dict[tuple[str, int, bool, str], str] = {}
     for name, run in runs.items():
-        kinds.setdefault((strategy(run), num_ranks(run), is_crowded(run)), name)
-    yield _together((kind[0], _ranks(one, runs[one])) for kind, one in kinds.items())
+        takes_turns = has_turns and is_crowded(run)
+        kinds.setdefault((strategy(run), num_ranks(run), takes_turns, run.nature), name)
+    yield _together((kind[0], _ranks(one, runs[one], kind[2])) for kind, one in kinds.items())
     placed = [run for run in of_all if run.nature != "simulated"]  # others are about no device
     places = {run.device for run in placed if run.world_size > 1}
     yield _joined(_where(run) for run in placed if run.world_size > 1 or run.device not in places)
@@ -73,7 +80,7 @@ def num_ranks(run: Run) -> int:
     return own if run.world_size == 1 and isinstance(own, int) else run.world_size
 
 
-def _ranks(name: str, run: Run) -> str:
+def _ranks(name: str, run: Run, takes_turns: bool) -> str:
     """Over how many ranks a run went, in a word, or as the run's own setting where it has none.
 
     Nothing of a run whose name says that it had one device.
@@ -86,7 +93,7 @@ def _ranks(name: str, run: Run) -> str:
     if run.nature == "simulated":
         return f"on one of {words} ranks"
     places = "accelerators" if run.device == "cuda" else "cores"
-    crowd = f" (more than {places})" if is_crowded(run) else ""
+    crowd = f" (more than {places})" if takes_turns else ""
     return f"over {words} ranks{crowd}"
 
 

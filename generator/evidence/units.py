@@ -1,9 +1,9 @@
 """Units: how they combine in arithmetic, and the one rule by which every page prints a number.
 
-Bytes are printed in B, KiB, MiB, GiB; times in µs, ms, s; shares in %; large counts in words. Three
-significant digits, four for a loss; digits before the point are never rounded away. What a reader
-must not see torn apart is joined by a no-break space. Plain Python formatting of floats is
-correctly rounded, so the text is the same on every platform.
+Bytes are printed in B, KiB, MiB, GiB; times in µs, ms, s, h, days; shares in %; large counts in
+words. Three significant digits, four for a loss; digits before the point are never rounded away.
+What a reader must not see torn apart is joined by a no-break space. Plain Python formatting of
+floats is correctly rounded, so the text is the same on every platform.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ BY_NAME: dict[str, Unit] = {
 Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
 SIZES: Sizes = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 RATES: Sizes = tuple((f"{name}/s", size) for name, size in SIZES)
-TIMES: Sizes = (("s", 1), ("ms", 1e-3), ("µs", 1e-6))
+TIMES: Sizes = (("days", 86400), ("h", 3600), ("s", 1), ("ms", 1e-3), ("µs", 1e-6))
 COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
 _SCALES: dict[tuple[int, int], Sizes] = {(1, 0): SIZES, (1, -1): RATES, (0, 1): TIMES}
 
@@ -127,7 +127,7 @@ class Form:
 
     digits: int | None = None
     way: Way | None = None
-    label: str = ""  # what a plain number counts or is in: `Mbit/s`
+    label: str = ""  # what a plain number counts or is in, `Mbit/s`; before an ordinal: `rank`
 
 
 AS_RULED = Form()
@@ -149,6 +149,8 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
     if form.way == "error" and 0 < abs(number) < LEAST_ERROR:
         return f"<{NBSP}{_unsigned(LEAST_ERROR, SHARE, Form(digits=1))}"
     sign = "−" if number < 0 else ""
+    if unit.style == "ordinal" and form.label.isalpha():
+        return f"{form.label}{NBSP}{number}"
     label = form.label and form.way != "exact" and NBSP + form.label
     return f"{sign}{_unsigned(abs(number), unit, form)}{label or ''}"
 

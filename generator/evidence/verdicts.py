@@ -128,17 +128,22 @@ def _settle(
     book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation
 ) -> tuple[Verdict | None, str]:
     """The verdict where there is nothing to compare, and why."""
-    because = _outside(book, claim.domain, observed.runs)
+    names = (*predicted.runs, *observed.runs)
+    runs = [run for run in map(book.run, names) if run is not None]
+    is_skipped = any(run.status == "skipped" for run in runs)
+    because = "a run that it needs was skipped" if is_skipped else None
+    because = because or _outside(book, claim.domain, observed.runs)
     because = because or _incomparable(book, claim, predicted, observed)
     if because:
         return "does_not_apply", because
-    for name in (*predicted.runs, *observed.runs):
-        shown, run = book.holder(name), book.run(name)
+    for shown in map(book.holder, names):
         if shown and shown.is_stale and shown.machine.name != book.reference.name:
             return "no_evidence", "the trace is stale: its experiment's code has changed"
-        if run is not None and run.status == "skipped":
-            return "does_not_apply", "a run that it needs was skipped"
     absent = observed.absent or predicted.absent
+    if any(run.status == "failed" and run.is_surprise for run in runs) and (
+        absent or any(".timing." in one for one in (*predicted.measured, *observed.measured))
+    ):
+        return "no_evidence", "a run that it needs failed before it measured this"
     if absent:
         why = "a run that it needs has no such value here" if absent.run else absent.reason
         return "no_evidence", LACKS if absent.is_unexplained else why

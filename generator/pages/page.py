@@ -24,7 +24,7 @@ from generator.content import handwritten, prose
 from generator.content.book import Topic
 from generator.content.exhibit import Figure, Listing
 from generator.content.lesson import Mode
-from generator.content.typesetting import moment, plain
+from generator.content.typesetting import moment, plain, unlinked
 from generator.evidence import play_states
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import asked_of_claims
@@ -71,6 +71,7 @@ def environment() -> Environment:
     made.filters |= {
         "heading": escaped_heading, "plain": plain, "breakable": breakable, "moment": moment,
         "coded": coded, "kept": kept, "unopened": question.unopened, "counted": counted,
+        "unlinked": unlinked,
     }  # fmt: skip
     made.globals["views"] = {
         one.name: import_module(f"{views.__name__}.{one.name}")

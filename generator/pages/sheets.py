@@ -91,7 +91,7 @@ def _of_machines(book: Book) -> Iterator[Sheet]:
         )  # fmt: skip
     for name, shown in book.traces.items():
         if not shown.is_plan:
-            title = f"The runs of “{name.replace('_', ' ')}”"
+            title = f"The runs of {name}"
             yield Sheet(
                 f"evidence/{name}.md", "runs.md.j2", title, shown.trace.question,
                 experiment=name, under=EVIDENCE,

@@ -23,7 +23,10 @@ from generator.evidence.verdicts import UNDECIDED, Outcome, written
 from generator.pages.shown import Shown
 
 MAX_DIGITS = 12
+CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a difference
+DECIDED = ("holds", "does_not_hold")  # which both sides explain
 CONTRARY = ("does_not_hold", "not_distinguishable")  # what a section says outside its fold
+BOUNDS = {"at_most": 1, "below": 1, "at_least": -1, "above": -1}  # by the sign of what is left
 NUM_FURTHEST = 5
 
 
@@ -91,10 +94,15 @@ def _readable(outcome: Outcome) -> tuple[Value | None, Value | None]:
         words = {True: "bitwise identical", False: "different"}
         came_out = words[is_equal == holds]
         return replace(predicted, words=words[is_equal]), replace(observed, words=came_out)
-    if predicted.number == observed.number or (is_equal and holds):
+    is_text = isinstance(predicted.number, str) or isinstance(observed.number, str)
+    if is_text or predicted.number == observed.number:
         return predicted, observed
+    if is_equal and holds:
+        is_close = abs(numeric(observed) - numeric(predicted)) < CLOSE * abs(numeric(observed))
+        more = MORE_DIGITS if is_close and str(predicted) != str(observed) else None
+        return predicted.shown(digits=more), observed.shown(digits=more)
     for digits in range(5, MAX_DIGITS + 1):
-        if str(predicted) != str(observed) or isinstance(predicted.number, str):
+        if str(predicted) != str(observed):
             break
         predicted, observed = predicted.shown(digits=digits), observed.shown(digits=digits)
     return predicted, observed
@@ -120,12 +128,12 @@ def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
     return folio.line(formula) if formula else None
 
 
-def _regime_of(claim: Claim, outcome: Outcome, folio: Folio) -> Markup:
+def _regime_of(claim: Claim, outcome: Outcome, folio: Folio, has_turns: bool = True) -> Markup:
     """Under which conditions the runs of a claim were measured."""
     lent = folio.evidence.reference if outcome.on_reference else None
     book = lent.book if lent else folio.book
     runs = {name: run for name in outcome.runs if (run := book.run(name))}
-    return folio.line(regime.line(claim, runs, folio.strategy))
+    return folio.line(regime.line(claim, runs, folio.strategy, has_turns))
 
 
 # --- on the page of an experiment
@@ -144,18 +152,37 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
     claim, here = folio.book.claims[name], folio.at_hand.outcome(name)
     folio.runs.update(here.runs)
     judged = list(_judged(name, folio))
+    decided = [one for one in judged if one.regime and not one.why] or judged[:1]
+    regimes = [one.regime.split("; ") for one in decided]
+    words = [[*map(plain, one)] for one in regimes]
+    shared = [part for part in regimes[0] if all(plain(part) in one for one in words)]
     return Shown(
         claim=claim,
         says=folio.line(claim.says),
         formula=_formula_of(claim, folio),
         domain=_domain_of(claim, folio),
         tolerance=tolerance_of(claim, here.observed),
-        regime=_regime_of(claim, here, folio),
+        regime=Markup("; ").join(shared) if judged[1:] else _regime_of(claim, here, folio),
         lessons=lessons,
-        judged=judged,
+        judged=_alike(judged, shared),
+        machine=judged[0].machine,
+        differs=any(one.differs for one in judged),
         runs=[run.partition(".")[2] for run in here.runs],
         holds=here.verdict == "holds" and not any(one.differs for one in judged),
     )
+
+
+def _alike(judged: Sequence[Shown], shared: Sequence[str]) -> list[Shown]:
+    """Verdicts of machines, those that print alike as one, with what is of their regime alone."""
+    found: dict[tuple[str, ...], list[Shown]] = {}
+    for one in judged:
+        own = [part for part in plain(one.regime).split("; ") if part not in map(plain, shared)]
+        texts = (one.predicted, one.observed, one.off or "", one.words, one.says, "; ".join(own))
+        found.setdefault(tuple(map(plain, texts)), []).append(one)
+    return [
+        ones[0].but(machines=[one.machine for one in ones], regime=texts[-1])
+        for texts, ones in found.items()
+    ]
 
 
 def _judged(name: str, folio: Folio) -> Iterator[Shown]:
@@ -179,20 +206,22 @@ def _judgement(
     outcome: Outcome, machine: str, said: Folio, folio: Folio, *, differs: bool = False
 ) -> Shown:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
-    predicted, observed = sides_of(outcome, folio)
     showed = written(outcome)
-    text = showed or (outcome.explanation if outcome.verdict != "holds" else "")
+    text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
     heads = ["Predicted", "Observed"]
     if outcome.observed and outcome.observed.nature == "simulated":
         heads[1] = outcome.observed.kind.capitalize()
         if outcome.predicted and outcome.predicted.kind == "cited":
             heads[0] = "Cited"
+    page = folio.said_once(heads[1].lower()) if heads[1] == "Simulated" else folio
+    predicted, observed = sides_of(outcome, page)
     return Shown(
         machine=machine,
+        regime=_regime_of(outcome.claim, outcome, said, has_turns=False),
         predicted=predicted,
         observed=observed,
         heads=heads,
-        off=_off(outcome, folio) if outcome.claim.relation == "equals" else None,
+        off=_off(outcome, page),
         words=outcome.verdict.replace("_", " "),
         css=css_of(outcome),
         says=said.line(text) if text else "",
@@ -203,8 +232,14 @@ def _judgement(
 
 
 def _off(outcome: Outcome, folio: Folio) -> Markup | None:
-    """How far off a prediction is: as a share of the observation, else as it is."""
-    value = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
+    """How far off a prediction is, also a bound: as a share of the observation, else as it is."""
+    relation, tolerance = outcome.claim.relation, outcome.claim.tolerance
+    is_name = outcome.observed is not None and outcome.observed.unit == units.ORDINAL
+    if is_name or not (relation == "equals" or (relation in BOUNDS and tolerance)):
+        return None
+    value = off_by(outcome.predicted, outcome.observed, tolerance)
+    if value is not None and relation in BOUNDS and numeric(value) * BOUNDS[relation] >= 0:
+        return None  # within the bound itself
     if value is not None and value.form.way != "error" and value.unit == units.SHARE:
         value = replace(value, number=_points(float(numeric(value))), unit=units.TEXT)
     return folio.show(value) if value else None
@@ -244,15 +279,17 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 
 def tally(claims: Sequence[str], folio: Folio) -> Shown:
-    """What these claims come to."""
+    """What these claims come to on the machine at hand; the reference machine's are counted."""
     outcomes = [folio.at_hand.outcome(name) for name in claims]
-    laws = [one.verdict for one in outcomes if one.claim.kind == "law"]
-    observed = [one for one in outcomes if one.claim.kind == "observation"]
+    here = [one for one in outcomes if one.machine in (None, folio.at_hand.book.machine.name)]
+    laws = [one.verdict for one in here if one.claim.kind == "law"]
+    observed = [one for one in here if one.claim.kind == "observation"]
     return Shown(
         num_laws=len(laws),
         num_holding=laws.count("holds"),
         num_beyond=laws.count("does_not_apply") + laws.count("no_evidence"),
         num_observations=len(observed),
+        num_lent=len(outcomes) - len(here),
         contrary=[one.claim.id for one in observed if one.verdict == "does_not_hold"],
     )
 
@@ -270,7 +307,7 @@ def furthest(folio: Folio) -> list[Shown]:
     return [
         Shown(
             place=folio.claim_place(name),
-            says=folio.line(folio.book.claims[name].says),
+            says=said.line(folio.book.claims[name].says),
             off=said.show(off),
         )
         for _, name, off in sorted(found, key=lambda one: -one[0])[:NUM_FURTHEST]

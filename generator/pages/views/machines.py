@@ -22,10 +22,11 @@ FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
     ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
 )  # fmt: skip
-HEAVIER = (
-    "These runs take more time or memory than the others. "
-    "`make traces FULL=1 NAMES={}` measures them too."
-)
+HEAVIER = "Left out by `make site`, which stays short; `make traces FULL=1 NAMES={}` measures it."
+FAILURES = {  # by what an error begins with
+    "MeterDisagreesError": "meter and allocator disagreed, so its peak is no evidence",
+}
+LEAST = 3  # rows that share what a table need not repeat
 PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
     (r"matrix_flops_per_second", Unit(0, -1), "Operations of a matrix product"),
     (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "Latency of an all_reduce, {n} ranks"),
@@ -86,6 +87,9 @@ def _on_machine(experiment: str, measured: Measured, folio: Folio) -> Shown:
         for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0]))
     ]
     ran = [row for row in rows if row.ended != "skipped"]
+    several = [row.nature for row in ran if row.num_ranks > 1]
+    nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
+    ran = [row.but(nature="") for row in ran] if nature else ran
     return Shown(
         machine=machine.name,
         is_shown=is_shown,
@@ -97,6 +101,8 @@ def _on_machine(experiment: str, measured: Measured, folio: Folio) -> Shown:
             if any(row.measured[word] != ABSENT for row in ran)
         ],
         rows=ran,
+        nature=nature,
+        has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
         skipped=[row for row in rows if row.ended == "skipped"],
     )  # fmt: skip
 
@@ -106,6 +112,9 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
     name = path.partition(".")[2]
     # What the numbers of a row share stands once.
     nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
+    cores = evidence.book.traces[path.partition(".")[0]].machine.num_cores
+    if not nature and run.device == "cpu" and num_ranks(run) > cores:
+        nature = CROWDED  # ranks that a launcher started, which the run did not count
     page = folio.said_once(nature)
 
     def value(expression: str) -> Value | None:
@@ -123,12 +132,15 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
         "Whole run": wall and wall.shown(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
+    message = run.error.message if run.error else ""
     return Shown(
         name=name,
         id=f"{name}{end}",
         strategy=folio.strategy(run),
         nature=nature,
         ranks=page.shown(value(num)),
+        num_ranks=num_ranks(run),
+        failure=FAILURES.get(message.partition(":")[0], ""),
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
         reason=HEAVIER.format(path.partition(".")[0]) if run.is_left_out else run.reason or "",
