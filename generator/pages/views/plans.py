@@ -196,6 +196,7 @@ def named(run: str, folio: Folio) -> str:
 def recommended_rows(lesson: WhyFile, folio: Folio) -> list[Row]:
     """The layouts that a lesson recommends, at the size of real models, each once."""
     rows: dict[str, Row] = {}
+    uses = {one.planned: one.use for one in reversed(lesson.decisions)}
     for one in recommended(folio.evidence, lesson):
         law, links = one.layout.bounds, one.cluster
         by_law = (
@@ -204,11 +205,10 @@ def recommended_rows(lesson: WhyFile, folio: Folio) -> list[Row]:
             (AT_LEAST, law.at_least, units.SECONDS),
             (AT_MOST, law.at_most, units.SECONDS),
         )
-        said = Markup('<a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
-        tokens = one.layout.answer.question.training.sequence
-        title = said.format(folio.place_of(one.run), named(one.run, folio), tokens)
+        said = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
+        tokens, use = one.layout.answer.question.training.sequence, folio.line(uses[one.run])
         rows[one.run] = [
-            title,
+            said.format(use, folio.place_of(one.run), named(one.run, folio), tokens),
             folio.cell(_largest(one.run, "needed_bytes")),
             *(_by_law(num, unit, says, one.run, (), folio) for says, num, unit in by_law),
             counted(len(one.others)),
