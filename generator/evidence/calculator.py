@@ -155,8 +155,7 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     measured, by_formula = evidence.one(check.measured), result(output, given)
     if measured is None or by_formula is None or len(by_formula.machines | measured.machines) > 1:
         return None
-    counted = replace(by_formula.form, label=measured.form.label)
-    by_formula = replace(by_formula, form=counted)
+    by_formula = replace(by_formula, form=replace(by_formula.form, label=measured.form.label))
     known = {name: value for name, value in given.items() if value}
     off = off_by(by_formula, measured)
     if off is None:

@@ -1,6 +1,7 @@
 """Which rank holds which layer, and what travels between ranks in a step."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
@@ -77,15 +78,18 @@ def _in_words(panel: Panel) -> str:
 
 
 def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
-    """Each layer and the ranks that hold it, and what each rank holds in all and sends."""
+    """The layers, equal neighbours as one, and what each rank holds in all and sends."""
     table = Table(["What", "Bytes", "Held or sent by"])
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
-        for position, layer in enumerate(run.model.layers):
-            how = "in shards" if layer.is_sharded else "whole"
+        layers = enumerate(run.model.layers)
+        for _, same in groupby(layers, lambda one: (one[1].bytes, one[1].is_sharded, one[1].ranks)):
+            (position, first), *others = same
+            named = f"{first.name}–{others[-1][1].name}, each" if others else first.name
+            how = "in shards" if first.is_sharded else "whole"
             size = folio.cell(f"{path}.model.layers[{position}].bytes")
-            table.rows.append([f"{name}{layer.name}", size, f"{how} on {_ranks(layer.ranks)}"])
+            table.rows.append([f"{name}{named}", size, f"{how} on {_ranks(first.ranks)}"])
         alike: dict[tuple[str, str, str], list[int]] = {}
         for position, record in enumerate(run.ranks):
             read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
