@@ -5,15 +5,17 @@ those that tell of lessons. A press keeps what it printed. Of the next book it p
 it is told to; the others stay as they were, and so do their checks.
 """
 
-import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from generator.checks import content_checks
@@ -33,6 +35,8 @@ from runners.traces.machine import num_cores
 TAKEN = "the book has a page of this name already; choose another"
 EVERYTHING = ("",)
 FEWEST = 10  # pages that are worth a process
+_Made = Printed | list[ContentError]
+_Make = Callable[[int], _Made]
 
 
 def pages_of(files: Iterable[str]) -> tuple[str, ...]:
@@ -114,42 +118,70 @@ class Press:
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
 
 
-def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[Printed | list[ContentError]]:
-    """The page of each sheet, or its mistakes. Processes share the work where they may be forked.
+def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
+    """The page of each sheet, or its mistakes. Helpers share the work where they may be forked.
 
     That is on Linux, before a thread runs (MkDocs serves with some): a fork copies no other thread,
-    and what one held stays locked.
+    and what one held stays locked. What a helper took and did not print is printed here.
     """
     make = partial(_one, planned, gathered)
     places = range(len(planned))
-    num_processes = min(num_cores(), len(planned) // FEWEST)
-    if num_processes < 2 or sys.platform != "linux" or threading.active_count() > 1:
-        return [make(place) for place in places]
-    begin = partial(_begin, os.getpid(), make)
-    with multiprocessing.get_context("fork").Pool(num_processes, begin) as pool:
-        return pool.map(_made_here, places, chunksize=1)
+    num_helpers = min(num_cores(), len(planned) // FEWEST) - 1
+    may_fork = sys.platform == "linux" and len(list(Path("/proc/self/task").glob("*"))) == 1
+    made = _made_together(num_helpers, make, places) if may_fork and num_helpers > 0 else {}
+    return [made[place] if place in made else make(place) for place in places]
 
 
-def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> Printed | list[ContentError]:
+def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
     try:
         return printed(planned[place], gathered)
     except ContentErrors as found:
         return list(found.errors)
 
 
-_inherited: list[Callable[[int], Printed | list[ContentError]]] = []  # of a forked process
+def _made_together(num_helpers: int, make: _Make, places: range) -> dict[int, _Made]:
+    """What this process and its helpers print. Without memory or processes to fork, it alone."""
+    helpers: dict[int, Connection] = {}
+    left = os.memfd_create("places")
+    os.write(left, b"".join(place.to_bytes(4, "big") for place in places))
+    os.lseek(left, 0, os.SEEK_SET)  # forked processes share it, so that each place is read once
+    parent, take = os.getpid(), partial(_taken, left, make)
+    try:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # in helpers for good
+        with suppress(OSError):
+            for _ in range(num_helpers):
+                here, there = Pipe(duplex=False)
+                if not (pid := os.fork()):
+                    _help(parent, take, there)
+                helpers[pid] = here
+                there.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        made = dict(take())
+        for pipe in helpers.values():
+            with suppress(EOFError, OSError):  # somebody ended it, or the kernel did
+                made |= pipe.recv()
+        return made
+    finally:
+        os.close(left)
+        for pid in helpers:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
-def _begin(parent: int, make: Callable[[int], Printed | list[ContentError]]) -> None:
-    """Keep what the fork brought, a whole book. Ctrl-C is for the parent, and its end ends this."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with(parent)
-    _inherited.append(make)
+def _help(parent: int, take: Callable[[], Iterator[tuple[int, _Made]]], there: Connection) -> None:
+    """Print in a forked process, which ends here. Its parent's end ends it, and Ctrl-C does not."""
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        end_with(parent)
+        there.send(dict(take()))
+    finally:
+        os._exit(0)
 
 
-def _made_here(place: int) -> Printed | list[ContentError]:
-    return _inherited[0](place)
+def _taken(left: int, make: _Make) -> Iterator[tuple[int, _Made]]:
+    while read := os.read(left, 4):
+        place = int.from_bytes(read, "big")
+        yield place, make(place)
 
 
 def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet]:

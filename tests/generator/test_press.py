@@ -82,9 +82,11 @@ def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
     assert press.printed(copy.load(), pages_of([LESSON])) == before
 
 
-# Prints a folder on one core and on two. Then four pages of two processes have a mistake.
-TWICE = """
+# Prints a folder on one core; on three; where no process can be forked; where the kernel ends each
+# that was. Then four pages have a mistake, and this process prints only after a helper did.
+SHARED = """
 import os
+import signal
 import sys
 from pathlib import Path
 from generator.content import book
@@ -94,16 +96,29 @@ from generator.pages import press
 def pages():
     return press.Press().printed(book.load(Path(sys.argv[1])))
 
-def refuse(sheet, gathered):
-    if sheet.mode == "learn":
-        told = f"refused in a fork: {os.getpid() != parent}"
-        raise ContentErrors([ContentError(sheet.source, 3, 4, told)])
+def end_a_helper(sheet, gathered):
+    if os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
     return of_page(sheet, gathered)
 
-parent, of_page = os.getpid(), press.printed
+def refuse(sheet, gathered):
+    os.read(taken, 1) if os.getpid() == parent else os.write(told_by_helpers, b"1" * 99)
+    if sheet.mode == "learn":
+        raise ContentErrors([ContentError(sheet.source, 3, 4, "refused")])
+    return of_page(sheet, gathered)
+
+def no_more():
+    raise BlockingIOError
+
+parent, of_page, fork = os.getpid(), press.printed, os.fork
+taken, told_by_helpers = os.pipe()
 press.num_cores = lambda: 1
 alone = pages()
-press.num_cores, press.FEWEST = lambda: 2, 1
+press.num_cores, press.FEWEST = lambda: 3, 1
+assert pages() == alone
+os.fork = no_more
+assert pages() == alone
+os.fork, press.printed = fork, end_a_helper
 assert pages() == alone
 press.printed = refuse
 try:
@@ -117,10 +132,8 @@ except ContentErrors as told:
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are printed by processes on Linux alone")
 def test_processes_print_what_one_prints_and_tell_its_mistakes(copy):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", TWICE, copy.content], capture_output=True, text=True
+        [sys.executable, "-W", "error", "-c", SHARED, copy.content], capture_output=True, text=True
     )
     assert done.stderr == ""
     places = {path.relative_to(copy.content).as_posix() for path in copy.content.rglob("learn.yml")}
-    assert done.stdout.splitlines() == [
-        f"content/{place}:3:4: refused in a fork: True" for place in sorted(places)
-    ]
+    assert done.stdout.splitlines() == [f"content/{one}:3:4: refused" for one in sorted(places)]
