@@ -142,9 +142,8 @@ def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
     shapes = [held.shape_in, held.shape_out] if held else []
     sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
     takes_part = any({one.source, one.destination} & {None, rank} for one in travels)
-    if [len(shape) for shape in shapes[-1:]] == [1]:
-        sides[-1] += " values"
-    works_on = " → ".join(sides) or ("takes part" if takes_part else "")
+    said = " → ".join(sides) + " values" * ([len(shape) for shape in shapes[-1:]] == [1])
+    works_on = said or ("takes part" if takes_part else "")
     return Lane(f"rank {rank}", works_on, _layers(rank, run))
 
 
