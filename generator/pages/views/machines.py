@@ -22,7 +22,7 @@ FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
     ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
 )  # fmt: skip
-HEAVIER = "Left out by `make site`, which stays short; `make traces FULL=1 NAMES={}` measures it."
+HEAVIER = "Left out by `make site`, to stay short; `make traces FULL=1 NAMES={}` measures all runs."
 FAILURES = {  # by what an error begins with
     "MeterDisagreesError": "meter and allocator disagreed, so its peak is no evidence",
 }
@@ -113,7 +113,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
     # What the numbers of a row share stands once.
     nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
     cores = evidence.book.traces[path.partition(".")[0]].machine.num_cores
-    if not nature and run.device == "cpu" and num_ranks(run) > cores:
+    if not nature and run.status != "skipped" and run.device == "cpu" and num_ranks(run) > cores:
         nature = CROWDED  # ranks that a launcher started, which the run did not count
     page = folio.said_once(nature)
 
