@@ -128,7 +128,10 @@ def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
     places = range(len(planned))
     num_helpers = min(num_cores(), len(planned) // FEWEST) - 1
     may_fork = sys.platform == "linux" and len(list(Path("/proc/self/task").glob("*"))) == 1
-    made = _made_together(num_helpers, make, places) if may_fork and num_helpers > 0 else {}
+    made = {}
+    if may_fork and num_helpers > 0:
+        with suppress(OSError):  # no more processes, or no memory for them
+            made = _made_together(num_helpers, make, places)
     return [made[place] if place in made else make(place) for place in places]
 
 
@@ -140,21 +143,20 @@ def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
 
 
 def _made_together(num_helpers: int, make: _Make, places: range) -> dict[int, _Made]:
-    """What this process and its helpers print. Without memory or processes to fork, it alone."""
+    """What this process prints, and each helper that lives until all is printed."""
     helpers: dict[int, Connection] = {}
     left = os.memfd_create("places")
     os.write(left, b"".join(place.to_bytes(4, "big") for place in places))
     os.lseek(left, 0, os.SEEK_SET)  # forked processes share it, so that each place is read once
     parent, take = os.getpid(), partial(_taken, left, make)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # in helpers for good
     try:
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # in helpers for good
-        with suppress(OSError):
-            for _ in range(num_helpers):
-                here, there = Pipe(duplex=False)
-                if not (pid := os.fork()):
-                    _help(parent, take, there)
-                helpers[pid] = here
-                there.close()
+        for _ in range(num_helpers):
+            here, there = Pipe(duplex=False)
+            if not (pid := os.fork()):
+                _help(parent, take, there)
+            helpers[pid] = here
+            there.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         made = dict(take())
         for pipe in helpers.values():
@@ -166,6 +168,7 @@ def _made_together(num_helpers: int, make: _Make, places: range) -> dict[int, _M
         for pid in helpers:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _help(parent: int, take: Callable[[], Iterator[tuple[int, _Made]]], there: Connection) -> None:
