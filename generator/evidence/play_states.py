@@ -67,12 +67,12 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
     """The figure with the runs of its first state only, for a page that offers no choice.
 
     The page uses no run of the other states, so nothing is noted about these. A run of the first
-    state that did not complete stays in it.
+    state that did not complete stays in it. In a plane, all runs lie beside one another.
     """
     play, evidence = figure.play, folio.evidence
     found = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
     first = next((path for path, run in found.items() if run.status == "completed"), None)
-    if play is None or first is None:
+    if play is None or first is None or "regions" in play.shows:
         return figure
     at = {path: [option_of(one, path, evidence) for one in play.controls] for path in found}
     alone = [path for path in found if at[path] == at[first]]

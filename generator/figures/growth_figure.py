@@ -69,7 +69,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
         for label, unit in ((written.x_label, of_x[0]), (written.y_label, of_y[0]))
     )
     ends = (min(xs) if is_log else 0, max(xs))
-    x = Axis(x_title, sorted(xs), ends, lambda value: plain(value, 4), is_log)
+    x = Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
 
     def draw(layout: Layout) -> Drawing:

@@ -105,7 +105,7 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(opened):
         budget = float(slider.input_value())
         fitting = sum(need <= budget for need in needs)
         said = slider.get_attribute("aria-valuetext")
-        assert f"{fitting} of {len(needs)} fit" in said
+        assert f"{fitting} of {len(needs)} bars fit" in said
         assert one.root.locator("output").text_content() == said
         over = one.root.locator("svg.pb-wide .pb-fails").count()
         assert over == len(needs) - fitting

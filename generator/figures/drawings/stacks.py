@@ -118,7 +118,8 @@ def stacks(
         y = _bar(drawing, over, row, y, x, layout, x(budget.size) if budget else -inf)
     if budget:
         places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
-        start = upper - (LINE / 2 if budget.words else OVER)
+        # Above the first bar, or below its words if these would cover it.
+        start = upper - (LINE / 2 if budget.words else OVER - LINE * layout.labels_above)
         drawing.add(
             "path", "", data_scale=places, transform=f"translate({number(x(budget.size))})",
             d=f"M-1 {number(start)}h2V{number(y)}h-2z",

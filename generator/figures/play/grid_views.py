@@ -129,9 +129,7 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         frames: list[Held] = [[[None] * len(columns) for _ in FORWARD]]
         told = []
         for step in steps():
-            frames.append(
-                [[cell and Cell(cell.words, cell.is_whole) for cell in row] for row in frames[-1]]
-            )
+            frames.append([list(row) for row in frames[-1]])
             first = num if step.direction == "backward" else 0
             frames[-1][list(FORWARD).index(step.name)][first : first + num] = [
                 _cell(step, n, sizes, num, words) for n in range(num)

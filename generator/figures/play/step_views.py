@@ -32,6 +32,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     Each has an axis of its own: forward passes of another number of microbatches last another time.
     """
     words, rank, found = folio.ui["play"], "rank", []
+    is_split = any(state.runs[0].run.settings["num_microbatches"] != 1 for state in states)
     for state in states:
         run = state.runs[0].run
         ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
@@ -39,7 +40,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         rows = step_rules.pipeline(rule, run.world_size, int(num), ratio)
         idle = units.printed(step_rules.idle_share(rows), units.SHARE, AS_RULED)
         named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
-        loads = [step_rules.in_flight(actions) for actions in rows]
+        loads = [step_rules.in_flight(actions) for actions in rows] if is_split else []
         drawings = both(drawn, named, "time, in forward passes", words["actions"], loads=loads)
         says = f"Idle, computed: {idle}"
         found.append(Seen(drawings, says, moments=_moments(named, words["actions"])))
