@@ -53,12 +53,12 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
     assert fault.text_content() == "Enter a number above zero."
 
 
-def test_a_field_shows_three_digits_of_its_start_and_calculates_with_all(built_site, open_page):
+def test_a_field_shows_four_digits_of_its_start_and_calculates_with_all(built_site, open_page):
     page = open_page(built_site / "topics/ddp/cost.html")
     largest = page.locator("[data-calculator] [name=largest][type=number]")
     first = _shown(page, "default_peak")
     exact = float(largest.get_attribute("data-start")) / float(largest.get_attribute("data-size"))
-    assert len(largest.input_value()) == len("7.14") < len(str(exact))
+    assert len(largest.input_value()) == len("7.143") < len(str(exact))
     largest.fill(str(exact))
     assert float(_shown(page, "default_peak")[1]) == pytest.approx(float(first[1]), rel=1e-12)
     largest.fill(largest.get_attribute("value") + "0")  # the same as a number that is typed

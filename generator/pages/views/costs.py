@@ -6,7 +6,6 @@ has fields in units that people think in, formulas, and the runs that these were
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 
 from markupsafe import Markup
@@ -21,11 +20,11 @@ from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.law_shown import observed_run, off_by, shown
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
-from generator.pages.shown import Row, Shown
-from generator.pages.views.claims import css_of, sides_of
+from generator.pages.shown import Row, Shown, label
+from generator.pages.views.claims import css_of, sides_of, tolerance_of
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
-MAX_DIGITS, STARTED, EXACTLY = 6, 3, 17  # of a number that is no whole one
+MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
@@ -69,7 +68,15 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
     verdict = Markup('<span class="pb-verdict {}">{}</span>').format(css_of(found), says)
     if is_bound:
         return verdict
-    off = folio.shown(off_by(found.predicted, found.observed))
+    marks = found.observed.marks if found.observed else []  # which stand beside the measurement
+    once = folio.said_once(marks[-1] if marks else "")
+    off = once.shown(off_by(found.predicted, found.observed))
+    slack = tolerance_of(found.claim, found.observed)
+    if found.verdict == "does_not_hold" and slack:  # a share of what was predicted
+        beyond = off_by(found.observed, found.predicted, found.claim.tolerance)
+        off = Markup("{} off the formula,<br>{}").format(
+            once.shown(beyond), label(f"{slack} allowed")
+        )
     return off if found.verdict == "holds" else off + Markup("<br>") + verdict
 
 
@@ -113,7 +120,7 @@ def _field(
         name=one.name,
         label=folio.line(one.label),
         unit=f"{unit} {counted}".strip(),
-        says=f"{units.printed(numeric(start), of, units.AS_RULED)} {counted}".strip(),
+        says=f"{_typed(stands / size, STARTED)} {unit} {counted}".replace(" %", "%").strip(),
         size=_typed(float(size)),  # of one of the field, in what formulas calculate with
         start=_typed(stands / size, STARTED),
         exact=_typed(stands, EXACTLY),  # what formulas calculate with until a reader types
@@ -123,10 +130,7 @@ def _field(
         is_whole=is_whole,
         # What the other fields allow, as the script reads formulas.
         most=calculators.parsed(one.at_most).postfix if one.at_most else "",
-        covered=[
-            folio.show(replace(end, form=replace(end.form, label=counted)) if counted else end)
-            for end in covered
-        ],
+        covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
         # The same two, as the script reads them.
         range=" ".join(str(float(numeric(end))) for end in covered),
     )
