@@ -9,12 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -119,20 +118,24 @@ class Press:
 
 
 def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
-    """The page of each sheet, or its mistakes. Helpers share the work where they may be forked.
+    """The page of each sheet, or its mistakes. Processes share the work where they may be forked.
 
     That is on Linux, before a thread runs (MkDocs serves with some): a fork copies no other thread,
-    and what one held stays locked. What a helper took and did not print is printed here.
+    and what one held stays locked.
     """
     make = partial(_one, planned, gathered)
     places = range(len(planned))
-    num_helpers = min(num_cores(), len(planned) // FEWEST) - 1
+    num_processes = min(num_cores(), len(planned) // FEWEST)
     may_fork = sys.platform == "linux" and len(list(Path("/proc/self/task").glob("*"))) == 1
-    made = {}
-    if may_fork and num_helpers > 0:
-        with suppress(OSError):  # no more processes, or no memory for them
-            made = _made_together(num_helpers, make, places)
-    return [made[place] if place in made else make(place) for place in places]
+    if may_fork and num_processes > 1:
+        begin = partial(_begin, os.getpid(), make)
+        try:
+            with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:
+                return list(pool.map(_made_here, places))
+        except (OSError, RuntimeError):  # none can be forked, or somebody ended one
+            for one in active_children():
+                one.kill()
+    return [make(place) for place in places]
 
 
 def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
@@ -142,49 +145,19 @@ def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
         return list(found.errors)
 
 
-def _made_together(num_helpers: int, make: _Make, places: range) -> dict[int, _Made]:
-    """What this process prints, and each helper that lives until all is printed."""
-    helpers: dict[int, Connection] = {}
-    left = os.memfd_create("places")
-    os.write(left, b"".join(place.to_bytes(4, "big") for place in places))
-    os.lseek(left, 0, os.SEEK_SET)  # forked processes share it, so that each place is read once
-    parent, take = os.getpid(), partial(_taken, left, make)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # in helpers for good
-    try:
-        for _ in range(num_helpers):
-            here, there = Pipe(duplex=False)
-            if not (pid := os.fork()):
-                _help(parent, take, there)
-            helpers[pid] = here
-            there.close()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        made = dict(take())
-        for pipe in helpers.values():
-            with suppress(EOFError, OSError):  # somebody ended it, or the kernel did
-                made |= pipe.recv()
-        return made
-    finally:
-        os.close(left)
-        for pid in helpers:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+_inherited: list[_Make] = []  # of a forked process
 
 
-def _help(parent: int, take: Callable[[], Iterator[tuple[int, _Made]]], there: Connection) -> None:
-    """Print in a forked process, which ends here. Its parent's end ends it, and Ctrl-C does not."""
-    try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        end_with(parent)
-        there.send(dict(take()))
-    finally:
-        os._exit(0)
+def _begin(parent: int, make: _Make) -> None:
+    """Keep what the fork brought, a whole book. Ctrl-C is for the parent, and its end ends this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with(parent)
+    _inherited.append(make)
 
 
-def _taken(left: int, make: _Make) -> Iterator[tuple[int, _Made]]:
-    while read := os.read(left, 4):
-        place = int.from_bytes(read, "big")
-        yield place, make(place)
+def _made_here(place: int) -> _Made:
+    return _inherited[0](place)
 
 
 def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet]:

@@ -83,7 +83,7 @@ def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
 
 
 # Prints a folder on one core; on three; where no process can be forked; where the kernel ends each
-# that was. Then four pages have a mistake, and this process prints only after a helper did.
+# that was. Then four pages have a mistake.
 SHARED = """
 import os
 import signal
@@ -96,29 +96,28 @@ from generator.pages import press
 def pages():
     return press.Press().printed(book.load(Path(sys.argv[1])))
 
-def end_a_helper(sheet, gathered):
+def end_a_fork(sheet, gathered):
     if os.getpid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     return of_page(sheet, gathered)
 
 def refuse(sheet, gathered):
-    os.read(taken, 1) if os.getpid() == parent else os.write(told_by_helpers, b"1" * 99)
     if sheet.mode == "learn":
-        raise ContentErrors([ContentError(sheet.source, 3, 4, "refused")])
+        told = f"refused in a fork: {os.getpid() != parent}"
+        raise ContentErrors([ContentError(sheet.source, 3, 4, told)])
     return of_page(sheet, gathered)
 
 def no_more():
     raise BlockingIOError
 
 parent, of_page, fork = os.getpid(), press.printed, os.fork
-taken, told_by_helpers = os.pipe()
 press.num_cores = lambda: 1
 alone = pages()
 press.num_cores, press.FEWEST = lambda: 3, 1
 assert pages() == alone
 os.fork = no_more
 assert pages() == alone
-os.fork, press.printed = fork, end_a_helper
+os.fork, press.printed = fork, end_a_fork
 assert pages() == alone
 press.printed = refuse
 try:
@@ -136,4 +135,6 @@ def test_processes_print_what_one_prints_and_tell_its_mistakes(copy):
     )
     assert done.stderr == ""
     places = {path.relative_to(copy.content).as_posix() for path in copy.content.rglob("learn.yml")}
-    assert done.stdout.splitlines() == [f"content/{one}:3:4: refused" for one in sorted(places)]
+    assert done.stdout.splitlines() == [
+        f"content/{one}:3:4: refused in a fork: True" for one in sorted(places)
+    ]
