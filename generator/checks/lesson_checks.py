@@ -8,8 +8,8 @@ says how far off it was.
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from generator.content.calculator import CalculatorInput, CalculatorOutput
-from generator.content.documents import Document, Field
+from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
+from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
 from generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile
@@ -26,8 +26,6 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     """Everything in one lesson that does not fit what it names."""
     for path, message in _mistakes(evidence, document.model):
         yield document.error(path, message)
-    if isinstance(document.model, CostFile):
-        yield from _calculator(evidence, document)
 
 
 def _mistakes(evidence: Evidence, model: LessonFile) -> Iterator[Found]:
@@ -89,7 +87,7 @@ def _try(evidence: Evidence, model: TryFile) -> Iterator[Found]:
 
 
 def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
-    """Laws that cannot stand in a row: they compare no numbers, or have no formula to show."""
+    """Laws of rows that compare no numbers, or have no formula to show; and its calculator."""
     for number, table in enumerate(model.tables):
         for position, law in enumerate(row.law for row in table.rows):
             claim = evidence.book.claims.get(law)
@@ -98,30 +96,29 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
                 problem = f"{law} prints no formula; give the claim formula:"
             if problem:
                 yield ("tables", number, "rows", position, "law"), problem
+    for path, message in _calculator(evidence, model.calculator):
+        yield ("calculator", *path), message
 
 
-def _calculator(evidence: Evidence, document: Document[CostFile]) -> Iterator[ContentError]:
-    """What is wrong with the calculator of a lesson on cost, each error at its place."""
-    calculator = document.model.calculator
+def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
+    """What is wrong with the calculator of a lesson on cost, each at its path below it."""
     inputs = [one.name for one in calculator.inputs]
     for position, one in enumerate(calculator.inputs):
-        at: Path = ("calculator", "inputs", position)
         for field, problem in _other_quantity(evidence, one):
-            yield document.error((*at, field), problem)
-        if one.at_most is not None:
-            yield from _unknown(document, (*at, "at_most"), one.at_most, {*inputs} - {one.name})
+            yield ("inputs", position, field), problem
+        if one.at_most:
+            yield from _unknown(
+                ("inputs", position, "at_most"), one.at_most, {*inputs} - {one.name}
+            )
     for position, output in enumerate(calculator.outputs):
-        at = ("calculator", "outputs", position)
-        lost = list(_unknown(document, (*at, "formula"), output.formula, inputs))
+        lost = list(_unknown(("outputs", position, "formula"), output.formula, inputs))
         yield from lost
         for number, written in enumerate(() if lost else output.checked_on):
             if written.law is None or written.law in evidence.book.claims:
                 check = on_run(written, output, calculator, evidence)
-                found = list(_of_check(evidence, output, check)) or _too_far(
-                    evidence, output, check
-                )
-                for path, message in found:
-                    yield document.error((*at, "checked_on", number, *path), message)
+                found = list(_of_check(evidence, output, check))
+                for path, message in found or _too_far(evidence, output, check):
+                    yield ("outputs", position, "checked_on", number, *path), message
 
 
 def _other_quantity(evidence: Evidence, one: CalculatorInput) -> Iterator[tuple[str, str]]:
@@ -136,19 +133,16 @@ def _other_quantity(evidence: Evidence, one: CalculatorInput) -> Iterator[tuple[
                 yield field, f"{written} is {found.unit}, not {one.quantity.replace('_', ' ')}"
 
 
-def _unknown(
-    document: Document[Any], path: Path, formula: str, known: Collection[str]
-) -> Iterator[ContentError]:
+def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Found]:
     """A formula that cannot be read, or names that are no inputs."""
     try:
         names = parsed(formula).names
     except ExpressionError as error:
-        yield document.error(path, str(error))
+        yield path, str(error)
         return
     for name in names:
         if name not in known:
-            message = f"no input is named {name!r}{nearest(name, known)}"
-            yield document.error_in(Field(path, None, formula), formula.find(name), message)
+            yield path, f"no input is named {name!r}{nearest(name, known)}"
 
 
 def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Found]:

@@ -107,12 +107,9 @@ class Play(Written):
 
     @model_validator(mode="after")
     def _shows_what_it_describes(self) -> Self:
-        if (self.budget is not None) != ("memory" in self.shows):
-            raise ValueError(
-                "give both or neither: shows: [memory] and budget:, where its line starts"
-            )
-        if (self.regions is not None) != ("regions" in self.shows):
-            raise ValueError("give both or neither: shows: [regions] and regions:, their plane")
+        for view, key in (("memory", "budget"), ("regions", "regions")):
+            if (getattr(self, key) is not None) != (view in self.shows):
+                raise ValueError(f"give both or neither: shows: [{view}] and {key}:")
         return self
 
 
@@ -135,10 +132,9 @@ class Figure(Written):
 
     @model_validator(mode="after")
     def _drawn_from_something(self) -> Self:
-        if (self.kind == "play") != (self.play is not None):
-            raise ValueError("play: describes a figure of kind play, and only that")
-        if (self.kind == "growth") != (self.growth is not None):
-            raise ValueError("growth: describes a figure of kind growth, and only that")
+        for kind in ("play", "growth"):
+            if (self.kind == kind) != (getattr(self, kind) is not None):
+                raise ValueError(f"{kind}: describes a figure of kind {kind}, and only that")
         if self.growth is None and not self.runs:
             raise ValueError("a figure is drawn from runs; name at least one under runs:")
         return self

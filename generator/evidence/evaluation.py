@@ -190,7 +190,9 @@ class Evidence:
         if problem:
             raise _failed(expression, problem)
         if found.absent:
-            return absent_value(expression, found.absent)
+            lacks = found.absent
+            why = f"{lacks.run}: {lacks.reason}" if lacks.run else lacks.reason
+            return Value(NOT_MEASURED, units.TEXT, "measured", expression, absent=why)
         result: Printable = found.result
         return result
 
@@ -271,9 +273,3 @@ class Evidence:
 def _failed(expression: str, message: str) -> ContentError:
     """What is raised while a page is printed; checks have told before where authors wrote it."""
     return ContentError("", 0, 0, f"{expression}: {message}")
-
-
-def absent_value(expression: str, reason: AbsentError) -> Value:
-    """The words that stand where a machine has no value, with the reason."""
-    why = f"{reason.run}: {reason.reason}" if reason.run else reason.reason
-    return Value(NOT_MEASURED, units.TEXT, "measured", expression, absent=why)

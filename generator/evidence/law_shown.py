@@ -59,8 +59,7 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"timing\.measures\.(\w+)", "{} time"),
     (r"timing\.ranks\.(?:\d\.)?(\w+?)(?:_seconds)?", "{}"),
     (r"settings\.(?:num_)?(\w+)(?:\.-?\d)?", "{}"),
-    (r"measures\.(?:num_)?(\w+)", "{}"),
-    (r"prediction\.\w+\.facts\.(?:num_)?(\w+)", "{}"),
+    (r"(?:measures|prediction\.\w+\.facts)\.(?:num_)?(\w+)", "{}"),
 ))  # fmt: skip
 _NOUNS = {  # behind a count without a unit, by how the name of its field ends; before a rank
     "count": "calls", "_collectives": "calls", "_all_reduce": "calls", "_pending": "calls",

@@ -119,10 +119,11 @@ def lacking(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] 
     printed = {one.text for one in prose.expressions(text)}
     printed |= {one.text for one in fields if one.mark == "expression"}
     of_runs = {one.text for one in fields if one.mark == "per_run"}
+    judged = [(at_hand.outcome(one), reference.outcome(one)) for one in claims]
     is_lacking = (
         None in found
         or found == {"skipped"}
-        or any(_is_undecided(one, at_hand, reference) for one in claims)
+        or any("no_evidence" == here.verdict != there.verdict for here, there in judged)
         or any(_lacks(one, {}, at_hand) for one in sorted(printed))
         or any(_lacks(one, {"run": run}, at_hand) for one in sorted(of_runs) for run in runs)
     )
@@ -149,12 +150,6 @@ def _status(path: str, evidence: Evidence) -> str | None:
         return None
     run = trace.runs[name]
     return None if run.is_surprise else run.status
-
-
-def _is_undecided(claim: str, at_hand: Evidence, reference: Evidence) -> bool:
-    """Whether only the runs of the reference machine give evidence of a claim."""
-    there = reference.outcome(claim).verdict
-    return at_hand.outcome(claim).verdict == "no_evidence" and there != "no_evidence"
 
 
 def _lacks(expression: str, names: dict[str, str], at_hand: Evidence) -> bool:

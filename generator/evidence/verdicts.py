@@ -7,7 +7,7 @@ whose quartile ranges overlap are not distinguishable.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
@@ -21,17 +21,13 @@ from runners.traces.tolerance import overlap
 
 MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
-WORDS: dict[Verdict, str] = {
-    "holds": "holds",
-    "does_not_hold": "does not hold",
-    "not_distinguishable": "not distinguishable",
-    "does_not_apply": "does not apply here",
-    "no_evidence": "no evidence here",
-}
 LACKS = "a run that ended as declared lacks a value here"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence"})
 TIMED = ("faster", "slower")
+WORDS = {
+    one: one.replace("_", " ") + " here" * (one in UNDECIDED) for one in get_args(Verdict)
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

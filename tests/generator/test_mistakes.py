@@ -123,7 +123,7 @@ LESSONS = [
 ]  # fmt: skip
 CALCULATORS = [
     (COST, "formula: model_bytes * copies", "formula: ¦model_bytes ** copies", "are made of"),
-    (COST, "formula: model_bytes * copies", "formula: model_bytes * ¦copis", "mean 'copies'?"),
+    (COST, "formula: model_bytes * copies", "formula: ¦model_bytes * copis", "mean 'copies'?"),
     (COST, "name: peak", "name: copies", "two inputs or outputs have the same name"),
     (COST, "start: tiny_memory.whole.model.bytes",
      "start: ¦median(tiny_training.single.timing.step)", "is seconds, not bytes"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from markupsafe import Markup, escape
 
-from generator.content.claim import Claim, Domain, Reference
+from generator.content.claim import Claim, Domain, Reference, Tolerance
 from generator.content.shelf import published_references
 from generator.content.typesetting import plain
 from generator.evidence import law_shown, regime, units
@@ -161,7 +161,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
         says=folio.line(claim.says),
         formula=_formula_of(claim, folio),
         domain=_domain_of(claim, folio),
-        tolerance=tolerance_of(claim, here.observed),
+        tolerance=tolerance_of(claim.tolerance, here.observed),
         regime=Markup("; ").join(shared) if judged[1:] else _regime_of(claim, here, folio),
         lessons=lessons,
         judged=_alike(judged, shared),
@@ -251,9 +251,8 @@ def _points(share: float) -> str:
     return f"{sign}{abs(share) * 100:.3g}{units.NBSP}points"
 
 
-def tolerance_of(claim: Claim, observed: Value | None) -> str:
+def tolerance_of(one: Tolerance | None, observed: Value | None) -> str:
     """How far observed may lie from predicted; empty where it may not."""
-    one = claim.tolerance
     if one is None:
         return ""
     if one.epsilons is not None:
@@ -262,7 +261,7 @@ def tolerance_of(claim: Claim, observed: Value | None) -> str:
         return f"{one.relative * 100:g}%"
     if observed is not None and observed.unit == units.SHARE:
         return _points(one.slack(0))
-    unit = observed.unit if observed and observed.unit == units.BYTES else units.PLAIN
+    unit = observed.unit if observed else units.PLAIN
     return units.printed(one.slack(0), unit, units.Form(way="written"))
 
 

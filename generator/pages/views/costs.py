@@ -10,8 +10,7 @@ from decimal import Decimal
 
 from markupsafe import Markup
 
-from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput, Quantity
-from generator.content.claim import Tolerance
+from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from generator.content.lesson import CostTable
 from generator.evidence import calculator as calculators
 from generator.evidence import units
@@ -71,7 +70,7 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
     marks = found.observed.marks if found.observed else []  # which stand beside the measurement
     once = folio.said_once(marks[-1] if marks else "")
     off = once.shown(off_by(found.predicted, found.observed))
-    slack = tolerance_of(found.claim, found.observed)
+    slack = tolerance_of(found.claim.tolerance, found.observed)
     if found.verdict == "does_not_hold" and slack:  # a share of what was predicted
         beyond = off_by(found.observed, found.predicted, found.claim.tolerance)
         off = Markup("{} off the formula,<br>{}").format(
@@ -153,22 +152,17 @@ def _output(
 ) -> Shown:
     parsed, worst = calculators.parsed(one.formula), calculators.worst(found)
     formula = parsed.readable(one.formula).replace("*", "×").replace("-", "−")
+    at_start = calculators.result(one, inputs)
     return Shown(
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
         formula=folio.line(f"`{formula}`"),
         postfix=parsed.postfix,  # as the script reads formulas
-        at_start=folio.shown(calculators.result(one, inputs)),
+        at_start=folio.shown(at_start),
         checks=found,
         worst=worst,
         is_beyond=worst is not None and worst.is_beyond(one.within),
         # How far off the build lets it be, where the book was written.
-        within=_within(one.within, one.quantity),
+        within=tolerance_of(one.within, at_start),
     )
-
-
-def _within(within: Tolerance, quantity: Quantity) -> str:
-    if within.share is not None:
-        return f"{within.share * 100:g}%"
-    return units.printed(within.absolute or 0, units.BY_NAME[quantity], units.AS_RULED)

@@ -23,9 +23,7 @@ FACTS = (
     ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
 )  # fmt: skip
 HEAVIER = "Left out by `make site`, to stay short; `make traces FULL=1 NAMES={}` measures all runs."
-FAILURES = {  # by what an error begins with
-    "MeterDisagreesError": "meter and allocator disagreed, so its peak is no evidence",
-}
+DISAGREED = "meter and allocator disagreed, so its peak is no evidence"
 LEAST = 3  # rows that share what a table need not repeat
 PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
     (r"matrix_flops_per_second", Unit(0, -1), "Operations of a matrix product"),
@@ -140,7 +138,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
         nature=nature,
         ranks=page.shown(value(num)),
         num_ranks=num_ranks(run),
-        failure=FAILURES.get(message.partition(":")[0], ""),
+        failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
         reason=HEAVIER.format(path.partition(".")[0]) if run.is_left_out else run.reason or "",
