@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from generator.figures.drawing import LINE, Drawing, text_width
 
@@ -110,6 +111,13 @@ def up(
 def room_for(values: Sequence[float], says: Callable[[float], str] = plain) -> float:
     """What the labels of an upright axis take, at the left of its plot."""
     return max(map(text_width, map(says, values)), default=0) + GAP
+
+
+class Mark(NamedTuple):
+    """A value at its place on an axis, and its words; of a line that readers move, none."""
+
+    value: float
+    words: str = ""
 
 
 @dataclass(frozen=True)

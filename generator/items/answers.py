@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.content.quiz import Slip
 from generator.evidence.folio import Folio
 
 
@@ -109,9 +108,3 @@ def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
         return ()
     belief = folio.line(found.belief)
     return (replace(claim_behind(found.refuted_by, folio), belief=belief),)
-
-
-def slipped(slip: Slip, folio: Folio) -> Markup:
-    """What a slip says of itself."""
-    why = folio.line(slip.why) if slip.why else ""
-    return Markup("That is {}. {}").format(folio.line(slip.name), why).rstrip()

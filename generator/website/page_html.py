@@ -44,16 +44,13 @@ def _linked_headings(html: str) -> str:
             above = level
         if "<a " not in words:
             own = _HEADING_ID.search(attributes)
-            name = own[1] if own else headings.unique(_slug(words), taken)
+            slug = headings.slug(unescape(_TAG.sub("", words)))
+            name = own[1] if own else headings.unique(slug, taken)
             attributes += "" if own else f' id="{name}"'
             words = f'<a href="#{name}">{words}</a>'
         return f"<h{level}{attributes}>{words}</h{level}>"
 
     return _HEADING.sub(linked, html)
-
-
-def _slug(words: str) -> str:
-    return headings.slug(unescape(_TAG.sub("", words)))
 
 
 def put_mistakes(site: Path, mistakes: str) -> None:

@@ -84,7 +84,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.is_serving = self.is_deploying = False
         self.mistakes = ""
         self.is_told = False
-        self.root = Path()
+        self.root = self.content = Path()
         self.press = Press()
         self.book: Book
         self.problems: list[str] = []
@@ -100,13 +100,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Find the project's root, where mkdocs.yml stands, and give MkDocs our templates."""
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
+        self.content = self.root / self.config.content  # the folder that people and runners write
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
         return config
-
-    @property
-    def content(self) -> Path:
-        """The folder that people and runners write."""
-        return self.root / self.config.content
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
         """Bring `docs_dir` to what the content says now.

@@ -163,15 +163,10 @@ def add_places(entries: Sequence[Entry], words: Words) -> None:
             entry["leads"] = [page.removesuffix(".html")]
         if topic and mode:
             entry["place"] = f"{topic} · {mode}"
-        elif _is_of_others(location, title):
+        elif (location.startswith("retracted.html#") and title.endswith(".")) or (
+            "#" in location and title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
+        ):  # other headings of that page are no sentences
             entry["place"] = words["search"]["statement"]
         elif "#figure-" in location:
             entry["place"] = words["search"]["figure"]
             entry["above"] = f"{entry.get('above', '')} {entry['place']}".strip()
-
-
-def _is_of_others(location: str, title: str) -> bool:
-    """Whether the title of a section is a sentence that the book only tests."""
-    if location.startswith("retracted.html#"):
-        return title.endswith(".")  # other headings of that page are no sentences
-    return "#" in location and title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")

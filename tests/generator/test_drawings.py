@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.figures import step_rules
-from generator.figures.axes import Scale, percent, plain
+from generator.figures.axes import Mark, Scale, percent, plain
 from generator.figures.drawing import NARROW, WIDE, Drawing, text_width
 from generator.figures.drawings.lanes import Lane as Rank
 from generator.figures.drawings.lanes import Travel, lanes
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, plot
-from generator.figures.drawings.schedule import Curve, Mark, schedule
-from generator.figures.drawings.stacks import Budget, Panel, Part, Stack, panels, stacks
+from generator.figures.drawings.schedule import Curve, schedule
+from generator.figures.drawings.stacks import Panel, Part, Stack, panels, stacks
 from generator.figures.step_rules import Action
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
@@ -59,7 +59,7 @@ def step(layout=WIDE):
 def peaks(layout=WIDE):
     parts = [Part("parameters", "parameters", 58, ""), Part("activations", "activations", 40, "")]
     row = Stack("", "FSDP", parts, "98 MiB", limits=(98, 98))
-    return stacks([row], "MiB", 120, layout, budget=Budget(99))
+    return stacks([row], "MiB", 120, layout, budget=Mark(99))
 
 
 def stage(*travels):
@@ -158,7 +158,7 @@ def test_a_word_in_a_bar_stands_over_the_line_on_a_patch_of_its_bar(layout):
     name = "activations"
     parts = [Part("parameters", name, 58, ""), Part("buckets", name, 40, "")]
     rows = [Stack("", "DDP", parts, "99 MiB")]
-    drawing = stacks(rows, "", 99, layout, budget=Budget(30))
+    drawing = stacks(rows, "", 99, layout, budget=Mark(30))
     _, over = "".join(drawing.parts).split("data-scale")
     patch = r'<rect[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"[^>]*/>'
     words = re.findall(patch + rf'<text[^>]* x="([\d.]+)"[^>]*>{name}<', over)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, Key, Scale, across, legend, room_for, up
+from generator.figures.axes import BELOW, GAP, Key, Mark, Scale, across, legend, room_for, up
 from generator.figures.drawing import LINE, Drawing, Layout, text_width
 from generator.figures.step_rules import Action, Kind, Overlapped
 
@@ -27,13 +27,6 @@ LOOK_OF_LOAD = "series-e faint"  # as activations in other figures
 Rows = Mapping[str, Sequence[Action]]
 # How many things each row holds, as a number from each time on.
 Loads = Sequence[Sequence[tuple[float, int]]]
-
-
-class Mark(NamedTuple):
-    """A measured value at its place on an axis, and its words."""
-
-    value: float
-    words: str
 
 
 class Curve(NamedTuple):

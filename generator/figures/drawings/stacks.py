@@ -11,7 +11,7 @@ from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, Key, Scale, across, legend
+from generator.figures.axes import BELOW, GAP, Key, Mark, Scale, across, legend
 from generator.figures.drawing import LINE, Drawing, Layout, number, text_width, wrapped
 
 # Kinds of parts in their order, each with its look and that of words on it.
@@ -75,13 +75,6 @@ class Stack:
         return text_width(f"{self.words} · marginal" if self.limits else self.words)
 
 
-class Budget(NamedTuple):
-    """Where a line starts, and the words at its head if nobody moves it."""
-
-    size: float
-    words: str = ""
-
-
 class Panel(NamedTuple):
     """One run: its name, its ranks, and what travels in a step, a line an operation."""
 
@@ -91,7 +84,7 @@ class Panel(NamedTuple):
 
 
 def stacks(
-    rows: Sequence[Stack], unit: str, top: float, layout: Layout, *, budget: Budget | None = None
+    rows: Sequence[Stack], unit: str, top: float, layout: Layout, *, budget: Mark | None = None
 ) -> Drawing:  # fmt: skip
     """Draw the bars.
 
@@ -109,19 +102,19 @@ def stacks(
     y = _legend(drawing, seen) + GAP
     if budget and budget.words:
         half = text_width(budget.words) / 2
-        middle = min(max(x(budget.size), half), layout.width - half)
+        middle = min(max(x(budget.value), half), layout.width - half)
         over.word(middle, y + GAP, budget.words, "strong", "middle")
         y += GAP + LINE
     upper, group = y, rows[0].group
     for row in rows:
         y, group = y + APART * (row.group != group), row.group
-        y = _bar(drawing, over, row, y, x, layout, x(budget.size) if budget else -inf)
+        y = _bar(drawing, over, row, y, x, layout, x(budget.value) if budget else -inf)
     if budget:
         places = f"{number(x.start)} {number(x.end)} {x.high:.6g}"
         # Above the first bar, or below its words if these would cover it.
         start = upper - (LINE / 2 if budget.words else OVER - LINE * layout.labels_above)
         drawing.add(
-            "path", "", data_scale=places, transform=f"translate({number(x(budget.size))})",
+            "path", "", data_scale=places, transform=f"translate({number(x(budget.value))})",
             d=f"M-1 {number(start)}h2V{number(y)}h-2z",
         )  # fmt: skip
     drawing.parts += over.parts

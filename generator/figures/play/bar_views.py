@@ -10,7 +10,8 @@ from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.evidence.play_states import ShownRun, State
 from generator.evidence.value import numeric
-from generator.figures.drawings.stacks import Budget, Part, Stack, stacks
+from generator.figures.axes import Mark
+from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.picture import Seen, both, byte_unit, said_bytes
 from generator.figures.step_rules import number
 from runners.traces.device_memory import Verdict
@@ -77,7 +78,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     found = []
     for state in states:
         rows = [row for one in state.runs for row in _rows(one, size, start, folio)]
-        drawings = both(stacks, rows, title, top, budget=Budget(start))
+        drawings = both(stacks, rows, title, top, budget=Mark(start))
         cells = tuple(_held(one, folio) for one in state.runs)
         word = "one_device" if is_one else ""
         found.append(Seen(drawings, _described(rows), cells, word, budget=moved))
@@ -200,7 +201,7 @@ def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio
     drawings = both(
         stacks, rows, f"{unit} per rank",
         (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
-        budget=None if is_far else Budget(memory / size, said_bytes(memory)),
+        budget=None if is_far else Mark(memory / size, said_bytes(memory)),
     )  # fmt: skip
     return Seen(drawings, _described(rows))
 

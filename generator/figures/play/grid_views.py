@@ -9,8 +9,8 @@ of the MLP are cut by columns, the other two by rows. Partial sums meet after th
 forward, and in backward before the former.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
@@ -25,9 +25,11 @@ FORWARD: dict[str, Holds] = {
     "input": "whole", "qkv": "own", "heads": "own", "out": "partial", "attended": "whole",
     "up": "own", "down": "partial", "output": "whole",
 }  # fmt: skip
-# Of whose results backward holds the gradient on each rank: whole, but for what is cut by columns.
-BACKWARD: dict[str, Holds] = {
-    name: "own" if holds == "own" else "whole" for name, holds in reversed(FORWARD.items())
+# The same of each pass. Backward holds the gradients of these results, each of which is whole on
+# every rank, but for what is cut by columns.
+HELD: dict[str, dict[str, Holds]] = {
+    "forward": FORWARD,
+    "backward": {n: "own" if h == "own" else "whole" for n, h in reversed(FORWARD.items())},
 }
 SUMS = {"forward": ("attended", "output"), "backward": ("attended", "input")}
 
@@ -102,22 +104,6 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 # --- the block
 
 
-class Step(NamedTuple):
-    """One operation: of which pass, whose result, and whether an all-reduce made it whole."""
-
-    direction: Literal["forward", "backward"]
-    name: str
-    is_summed: bool
-
-
-def steps() -> Iterator[Step]:
-    """All operations of a block, forward and then backward."""
-    for name in FORWARD:
-        yield Step("forward", name, name in SUMS["forward"])
-    for name in BACKWARD:
-        yield Step("backward", name, name in SUMS["backward"])
-
-
 def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The first block of each state's first run, on all its ranks."""
     words, rank, found = folio.ui["play"]["block"], "rank", []
@@ -128,14 +114,14 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         columns = [f"{rank} {n}" for _ in SUMS for n in range(num)]
         frames: list[Held] = [[[None] * len(columns) for _ in FORWARD]]
         told = []
-        for step in steps():
+        for way, name in ((way, name) for way, names in HELD.items() for name in names):
             frames.append([list(row) for row in frames[-1]])
-            first = num if step.direction == "backward" else 0
-            frames[-1][list(FORWARD).index(step.name)][first : first + num] = [
-                _cell(step, n, sizes, num, words) for n in range(num)
+            first = num if way == "backward" else 0
+            frames[-1][list(FORWARD).index(name)][first : first + num] = [
+                _cell(way, name, n, sizes, num, words) for n in range(num)
             ]
-            sent = " " + words["summed"].format(size=size) if step.is_summed else ""
-            told.append(f"{words[step.direction].capitalize()}: {words['rows'][step.name]}.{sent}")
+            sent = " " + words["summed"].format(size=size) if name in SUMS[way] else ""
+            told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
         places = _places(len(told))
         drawings = both(
             chunks, dict(zip(places, frames[1:], strict=True)), list(words["rows"].values()),
@@ -146,18 +132,20 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     return found
 
 
-def _cell(step: Step, rank: int, sizes: dict[str, int], ranks: int, words: dict[str, str]) -> Cell:
+def _cell(
+    way: str, name: str, rank: int, sizes: dict[str, int], ranks: int, words: dict[str, str]
+) -> Cell:
     """What a rank holds after an operation, as its shape: tokens by features."""
-    holds = (FORWARD if step.direction == "forward" else BACKWARD)[step.name]
+    holds = HELD[way][name]
     tokens, width = sizes["num_tokens_per_step"], sizes["width"]
     if holds == "partial":
         return Cell(words["partial"], is_whole=False)
     if holds == "whole":
-        came = "all above" if step.direction == "forward" else "all below"
-        return Cell(f"{tokens} × {width}", is_whole=True, came=came if step.is_summed else "")
-    if step.name == "heads":
+        came = "all above" if way == "forward" else "all below"
+        return Cell(f"{tokens} × {width}", is_whole=True, came=came if name in SUMS[way] else "")
+    if name == "heads":
         each = sizes["num_heads"] // ranks
         own = ", ".join(str(rank * each + n) for n in range(each))
         return Cell(words["own_heads"].format(heads=own), is_whole=False)
-    features = {"qkv": 3 * width, "up": sizes["hidden"]}[step.name]
+    features = {"qkv": 3 * width, "up": sizes["hidden"]}[name]
     return Cell(f"{tokens} × {features // ranks}", is_whole=False)

@@ -11,8 +11,8 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import State
 from generator.evidence.units import AS_RULED
 from generator.figures import step_rules
-from generator.figures.axes import around
-from generator.figures.drawings.schedule import Curve, Mark
+from generator.figures.axes import Mark, around
+from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
 from generator.figures.picture import Moment, Seen, both, byte_unit, said_bytes

@@ -128,6 +128,10 @@ class Kind(Generic[ItemT]):
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """Every answer explained, in the order in which pages explain them."""
+        return tuple(self._explained(place, folio) for place in self.shown_order())
+
+    def _explained(self, place: int, folio: Folio) -> Answer:
+        """The answer at a place, explained."""
         raise NotImplementedError
 
     def field(self, folio: Folio) -> Field | None:

@@ -48,10 +48,6 @@ class OneOption(Kind[Choice | Several]):
         judged = ", ".join(f"{claim}: {one.verdict}" for claim, one in self._outcomes.items())
         raise ItemError(("id",), f"item {self.item.id!r}{said} ({judged or 'no right_if'})")
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
-        """The options in the order shown."""
-        return tuple(self._explained(place, folio) for place in self.shown_order())
-
     def _explained(self, place: int, folio: Folio) -> Answer:
         option, verdict = self.item.options[place], self.verdict(place)
         text, why = folio.line(option.text), folio.line(option.why)
@@ -105,10 +101,6 @@ class Lines(Kind[FaultyLine]):
             differ = f"{len(found)} of its lines differ in the corrected program, not one"
             raise ItemError(("lines",), f"item {self.item.id!r}: {differ}")
         return Key(right=tuple(found))
-
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
-        """The lines as written."""
-        return tuple(self._explained(place, folio) for place in self.shown_order())
 
     def _explained(self, place: int, folio: Folio) -> Answer:
         line, verdict = self.item.lines[place], self.verdict(place)

@@ -14,7 +14,7 @@ from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.units import AS_RULED, NBSP, PLAIN, SIZES, printed
 from generator.evidence.value import Value, numeric
-from generator.items.answers import Answer, Reach, against, slipped
+from generator.items.answers import Answer, Reach, against
 from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit
 
 _PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
@@ -86,10 +86,13 @@ class TypedNumber(Kind[TypedT]):
         if value is None:
             return (Answer(Markup(), why, "open", folio.ui["item"]["open"]),)
         within = reach(value, self.item.tolerance)
+        said = Markup("That is {}. {}")
         slips = (
             Answer(
-                folio.show(gives), slipped(slip, folio), "wrong", "A mistake would give:", place,
-                against(slip.misconception, folio), reach=reach(gives, self.item.tolerance),
+                folio.show(gives),
+                said.format(folio.line(slip.name), folio.line(slip.why or "")).rstrip(),
+                "wrong", "A mistake would give:", place, against(slip.misconception, folio),
+                reach=reach(gives, self.item.tolerance),
             )
             for place, slip in enumerate(self.item.slips)
             if (gives := self.key.slips[place]) is not None

@@ -16,7 +16,7 @@ from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.pages.shown import Shown
-from runners.traces.records import Held, PredictionStep, Run, Stage
+from runners.traces.records import Held, Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
@@ -166,22 +166,17 @@ def _moves(
     path: str, written: RecordedRow, found: Stage, run: Run, folio: Folio
 ) -> Iterator[tuple[Travel, str]]:
     """What travelled, the heaviest first, each with the expression of its payload."""
-    base = f"{path}.stages['{found.name}']"
-    moves = [
-        (one.bytes, one.operation, one.source, one.destination, f"{base}.moves[{place}].bytes")
-        for place, one in enumerate(found.moves)
-    ]
-    if written.whole_step and not moves:
-        of_step = run.ranks[0].collectives if run.ranks else []
-        first = f"{path}.ranks[0]"
+    base, first = f"{path}.stages['{found.name}'].moves", f"{path}.ranks[0].collectives"
+    moves = [(one, f"{base}[{place}].bytes") for place, one in enumerate(found.moves)]
+    if written.whole_step and not moves and run.ranks:
         moves = [
-            (one.bytes, one.operation, None, None, f"{first}.collectives['{one.operation}'].bytes")
-            for one in of_step
+            (Move(operation=one.operation, bytes=one.bytes), f"{first}['{one.operation}'].bytes")
+            for one in run.ranks[0].collectives
             if one.operation not in _AMONG_TWO
         ]
-    for _, operation, source, destination, expression in sorted(moves, key=lambda one: -one[0]):
-        value = folio.value(expression)
-        yield Travel(f"{operation} {value}", source, destination), expression
+    for one, expression in sorted(moves, key=lambda move: -move[0].bytes):
+        words = f"{one.operation} {folio.value(expression)}"
+        yield Travel(words, one.source, one.destination), expression
 
 
 def _told(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[Shown]:

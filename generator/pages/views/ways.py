@@ -45,13 +45,9 @@ def led_to(topic: Topic) -> dict[str, Mode]:
 
     They make sense on that page only, but come back like others: Recall links those that are due.
     """
-    asked = {
-        name: mode for mode, names in topic.items_by_mode.items() for name in names
-        if mode != "recall"
-    }  # fmt: skip
     again = topic.items_by_mode.get("recall")
     return {} if again is None else {
-        name: mode for name, mode in asked.items()
+        name: mode for mode, names in topic.items_by_mode.items() for name in names
         if name not in again and topic.items[name].kind != "predict"
     }  # fmt: skip
 
