@@ -56,11 +56,7 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
     wide = written.tolerance
     if written.kind == "law" and wide and (wide.share or 0) > LARGE and wide.because is None:
         yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
-    for claim in judged:
-        found = _timed(evidence, claim)
-        if found:
-            yield found
-            return
+    yield from filter(None, (_timed(evidence, claim) for claim in judged))
 
 
 def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:

@@ -14,7 +14,6 @@ from generator.content.documents import TEXTS, Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.guide import GuideFile
-from generator.content.handwritten import HandWritten
 from generator.content.lesson import LessonFile
 from generator.content.quiz import QuizFile
 from generator.content.shelf import missing_run
@@ -110,8 +109,7 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
 def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """What is particular to one kind of file."""
     model = document.model
-    if isinstance(model, (QuizFile, LessonFile, HandWritten)):
-        yield from _listings(evidence.book, document)
+    yield from _listings(evidence.book, document)
     for kind, check in _BY_FILE:
         if isinstance(model, kind):
             yield from check(evidence, document)

@@ -80,8 +80,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def found_in(folder: Path, pattern: str) -> list[Path]:
     """What a pattern finds, by name, but for what an editor or a writer hides behind a dot."""
-    found = (path for path in folder.glob(pattern) if not path.name.startswith("."))
-    return sorted(found, key=lambda path: path.with_suffix(""))
+    found = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
+    seen = (path for path, parts in found.items() if not any(one[0] == "." for one in parts))
+    return sorted(seen, key=lambda path: path.with_suffix(""))
 
 
 @dataclass

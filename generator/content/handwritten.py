@@ -15,7 +15,7 @@ from typing import Annotated
 import yaml
 
 from generator.content.documents import Document, validated
-from generator.content.errors import ContentError, ContentErrors
+from generator.content.errors import ContentError, ContentErrors, found_in
 from generator.content.exhibit import Listing
 from generator.content.words import Line, Mark, Written
 from generator.content.yaml_source import Place, Source, parse
@@ -82,7 +82,4 @@ def split(text: str, listings: Sequence[Listing]) -> Iterator[str | Listing]:
 
 def files(folder: Path) -> Iterator[Path]:
     """Every file of content/pages but those that begin with a dot, or stand in such a folder."""
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        if path.is_file() and not any(part.startswith(".") for part in inside):
-            yield path
+    return filter(Path.is_file, found_in(folder, "**/*"))

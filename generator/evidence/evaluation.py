@@ -177,7 +177,7 @@ class Evidence:
         if found.error and not found.absent:
             raise _failed(expression, found.error)
         value = list_sides.in_one(found.result)
-        return value if isinstance(value, Value) and not value.absent else None
+        return value if isinstance(value, Value) else None
 
     def printable(self, expression: str) -> Printable:
         """What a page prints for an expression; a value that this machine lacks says so.

@@ -88,7 +88,7 @@ def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Thing], Value]
 
     def show(value: Thing) -> Value:
         value = _one(value, way)
-        if wanted and not value.absent and not value.unit.is_number:
+        if wanted and not value.unit.is_number:
             raise ExpressionError(f"|{way} wants a {wanted}, not {value.unit}")
         return value.shown(way=way)
 
@@ -108,7 +108,7 @@ def _unit(value: Thing, label: object) -> Value:
     value = constant(value) if isinstance(value, int) else _one(value, "unit")
     if not isinstance(label, str) or any(map(str.isdigit, label)):
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
-    if not value.absent and not value.unit.is_number:
+    if not value.unit.is_number:
         raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
     if label == "s":  # which prints as every time does, in ms where it is short
         return replace(value, unit=units.SECONDS)
@@ -141,13 +141,8 @@ def _each(listed: Thing, path: object) -> tuple[Thing, ...]:
 def _num_distinct(listed: Thing) -> Value:
     """How many different elements a list has: one where all are equal."""
     values = _values(listed, "num_distinct")
-    number = len({_present(value) for value in values})
+    number = len({value.number for value in values})
     return computed(number, units.COUNT, _made_of("num_distinct", values, listed), values)
-
-
-def _present(value: Value) -> int | float | str:
-    """The number or word of a value that this machine has."""
-    return value.number if isinstance(value.number, str) and not value.absent else numeric(value)
 
 
 def _followed(thing: Thing, path: str) -> Thing:

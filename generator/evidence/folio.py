@@ -158,7 +158,7 @@ class Folio:
         """
         self.runs.update(self._runs_of(value))
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
-        mark = value.marks[-1] if value.marks and not value.absent else ""
+        mark = value.marks[-1] if value.marks else ""
         shown = "" if mark == self.unmarked else mark
         if self.marks_reference and self._is_of_reference(value):
             shown = f"{shown}, {REFERENCE}" if shown else REFERENCE

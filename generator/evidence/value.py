@@ -89,7 +89,8 @@ class Value(Arithmetic):
         inputs: the values that the formula reads; empty for a value read off.
         origin: where it was read off; None for a computed value.
         form: how a filter asked to print it.
-        absent: why this machine has no such value; then `number` says so in words.
+        absent: why this machine has no such value; then `number` says so in words. Such a value is
+            only printed.
         words: what is printed of a digest, which nobody reads, in its place.
     """
 
@@ -232,10 +233,7 @@ def numeric(value: Value) -> int | float:
 
     Raises:
         ExpressionError: it is text.
-        AbsentError: this machine has none.
     """
-    if value.absent:
-        raise AbsentError(value.absent)
     if isinstance(value.number, str):
         raise ExpressionError(f"{value.formula} is text, not a number")
     return value.number
@@ -249,7 +247,7 @@ def constant(number: int | float | str) -> Value:
 
 
 def _is_constant(value: Value) -> bool:
-    return value.origin is None and not value.inputs and value.absent is None
+    return value.origin is None and not value.inputs
 
 
 def quotient(left: float, right: float) -> float:

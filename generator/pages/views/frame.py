@@ -47,7 +47,6 @@ BOOSTS = {
     "retracted": 0.002, "evidence": 0.0005, "runs": 0.0005, "machines": 0.0005, "machine": 0.0005,
 }  # fmt: skip
 JOINT = "+"  # between the names of scripts that a page loads as one file
-_KEPT = "data-items="
 _WORD = re.compile(r"\S*\w\S*")
 _NOT_READ = re.compile(
     r"<(?:(pre|svg|style|script)\b.*?</\1>"
@@ -67,7 +66,7 @@ def minutes(body: str, num_items: int) -> int:
 def scripts(body: str, *, has_ways: bool) -> list[str]:
     """The scripts that a page loads: those whose markup it holds, in their order, as one file."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
-    keeps = has_ways or _KEPT in body or "data-item=" in body
+    keeps = has_ways or "data-items=" in body or "data-item=" in body
     needed = ["proofbook", *found] if keeps else found
     shared = JOINT.join(name for name in needed if name not in APART)
     return [name for name in (shared, *(one for one in APART if one in needed)) if name]

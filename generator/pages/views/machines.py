@@ -16,8 +16,6 @@ from generator.evidence.value import Kind, Origin, Value, computed, numeric
 from generator.pages.shown import Shown
 from runners.traces.records import Run
 
-MEASURED: Kind = "measured"
-COMPUTED: Kind = "computed"
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
     ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
@@ -53,9 +51,10 @@ def primitives(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]
         for pattern, unit, word in PRIMITIVES:
             told = re.fullmatch(pattern, name)
             if told and isinstance(number, float) and number > 0:
-                field, kind, read = f"primitives[{name!r}]", MEASURED, number
+                kind: Kind = "measured"
+                field, read = f"primitives[{name!r}]", number
                 if name.endswith("_per_byte"):  # seconds a byte read better as bytes a second
-                    field, kind, read = f"1 / {field}", COMPUTED, 1 / number
+                    kind, field, read = "computed", f"1 / {field}", 1 / number
                 origin = Origin(measured.machine.name, field=field)
                 (num,) = told.groups() or ("1",)
                 cores = measured.machine.num_cores
