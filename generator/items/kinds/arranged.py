@@ -51,9 +51,8 @@ class Pieces(Kind[Order]):
             recorded = [step.name for step in run.prediction]
         lacking = next((n for n, name in enumerate(names) if name not in recorded), None)
         if lacking is None:
-            return Key(
-                right=tuple(sorted(range(len(names)), key=lambda n: recorded.index(names[n])))
-            )
+            order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
+            return Key(right=tuple(order))
         if not self.evidence.book.is_reference:
             return OPEN
         name = names[lacking]
