@@ -8,7 +8,6 @@ fixed where ranks differ. What is wrong on several runs of a claim is told once.
 from collections.abc import Iterator
 
 from generator.content import prose
-from generator.content.book import Book
 from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
@@ -21,8 +20,10 @@ LARGE = 0.1  # a tolerance beyond which a law says why
 
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
     """Claims that cannot be judged, or that rest on what they may not rest on."""
+    book = evidence.book
     for position, written in enumerate(document.model.claims):
-        judged, reported = _judged(evidence.book, written), set()
+        judged = [book.claims[name] for name in book.laws.of_law[written.id]]  # one for each run
+        reported = set()
         outcomes = [evidence.outcome(claim.id) for claim in judged]
         found = [(one.at, one.error) for one in outcomes if one.error]
         if not found:
@@ -33,11 +34,6 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
                 reported.add(at)
                 path = at.split(".") if at else []
                 yield document.error(("claims", position, *path), problem)
-
-
-def _judged(book: Book, written: Claim) -> list[Claim]:
-    """The claims, one for each run, that come of one as it is written."""
-    return [book.claims[name] for name in book.laws.of_law[written.id]]
 
 
 def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ a run executed, no longer has there. `generator/items/kinds` works the keys out 
 without one.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -220,10 +220,7 @@ class Predict(_Item):
     tolerance: Tolerance
     reveal: Prose
     slips: list[Slip] = []
-
-    @property
-    def why(self) -> None:
-        """Nothing: what is revealed explains the answer."""
+    why: ClassVar[None] = None  # what is revealed explains the answer
 
 
 class CodeLine(Written):

@@ -80,7 +80,7 @@ class Folio:
 
     def __post_init__(self) -> None:
         """What the page prints leads to where it comes from."""
-        self.sources = Sources(self.evidence, "../" * self.path.count("/"))
+        self.sources = Sources(self.evidence, "../" * self.path.count("/"), self.ui["natures"])
 
     @property
     def book(self) -> Book:

@@ -8,7 +8,7 @@ from. A run stands in the block once, and so does a value that others are comput
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +18,10 @@ from generator.content.shelf import page_of
 from generator.content.typesetting import moment
 from generator.evidence import formula
 from generator.evidence.evaluation import Evidence
-from generator.evidence.regime import CROWDED
 from generator.evidence.value import KINDS, Origin, Value
 
 COMMAND = ".venv/bin/python -m runners reproduce"
 BLOCK = "pb-sources"
-NATURES = {
-    "paced": "paced: its stages last as long as they were told",
-    "simulated": "simulated: by fake tensors on one rank, or replayed from measured costs",
-    CROWDED: "oversubscribed: ranks shared a core or an accelerator, so no device takes this time",
-}
 Row = list[Any]
 _CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
 
@@ -47,15 +41,15 @@ def command(paths: Iterable[str], machine: str, reference: str) -> str:
 class Sources:
     """The sources of one page's values, gathered while it is written."""
 
-    def __init__(self, evidence: Evidence, root: str) -> None:
+    def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
         """Start a page.
 
         Args:
             evidence: what its values were evaluated by.
             root: what leads from the page to the site's root.
+            natures: what the words mean that set values apart.
         """
-        self._evidence = evidence
-        self._root = root
+        self._evidence, self._root, self._natures = evidence, root, natures
         self._numbers: dict[object, int] = {}
         self.values: list[Value] = []
 
@@ -102,7 +96,7 @@ class Sources:
         rows = [_short(self._row(value, runs)) for value in self.values]
         marks = sorted({mark for value in self.values for mark in value.marks})
         data = {
-            "natures": {mark: NATURES[mark] for mark in marks},
+            "natures": {mark: f"{mark}: {self._natures[mark]}" for mark in marks},
             "root": self._root,
             "command": command((), book.machine.name, book.reference.name),
             "runs": list(runs.values()),
