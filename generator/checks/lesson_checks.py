@@ -106,10 +106,9 @@ def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
     for position, one in enumerate(calculator.inputs):
         for field, problem in _other_quantity(evidence, one):
             yield ("inputs", position, field), problem
+        others = {*inputs} - {one.name}
         if one.at_most:
-            yield from _unknown(
-                ("inputs", position, "at_most"), one.at_most, {*inputs} - {one.name}
-            )
+            yield from _unknown(("inputs", position, "at_most"), one.at_most, others)
     for position, output in enumerate(calculator.outputs):
         lost = list(_unknown(("outputs", position, "formula"), output.formula, inputs))
         yield from lost

@@ -34,7 +34,6 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"world_size", "ranks"),
     (r"model\.bytes", "model bytes"),
     (r"model\.value_bytes", "bytes per value"),
-    (r"model\.num_parameters", "parameters"),
     (r"model\.layers\.0\.bytes", "bytes of the first layer"),
     (r"num_parameters", "parameters per rank"),
     (r"num_samples", "samples per rank"),
@@ -59,7 +58,7 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"timing\.measures\.(\w+)", "{} time"),
     (r"timing\.ranks\.(?:\d\.)?(\w+?)(?:_seconds)?", "{}"),
     (r"settings\.(?:num_)?(\w+)(?:\.-?\d)?", "{}"),
-    (r"(?:measures|prediction\.\w+\.facts)\.(?:num_)?(\w+)", "{}"),
+    (r"(?:measures|model|prediction\.\w+\.facts)\.(?:num_)?(\w+)", "{}"),
 ))  # fmt: skip
 _NOUNS = {  # behind a count without a unit, by how the name of its field ends; before a rank
     "count": "calls", "_collectives": "calls", "_all_reduce": "calls", "_pending": "calls",
