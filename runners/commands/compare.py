@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from runners.traces import machine
 from runners.traces.fields import Key, in_words, is_of_kernel, is_of_time, written
@@ -67,18 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Say what was measured otherwise; 1 where anything was."""
-    found = compare(*(traces_of(machine.folder_of(name)) for name in arguments.names))
+    folders = map(machine.folder_of, arguments.names)
+    found = compare(*({path.stem: read(path) for path in trace_paths(one)} for one in folders))
     print("\n".join([" | ".join(arguments.names), *found.lines()]))
     return 0 if found.is_none else 1
-
-
-def traces_of(folder: Path) -> dict[str, Trace]:
-    """Every trace of a machine's folder, by experiment.
-
-    Raises:
-        TraceError: a trace cannot be read.
-    """
-    return {path.stem: read(path) for path in trace_paths(folder)}
 
 
 def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Difference:
