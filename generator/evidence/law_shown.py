@@ -113,10 +113,6 @@ class _Place(Symbol):
         return self if isinstance(key, slice) else _Place(f"{self.tree}.{key}")
 
 
-def _each(place: _Place, path: str) -> _Place:
-    return _Place(f"each {place.tree}.{path}")
-
-
 def _over_ranks(name: str) -> Function:
     def gather(place: _Place) -> Symbol:
         return Symbol(f"{name} {str(place.tree).removeprefix('each ')}")
@@ -128,7 +124,7 @@ _OF_PLACES: dict[str, Function] = {
     **LAWS,
     **dict.fromkeys(FORMS, lambda place, *_: place),
     **{name: _over_ranks(name) for name in OVER_RANKS},
-    "each": _each,
+    "each": lambda place, path: _Place(f"each {place.tree}.{path}"),
     "epsilon": lambda *_: Symbol(EPSILON),
 }
 
