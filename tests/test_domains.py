@@ -13,9 +13,7 @@ from runners.plans.experiment import find
 
 RUN = re.compile(r"\b([a-z_]+)\.([a-z0-9_]+)\.(?=ranks|prediction|epochs|step_losses|validation)")
 # Equal only where every rank, or every run, adds in the same order.
-SUMMED = re.compile(
-    r"\.parameter_digest|gradient_digest|text_digest|num_distinct$|largest_difference"
-)
+SUMMED = re.compile(r"\.parameter_digest|gradient_digest|num_distinct$|largest_difference")
 PEAK = re.compile(r"memory\.(peak_bytes|at_peak)")
 DROPOUT = "replicas"  # its masks are drawn on the CPU, from a seed
 
