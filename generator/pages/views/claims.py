@@ -166,6 +166,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
         lessons=lessons,
         judged=_alike(judged, shared),
         machine=judged[0].machine,
+        is_plan={folio.book.traces[one.split(".")[0]].is_plan for one in here.runs} == {True},
         differs=any(one.differs for one in judged),
         runs=[run.partition(".")[2] for run in here.runs],
         holds=here.verdict == "holds" and not any(one.differs for one in judged),
@@ -280,7 +281,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 def tally(claims: Sequence[str], folio: Folio) -> Shown:
     """What these claims come to on the machine at hand; the reference machine's are counted."""
     outcomes = [folio.at_hand.outcome(name) for name in claims]
-    here = [one for one in outcomes if one.machine in (None, folio.at_hand.book.machine.name)]
+    here = [one for one in outcomes if measured_by(one, folio) == folio.at_hand.book.machine.name]
     laws = [one.verdict for one in here if one.claim.kind == "law"]
     observed = [one for one in here if one.claim.kind == "observation"]
     return Shown(
