@@ -87,21 +87,20 @@ def _on_machine(experiment: str, measured: Measured, folio: Folio) -> Shown:
     several = [row.nature for row in ran if row.num_ranks > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
     ran = [row.but(nature="") for row in ran] if nature else ran
+    words = ran[0].measured if ran else ()
+    measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]
     return Shown(
         machine=machine.name,
         is_shown=is_shown,
         is_stale=experiment in measured.stale,
         trace=trace,
-        # The words of what any of its runs has measured.
-        measures=[
-            word for word in (ran[0].measured if ran else ())
-            if any(row.measured[word] != ABSENT for row in ran)
-        ],
+        measures=measures,
+        has_gaps=any(row.measured[word] == ABSENT for row in ran for word in measures),
         rows=ran,
         nature=nature,
         has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
         skipped=[row for row in rows if row.ended == "skipped"],
-    )  # fmt: skip
+    )
 
 
 def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Shown:
