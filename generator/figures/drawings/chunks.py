@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 from generator.figures.axes import GAP
-from generator.figures.drawing import Drawing, Layout, text_width
+from generator.figures.drawing import LINE, Drawing, Layout, text_width
 
 HEIGHT, BETWEEN, TOP = 34, 24, 52
 
@@ -41,12 +41,12 @@ def chunks(
         layout: the room there is.
         groups: what stands above each group of columns.
     """
-    drawing = Drawing(layout.width, TOP + len(rows) * (HEIGHT + BETWEEN))
     left = max(map(text_width, rows)) + GAP
     cells = [cell for found in frames.values() for row in found for cell in row if cell]
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
-    start = 0 if is_above else left
+    start, line = (0, LINE) if is_above else (left, 0)
+    drawing = Drawing(layout.width, TOP + len(rows) * (HEIGHT + BETWEEN + line))
     width = (layout.width - 2 - start) / len(columns)
     middles = [start + width * (column + 0.5) for column in range(len(columns))]
     for position, name in enumerate(groups):
@@ -55,9 +55,9 @@ def chunks(
         drawing.word(middle, 22, name, "soft", "middle")
     moments = list(pairwise([*frames, 2.0]))
     for position, name in enumerate(rows):
-        y = TOP + position * (HEIGHT + BETWEEN)
+        y = TOP + line + position * (HEIGHT + BETWEEN + line)
         if is_above:
-            drawing.word(0, y - BETWEEN / 2, name, "soft")
+            drawing.word(0, y - line / 2, name, "soft")
         else:
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
         for column, middle in enumerate(middles):
@@ -66,8 +66,9 @@ def chunks(
             ranks = middles[column - column % group :][:group]
             for cell, ends in zip(through, moments, strict=True):
                 if cell and cell.came:
+                    up = 0 if cell.came == "all below" else line  # no arrow crosses the name
                     with drawing.during(*ends):
-                        _arrows(drawing, cell.came, middle, y, ranks)
+                        _arrows(drawing, cell.came, middle, y - up, ranks)
     return drawing
 
 
