@@ -6,6 +6,7 @@ has fields in units that people think in, formulas, and the runs that these were
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 
 from markupsafe import Markup
@@ -20,7 +21,7 @@ from generator.evidence.law_shown import observed_run, off_by, shown
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
 from generator.pages.shown import Row, Shown, label
-from generator.pages.views.claims import css_of, sides_of, tolerance_of
+from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
@@ -61,22 +62,23 @@ def cost_table(
 
 
 def _off_by(found: Outcome, folio: Folio) -> Markup:
-    """How far a formula is off, and that it does not hold; of a bound, whether it holds."""
-    is_bound, word = found.claim.relation != "equals", found.verdict.replace("_", " ")
+    """How far a formula is off, or by what share of it a run is beyond, and whether it holds."""
+    relation, word = found.claim.relation, found.verdict.replace("_", " ")
+    is_bound, slack = relation != "equals", tolerance_of(found.claim.tolerance, found.observed)
     says = f"bound {word}" if is_bound else word
     verdict = Markup('<span class="pb-verdict {}">{}</span>').format(css_of(found), says)
-    if is_bound:
+    above = off_by(found.observed, found.predicted, found.claim.tolerance) if slack else None
+    more = float(numeric(above)) if above else 0
+    if is_bound and more * BOUNDS.get(relation, 0) <= 0:
         return verdict
     marks = found.observed.marks if found.observed else []  # which stand beside the measurement
     once = folio.said_once(marks[-1] if marks else "")
     off = once.shown(off_by(found.predicted, found.observed))
-    slack = tolerance_of(found.claim.tolerance, found.observed)
-    if found.verdict == "does_not_hold" and slack:  # a share of what was predicted
-        beyond = off_by(found.observed, found.predicted, found.claim.tolerance)
-        off = Markup("{} off the formula,<br>{}").format(
-            once.shown(beyond), label(f"{slack} allowed")
-        )
-    return off if found.verdict == "holds" else off + Markup("<br>") + verdict
+    if above and (is_bound or found.verdict == "does_not_hold"):
+        way = f"measured {{}} {'above' if more > 0 else 'below'} the formula"
+        far, allowed = once.show(replace(above, number=abs(more))), label(f"{slack} allowed")
+        off = Markup(f"{'{} beyond' if is_bound else way},<br>{{}}").format(far, allowed)
+    return off if found.verdict == "holds" and not is_bound else off + Markup("<br>") + verdict
 
 
 # --- the calculator
@@ -127,11 +129,10 @@ def _field(
         high=_typed(ends[1] / size),
         step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
         is_whole=is_whole,
-        # What the other fields allow, as the script reads formulas.
-        most=calculators.parsed(one.at_most).postfix if one.at_most else "",
+        most=calculators.parsed(one.at_most).postfix if one.at_most else "",  # as scripts read it
         covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
-        # The same two, as the script reads them.
-        range=" ".join(str(float(numeric(end))) for end in covered),
+        symbol=units.NBSP + one.unit if one.unit and not one.unit.islower() else "",
+        range=" ".join(str(float(numeric(end))) for end in covered),  # as the script reads them
     )
 
 
