@@ -34,7 +34,7 @@ test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks
 	@$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 quick: .venv/.test  ## the tests without ranks, browser and builds (ARGS='-k word')
-	@$(PY) -m pytest -n $(WORKERS) -m "not ranks and not browser and not builds" $(ARGS)
+	@$(PY) -m pytest -n $(if $(filter file,$(origin WORKERS)),auto,$(WORKERS)) -m "not ranks and not browser and not builds" $(ARGS)
 
 browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
 	@$(PY) tests/browser.py $(if $(SHELL_TOO),--shell)
