@@ -149,9 +149,9 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
     if form.way == "error" and 0 < abs(number) < LEAST_ERROR:
         return f"<{NBSP}{_unsigned(LEAST_ERROR, SHARE, Form(digits=1))}"
     sign = "−" if number < 0 else ""
-    if unit.style == "ordinal" and form.label.isalpha():
-        return f"{form.label}{NBSP}{number}"
     label = form.label and form.way != "exact" and NBSP + form.label
+    if label and unit.style == "ordinal" and form.label.isalpha():
+        return f"{form.label}{NBSP}{number}"
     return f"{sign}{_unsigned(abs(number), unit, form)}{label or ''}"
 
 
