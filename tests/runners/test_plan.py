@@ -5,8 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from runners.__main__ import main
 from runners.planning import command
@@ -14,7 +17,8 @@ from runners.planning.answer import Answer
 from runners.planning.law_of_time import Cluster
 from runners.planning.one_rank import simulate_rank
 from runners.planning.processes import answers
-from runners.planning.question import strategy_of
+from runners.planning.question import Training, strategy_of
+from runners.planning.updates import Update
 from runners.system.errors import FixableError
 from runners.traces.digest import ROOT
 from runners.traces.plan_grid import RESHARDED
@@ -56,6 +60,21 @@ def test_between_steps_a_rank_of_four_holds_its_share(strategy, each):
     plan = simulate_rank(asked(strategy, precision="fp32"), 0)
     exact = each * LLAMA.num_parameters
     assert exact <= plan.between_steps_bytes <= exact * 1.08
+
+
+def test_ranks_that_share_a_parameter_unevenly_exchange_equal_padded_parts(monkeypatch):
+    given = []
+    for name in ("reduce_scatter_single", "all_gather_single"):
+
+        def collective(output, source, group, name=name):
+            given.append((name, output.numel(), source.numel()))
+
+        monkeypatch.setattr(dist, name, collective)
+    seven = torch.nn.Parameter(torch.ones(7))
+    seven.grad = torch.ones(7)
+    last_of_three = SimpleNamespace(size=lambda: 3, rank=lambda: 2)
+    Update([seven], Training(sequence=1, precision="fp32"), last_of_three).step()
+    assert given == [("reduce_scatter_single", 3, 9), ("all_gather_single", 9, 3)]
 
 
 def test_what_is_sent_follows_from_the_size_of_the_model():
