@@ -40,6 +40,17 @@ class AllocatorPeak:
             accelerator.free_workspaces(device)
         accelerator.reset_peak(device)
         self._start = accelerator.allocated(device).now_bytes
+        self._held = self._held_at_start = accelerator.held_bytes(device)
+
+    @property
+    def held_bytes(self) -> int:
+        """The most that was held between two operations: without what one takes and gives back."""
+        return self._held - self._held_at_start
+
+    def look(self) -> None:
+        """Note what is held, after an operation; the count of all blocks is never too little."""
+        if accelerator.allocated(self._device).now_bytes > self._held:
+            self._held = max(self._held, accelerator.held_bytes(self._device))
 
     def read(self, host_peak_bytes: int | None = None) -> AllocatorMemory:
         """The peak so far, and the workspaces that lie in it; these are freed."""
@@ -53,24 +64,29 @@ class AllocatorPeak:
         )
 
 
-def checked(memory: Memory, found: AllocatorMemory) -> Memory:
+def checked(memory: Memory, found: AllocatorMemory, held_bytes: int) -> Memory:
     """The meter's record with the allocator's beside it.
+
+    The allocator's peak also holds what an operation takes and gives back within itself, which no
+    meter of tensors sees. So the meter is compared with what is held between operations.
 
     Args:
         memory: of the meter, bytes on the device alone.
         found: of the allocator, over the same stretch.
+        held_bytes: the most that the allocator counted between two operations.
 
     Raises:
-        MeterDisagreesError: more was requested than tensors, workspaces and rounding explain, or
-            less than the tensors.
+        MeterDisagreesError: more was held than tensors, workspaces and rounding explain, or less
+            than the tensors.
     """
     assert memory.peak_bytes is not None
     allowed = TOLERANCE_SHARE * memory.peak_bytes + found.rounding_bytes
-    above = found.peak_bytes - memory.peak_bytes
+    above = held_bytes - memory.peak_bytes
     if not -allowed <= above <= found.workspace_bytes + allowed:
         raise MeterDisagreesError(
-            f"meter {memory.peak_bytes} bytes, allocator {found.peak_bytes}, of which "
-            f"{found.workspace_bytes} are cuBLAS workspaces: more than {allowed:.0f} bytes apart "
+            f"meter {memory.peak_bytes} bytes, allocator {held_bytes} between operations and "
+            f"{found.peak_bytes} at most, of which {found.workspace_bytes} are cuBLAS workspaces: "
+            f"more than {allowed:.0f} bytes apart "
             f"(the meter's peak lies in {memory.peak_phase})"
         )
     return memory.model_copy(update={"allocator": found})

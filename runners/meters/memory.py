@@ -51,8 +51,10 @@ class MemoryMeter(Operations):
 
     _is_fake = False  # whether storages on the meta device stand for memory
 
-    def __init__(self, device: torch.device = CPU) -> None:
+    def __init__(self, device: torch.device = CPU, look: Callable[[], None] | None = None) -> None:
+        """Follow storages on `device`; `look` is called after each operation."""
         super().__init__()
+        self._look = look
         self._device = device  # tensors elsewhere, such as Adam's step counters, are counted apart
         self._on_other_device: set[int] = set()  # numbers of storages that lie on another device
         self.phase = "build"
@@ -115,6 +117,8 @@ class MemoryMeter(Operations):
             self._see_collective(func.__name__.split(".")[0], args)
         for tensor in filter(self._sees, tensors_in(result)):
             self._see(tensor)
+        if self._look is not None:
+            self._look()
         return result
 
     def _sees(self, tensor: torch.Tensor) -> bool:

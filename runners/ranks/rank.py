@@ -212,7 +212,8 @@ class Rank(Recorder, Generic[S]):
         self._kernel = self._allocator = None
         if meter is None:
             self.start_peak()
-        self._memory = (meter or MemoryMeter(self.device)).__enter__()
+        look = self._allocator.look if self._allocator else None
+        self._memory = (meter or MemoryMeter(self.device, look)).__enter__()
 
     def start_peak(self) -> None:
         """Start what the meter is checked against: the kernel's mark, or the allocator's.
@@ -236,7 +237,8 @@ class Rank(Recorder, Generic[S]):
             num_storages = self._memory.num_storages
             self.memory_fault = disagreement(memory, growth, num_storages, self.scratch_bytes)
         if self._allocator is not None:
-            memory = checked(memory, self._allocator.read(self._memory.host_peak_bytes()))
+            found = self._allocator.read(self._memory.host_peak_bytes())
+            memory = checked(memory, found, self._allocator.held_bytes)
         self.largest_collective_bytes = self._memory.largest_collective_bytes
         self.outcome.memory = memory
         self.outcome.collectives = self._memory.collective_list()

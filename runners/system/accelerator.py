@@ -111,6 +111,16 @@ def allocated(device: torch.device) -> Allocated:
     )
 
 
+def held_bytes(device: torch.device) -> int:
+    """What was requested of the device's allocator for blocks that are in use now, to the byte.
+
+    It walks the blocks, so it counts no rounding, and none that only wait for another stream.
+    """
+    segments = _cuda().memory_snapshot()
+    blocks = (block for one in segments if one["device"] == device.index for block in one["blocks"])
+    return sum(one["requested_size"] for one in blocks if one["state"] == "active_allocated")
+
+
 def reset_peak(device: torch.device) -> None:
     """Let the peak of `allocated` begin anew at what is held now."""
     _cuda().reset_peak_memory_stats(device)

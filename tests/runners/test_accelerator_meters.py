@@ -10,9 +10,9 @@ from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.meters.activity import collective_of
-from runners.meters.allocator import AllocatorLimit, checked
+from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
 from runners.meters.kernel import MeterDisagreesError
-from runners.meters.memory import FakeMemoryMeter
+from runners.meters.memory import FakeMemoryMeter, MemoryMeter
 from runners.meters.refusal import held_bytes_at
 from runners.plans.experiment import RunPlan
 from runners.ranks.heartbeat import Heart
@@ -77,6 +77,7 @@ def model(monkeypatch):
         "allocated": lambda _: accelerator.Allocated(
             found.allocated, found.peak, len(found.blocks)
         ),
+        "held_bytes": lambda _: found.allocated,
         "reset_peak": lambda _: setattr(found, "peak", found.allocated),
         "free_workspaces": lambda _: 0,
     }
@@ -150,13 +151,25 @@ def counted(peak, workspaces):
 @pytest.mark.parametrize("above", [-512, 512, 32 * MIB])
 def test_the_meter_agrees_with_an_allocator_that_also_holds_workspaces(above):
     found = counted(100 * MIB + above, 32 * MIB)
-    assert checked(metered(100 * MIB), found).allocator == found
+    assert checked(metered(100 * MIB), found, found.peak_bytes).allocator == found
+
+
+def test_what_an_operation_takes_and_gives_back_is_no_disagreement(model):
+    peak = AllocatorPeak(CUDA, counts_workspaces=True)
+    with MemoryMeter(look=peak.look) as meter:
+        held = floats(2 * MIB)
+        model.free(model.allocate(MIB))  # within an operation, which the meter cannot see
+        held.add_(1)
+    found = peak.read()
+    assert checked(meter.memory(None), found, peak.held_bytes).allocator == found
+    assert (peak.held_bytes, found.peak_bytes) == (2 * MIB, 3 * MIB)
 
 
 @pytest.mark.parametrize("above", [-3 * MIB, 35 * MIB])
 def test_the_meter_disagrees_with_an_allocator_beyond_tensors_and_workspaces(above):
+    peak = 100 * MIB + above
     with pytest.raises(MeterDisagreesError, match="33554432 are cuBLAS workspaces"):
-        checked(metered(100 * MIB), counted(100 * MIB + above, 32 * MIB))
+        checked(metered(100 * MIB), counted(peak, 32 * MIB), peak)
 
 
 # Names as profilers recorded them: NCCL 2.10 and 2.18 (…Kernel_…_Sum_float), 2.20 (ncclDevKernel_),
