@@ -122,6 +122,10 @@ def _check(options: argparse.Namespace) -> int:
 
 def _new(options: argparse.Namespace) -> int:
     if options.what == "experiment":
+        if options.experiment:
+            raise scaffold.CannotScaffoldError(
+                "--from is for a lesson: it names whose runs it shows"
+            )
         root = options.content.resolve().parent
         for path in scaffold.new_experiment(root, options.content, options.name):
             print(path)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from runners.traces import machine
 from runners.traces.fields import Key, in_words, is_of_kernel, is_of_time, written
 from runners.traces.files import read, trace_paths
-from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
 from runners.traces.summary import seconds_in_words
 from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap
@@ -107,7 +106,7 @@ def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
     else:
         found.num_equal += 1
         _compare_fields(path, one, other, found)
-        _compare_times(path, one.timing.sampled, other.timing.sampled, found)
+        _compare_times(path, one, other, found)
 
 
 def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
@@ -139,12 +138,8 @@ def _leaves(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
         yield steps, value
 
 
-def _compare_times(
-    path: str,
-    left: Mapping[str, SampledSeconds],
-    right: Mapping[str, SampledSeconds],
-    found: Difference,
-) -> None:
+def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:
+    left, right = one.timing.sampled, other.timing.sampled
     for name in sorted(left.keys() & right.keys()):
         a, b = left[name], right[name]
         if min(a.num_samples, b.num_samples) < FEWEST_SAMPLES:
@@ -152,5 +147,5 @@ def _compare_times(
         if overlap(a, b):
             found.num_equal += 1
         else:
-            medians = (seconds_in_words(one.median_seconds) for one in (a, b))
+            medians = (seconds_in_words(times.median_seconds) for times in (a, b))
             found.times.append(f"{path}, {name}: {' | '.join(medians)}")

@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -36,14 +35,6 @@ from runners.traces.tolerance import Tolerance, tolerance
 _say = partial(print, flush=True)
 
 
-class Wanted(NamedTuple):
-    """A field to measure again: its path, and its steps from the run."""
-
-    path: str
-    run: str
-    steps: tuple[Key, ...]
-
-
 @dataclass
 class Requested:
     """What is wanted of one experiment.
@@ -51,19 +42,17 @@ class Requested:
     Attributes:
         trace: what the pages show of it.
         machine: that measured the trace; None for plans, which were simulated.
-        fields: to compare.
-        whole: runs to compare in every field.
+        paths: each with its run and the steps from there; a run without steps is compared whole.
     """
 
     trace: Trace
     machine: Machine | None
-    fields: list[Wanted] = field(default_factory=list)
-    whole: list[str] = field(default_factory=list)
+    paths: dict[str, tuple[str, tuple[Key, ...]]] = field(default_factory=dict)
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Every run that it takes, each once."""
-        return tuple(dict.fromkeys([*self.whole, *(one.run for one in self.fields)]))
+        return tuple(dict.fromkeys(run for run, _ in self.paths.values()))
 
     def otherwise_here(self) -> Iterator[str]:
         """What else than chance may keep values apart: was this there, is that here."""
@@ -116,10 +105,7 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         wanted = found[experiment]
         if run not in wanted.trace.runs:
             raise unknown(f"run of {experiment}", run, wanted.trace.runs)
-        if any(steps):
-            wanted.fields.append(_field(path, wanted.trace))
-        else:
-            wanted.whole.append(run)
+        wanted.paths[path] = run, _steps(path, wanted.trace.runs[run]) if any(steps) else ()
     return list(found.values())
 
 
@@ -138,23 +124,22 @@ def _of_page(experiment: str, folder: Path) -> Requested:
     return Requested(read(path), read_machine(folder))
 
 
-def _field(path: str, trace: Trace) -> Wanted:
-    """The field that a path names in a run of the page.
+def _steps(path: str, run: Run) -> tuple[Key, ...]:
+    """The steps of a path from its run to a field.
 
     Raises:
         FixableError: it leads nowhere.
     """
     try:
-        _, name, *steps = steps_of(path)
+        _, _, *steps = steps_of(path)
     except ValueError as error:
         raise FixableError(str(error)) from None
-    run = trace.runs[str(name)]
     if not _has(run, steps):
         raise FixableError(f"the page's run has no value at {path}")
     if isinstance(record := at(run, steps), BaseModel):
         fields = ", ".join(type(record).model_fields)
         raise FixableError(f"{path} holds several values; name one of its fields: {fields}")
-    return Wanted(path, str(name), tuple(steps))
+    return tuple(steps)
 
 
 def _has(run: Run, steps: Sequence[Key]) -> bool:
@@ -192,37 +177,41 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
     """Say what became of the runs and fields of an experiment; whether each is the same."""
-    name = one.trace.experiment
     if is_stale(one.trace):
-        _say(f"note: the code of {name} has changed since the page was made")
+        _say(f"note: the code of {one.trace.experiment} has changed since the page was made")
     for line in one.otherwise_here():
         _say(f"note: {line}")
-    if one.whole:
-        there, here = ({run: of[run] for run in one.whole} for of in (one.trace.runs, measured))
-        # Of one digest, so that runs of changed code are compared too; the note has said that.
-        found = compare(
-            *({name: one.trace.model_copy(update={"runs": of})} for of in (there, here))
+    for path, (run, steps) in one.paths.items():
+        lines, is_same = (
+            _of_field(one, run, steps, measured[run]) if steps else _of_run(one, run, measured[run])
         )
-        _say(f"{name}: {', '.join(one.whole)} (the page | here)")
-        _say("\n".join(f"  {line}" for line in found.lines()))
-        is_same = found.is_none and not found.left_out
-        _say("  same" if is_same else "  differs")
+        _say("\n  ".join([path, *lines, "same" if is_same else "differs"]))
         yield is_same
-    for wanted in one.fields:
-        yield _verdict(wanted, one, measured[wanted.run])
 
 
-def _verdict(wanted: Wanted, page: Requested, new: Run) -> bool:
-    """Say what became of one field, and whether it is the same."""
-    old, steps = page.trace.runs[wanted.run], wanted.steps
+def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
+    """What became of a whole run, and whether it is the same."""
+    # Of one digest, so that runs of changed code are compared too; the note has said that.
+    there, here = (
+        {page.trace.experiment: page.trace.model_copy(update={"runs": {run: one}})}
+        for one in (page.trace.runs[run], new)
+    )
+    found = compare(there, here)
+    return ["the page | here", *found.lines()], found.is_none and not found.left_out
+
+
+def _of_field(
+    page: Requested, run: str, steps: tuple[Key, ...], new: Run
+) -> tuple[list[str], bool]:
+    """What became of one field, and whether it is the same."""
+    old = page.trace.runs[run]
     where = page.machine.name if page.machine else "simulated"
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
     if _has(new, steps):
         is_like = old.device == new.device and not any(page.otherwise_here())
         here, found = in_words(at(new, steps), steps), tolerance(steps, old, new, is_like=is_like)
-    _say(wanted.path)
-    _say(f"  page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})")
-    _say(f"  here       {here}")
-    _say(f"  tolerance  {found.words}")
-    _say("  same" if found.is_same else "  differs")
-    return found.is_same
+    return [
+        f"page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})",
+        f"here       {here}",
+        f"tolerance  {found.words}",
+    ], found.is_same

@@ -182,7 +182,7 @@ class Launcher:
         return [
             {
                 "experiment": experiment.name,
-                "plan": plan.as_json(),
+                "plan": {**vars(plan), "settings": plan.settings.declared()},
                 "most_bytes": self.most_bytes,
                 "pass": pass_name,
                 "rank": rank,

@@ -27,7 +27,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -135,24 +135,6 @@ class RunPlan(Generic[S]):
                 'expected="died" and expected_death belong together; write for example '
                 'expected_death=Death(rank=1, phase="forward", signal="SIGKILL")'
             )
-
-    def as_json(self) -> dict[str, Any]:
-        """All that is declared, as JSON carries it."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        death = self.expected_death.model_dump() if self.expected_death else None
-        return {**values, "settings": self.settings.declared(), "expected_death": death}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any], settings: type[RunSettings]) -> RunPlan:
-        """A run from what `as_json` made of it; `settings` is the class of its settings."""
-        death = document["expected_death"]
-        return cls(
-            **{
-                **document,
-                "settings": settings.from_json(document["settings"]),
-                "expected_death": Death(**death) if death else None,
-            }
-        )
 
 
 @dataclass(frozen=True)

@@ -164,14 +164,6 @@ class FreeSettings(RunSettings):
 
     model_config = ConfigDict(extra="allow")
 
-    def keys(self) -> list[str]:
-        """The names of the settings."""
-        return self._names()
-
-    def __getitem__(self, name: str) -> Setting:
-        value: Setting = self.declared()[name]
-        return value
-
 
 def _in_words(error: ErrorDetails) -> str:
     """One line for a person, from pydantic's account of what is wrong."""

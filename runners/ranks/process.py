@@ -176,8 +176,8 @@ def live(request: dict[str, Any]) -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
     declared = request["plan"]
-    settings = experiment.settings_of(declared["strategy"], declared["settings"])
-    plan = RunPlan.from_json(declared, settings)
+    kind = experiment.settings_of(declared["strategy"], declared["settings"])
+    plan = RunPlan(**{**declared, "settings": kind(**declared["settings"])})
     heart, record = Heart(files.with_suffix(".heart")), files.with_suffix(".json")
     device = torch.device("cpu")
     if request["device"] == "cuda":

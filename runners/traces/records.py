@@ -6,7 +6,7 @@ two traces can be compared without comparing clocks. Units are in the names: `_b
 """
 
 from signal import Signals
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -133,15 +133,6 @@ class Model(Record):
     dtype: str
     layers: list[Layer]
     value_bytes: int = 0  # of one parameter; it follows from both
-
-    @model_validator(mode="before")
-    @classmethod
-    def _size_of_a_value(cls, document: Any) -> Any:  # noqa: ANN401 whatever a file holds
-        if isinstance(document, dict) and document.keys() >= {"bytes", "num_parameters"}:
-            size, number = document["bytes"], document["num_parameters"]
-            if isinstance(size, int) and isinstance(number, int) and number:
-                return {"value_bytes": size // number, **document}
-        return document
 
 
 class Held(Record):

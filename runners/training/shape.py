@@ -12,11 +12,13 @@ FLOAT = 4
 
 def whole(layers: Sequence[Layer], dtype: str = "float32") -> Model:
     """The model that consists of these layers."""
+    number, size = sum(one.num_parameters for one in layers), sum(one.bytes for one in layers)
     return Model(
-        num_parameters=sum(layer.num_parameters for layer in layers),
-        bytes=sum(layer.bytes for layer in layers),
+        num_parameters=number,
+        bytes=size,
         dtype=dtype,
         layers=list(layers),
+        value_bytes=size // number,
     )
 
 

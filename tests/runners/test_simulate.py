@@ -76,7 +76,7 @@ def test_peaks_and_payloads_are_those_that_real_ranks_recorded(simulated):
 
 
 def test_a_ring_sends_what_its_closed_form_says(simulated):
-    tensor_bytes = find("listings").runs["ring_all_reduce_by_hand"].settings["tensor_bytes"]
+    tensor_bytes = find("listings").runs["ring_all_reduce_by_hand"].settings.tensor_bytes
     calls = first(simulated["listings.ring_all_reduce_by_hand"]).calls
     sent = sum(one.bytes for one in calls if one.operation == "send")
     assert sent == ring_bytes(tensor_bytes, 4)
