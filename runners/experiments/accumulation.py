@@ -1,7 +1,6 @@
 """Gradient accumulation: several microbatches, one all-reduce, one update.
 
-Two ranks take the samples of an update whole, in microbatches with `no_sync` until the last, and in
-microbatches whose gradients are reduced each, under DDP and under FSDP. Then one update in double
+Two ranks take the samples of an update whole, and in microbatches. Then one update in double
 precision on parts of unequal size: is the gradient that of the whole batch?
 
     python -m runners run accumulation
@@ -16,7 +15,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -25,9 +23,9 @@ from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import flat_gradient, mlp, shard_layers
+from runners.training.networks import flat_gradient, mlp
 from runners.training.settings import StackSettings
-from runners.training.steps import random_samples, stack_for
+from runners.training.steps import random_samples, replica_of, shard_layers, stack_for
 from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
 
 
@@ -37,10 +35,9 @@ def train(rank: Rank[Settings], *, shards: bool = False) -> None:
     size = settings.num_samples // settings.num_microbatches
     model = stack_for(rank, is_sharded=shards)
     features, labels = random_samples(rank, settings.num_samples)
-    with rank.phase("wrap"):
-        wrapped: Any = model if shards else DistributedDataParallel(model)
-        if shards:
-            shard_layers(model, init_device_mesh(rank.device.type, (rank.world_size,)))
+    wrapped: Any = model if shards else replica_of(rank, model)
+    if shards:
+        shard_layers(rank, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(wrapped, optimizer)
     for _ in rank.steps(settings.num_updates):
@@ -59,11 +56,6 @@ def train(rank: Rank[Settings], *, shards: bool = False) -> None:
         optimizer.zero_grad()
         rank.count_samples(settings.num_samples)
     rank.epoch(1, loss=loss, num_samples=settings.num_samples, parameters=model.parameters())
-
-
-def sharded(rank: Rank[Settings]) -> None:
-    """The same under FSDP, which gathers parameters for every microbatch anyhow."""
-    train(rank, shards=True)
 
 
 def gradients(rank: Rank[GradientSettings]) -> None:
@@ -132,6 +124,8 @@ def _network(settings: GradientSettings) -> nn.Module:
     return mlp((width, 4 * width, classes), norm=settings.norm)
 
 
+# Under FSDP, which gathers parameters for every microbatch anyhow.
+STRATEGIES = {"sharded": partial(train, shards=True)}
 QUESTION = (
     "Does gradient accumulation give the update of the whole batch, and what memory does it save?"
 )

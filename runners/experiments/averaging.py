@@ -1,9 +1,8 @@
 """How often replicas must communicate, and what: gradients each step, or parameters now and then.
 
 Four ranks train the classifier of `ddp` on their own shards, as its run `ddp_fp64` does with DDP.
-Here no gradient travels; the ranks average their parameters every so many steps: in each one, every
-ten, once an epoch, once when training ends. With Adam, whose moments do not follow a gradient in
-proportion, DDP is measured beside it.
+Here no gradient travels; the ranks average their parameters every so many steps. With Adam, whose
+moments do not follow a gradient in proportion, DDP is measured beside it.
 
     python -m runners run averaging
 """

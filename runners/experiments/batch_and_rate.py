@@ -1,8 +1,8 @@
 """More ranks make the batch larger: what becomes of the learning rate, over the same samples.
 
-One rank and several train the same classifier under DDP, each rank with the batch that the one
-has, until the same number of samples is seen. In the `gentle` runs the rate is so small that
-parameters hardly move, which is where linear scaling follows from arithmetic.
+One rank and several train the same classifier under DDP until the same number of samples is seen.
+In the `gentle` runs the rate is so small that parameters hardly move, which is where linear scaling
+follows from arithmetic.
 
     python -m runners run batch_and_rate
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, closed_form
+from runners.plans.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.settings import GlobalBatchSettings
@@ -74,11 +74,6 @@ class Settings(GlobalBatchSettings):
     num_looks: Count = 8
     learning_rate: Factor = 0.05
     equal_parts = (("num_samples", "global_batch_size"), ("num_updates", "num_looks"))
-
-    @closed_form
-    def num_updates(self) -> int:
-        """In all epochs."""
-        return self.num_samples // self.global_batch_size * self.num_epochs
 
 
 class WarmedSettings(Settings):

@@ -2,7 +2,6 @@
 
 Every rank takes its own samples of a batch and the mean loss over them; only gradients travel. The
 parts are equal or not, and their gradients are weighted by samples, by ranks, or just added up.
-Beside them: one device on the whole batch, and one with a larger learning rate.
 
     python -m runners run batch_parts
 """

@@ -106,11 +106,8 @@ def _whole_loss(
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: one device takes every batch whole."""
-    lesson, model = steps.scaled_lesson(rank), steps.mlp_for(rank)
-    optimizer = steps.optimizer_for(rank, model)
-    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, LINE):
-        for batch in epoch.batches(lesson.training, rank.settings.batch_size):
-            steps.train_batch(model, optimizer, batch, epoch)
+    lesson = steps.scaled_lesson(rank)
+    steps.train(rank, steps.mlp_for(rank), lesson, LINE)
 
 
 QUESTION = (

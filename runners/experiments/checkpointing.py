@@ -1,10 +1,8 @@
 """Which activations to keep: all, those between segments of layers, or those between all layers.
 
 A stack of equal blocks, each of which keeps more inside than at its border. Kept whole; cut into
-√n segments whose insides are computed again in backward; cut between every two layers; and cut
-where border and inside together are least. Beside the peaks stands what was computed again, as
-`FlopCounterMode` counts it, and the digest of the gradients. `recomputation` shows one such cut
-under `checkpoint_sequential`; here the depth grows, and the cut with it.
+√n segments; cut between every two layers; and cut where border and inside together are least.
+`recomputation` shows one such cut under `checkpoint_sequential`; here the depth grows with the cut.
 
     python -m runners run checkpointing
 """
@@ -60,7 +58,6 @@ def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tens
     gradients = [p.grad for p in stack.parameters() if p.grad is not None]
     rank.measure("num_flops", counter.get_total_flops())
     rank.measure("gradient_digest", parameter_digest(gradients))
-    rank.measure("num_gradients", len(gradients))
     rank.epoch(1, loss=loss, num_samples=settings.batch_size)
 
 

@@ -1,10 +1,8 @@
 """What collectives cost: time by size and by ranks, and the bytes that each really sends.
 
-`ranks_2`, `ranks_3` and `ranks_4` time each operation over payloads that grow by large steps, and
-fit t = α + β·bytes to the raw samples of every turn. `wire_2` to `wire_4` run the same operations
-with each rank in a network of its own, and read the kernel's counters of its link: headers are
-taken off by the frame (`runners/meters/link.py`), so what is left is what the backend itself put on
-the wire.
+The `ranks_` runs time each operation over payloads that grow by large steps. The `wire_` runs give
+each rank a network of its own and read the kernel's counters of its link: headers are taken off by
+the frame (`runners/meters/link.py`), so what is left is what the backend itself put on the wire.
 
 The size of an operation is that of the whole: what `all_gather` ends with on each rank, what
 `reduce_scatter` starts from, what the root of a `broadcast` has.

@@ -102,17 +102,18 @@ class Training:
 
     def save(self) -> None:
         """Write a checkpoint: every rank its shards of parameters and of the optimizer's state."""
-        at_worst_moment = self.at_worst_moment
+        writer = FileSystemWriter(self.folder / f"step-{self.step:06}")
+        finish = writer.finish
 
-        class Writer(FileSystemWriter):
-            def finish(self, *arguments: Any, **more: Any) -> None:
-                at_worst_moment()
-                super().finish(*arguments, **more)
+        def finish_at_last(*arguments: Any, **more: Any) -> None:
+            self.die_if_due("save")  # all shards are written, and what makes them whole is not
+            finish(*arguments, **more)
 
-        save(self._state(), storage_writer=Writer(self.folder / f"step-{self.step:06}"))
+        writer.finish = finish_at_last  # type: ignore[method-assign]
+        save(self._state(), storage_writer=writer)
 
-    def at_worst_moment(self) -> None:
-        """All shards of a checkpoint are written, and what makes it whole is not."""
+    def die_if_due(self, moment: str) -> None:
+        """End here, if this process is meant to; a training in peace never is."""
 
     def load(self) -> None:
         """Go on from the newest checkpoint that is whole, if there is one."""
@@ -154,17 +155,11 @@ def resumed(rank: Rank[ResumedSettings]) -> None:
 
 def _train(rank: Rank[Settings], training: Training) -> None:
     """To the last step; the rank's clock reads each."""
-    _describe(rank, rank.world_size)
+    rank.describe(description(rank.settings.widths, rank.world_size, sharded=True))
     rank.watch(training.model, training.optimizer)
     for _ in rank.steps(rank.settings.num_steps - training.step):
         with rank.phase("step"):
             training.take_step()
-
-
-def _describe(rank: Rank[Settings], num_ranks: int) -> None:
-    layers = range(rank.settings.num_layers)
-    held_by, sharded = [range(num_ranks) for _ in layers], [True for _ in layers]
-    rank.describe(description(rank.settings.widths, held_by, sharded=sharded))
 
 
 # --- deaths under the elastic launcher
@@ -198,10 +193,6 @@ class Attempt(Training):
             self.note("dies")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def at_worst_moment(self) -> None:
-        """Die here if this save is to be torn."""
-        self.die_if_due("save")
-
 
 def elastic(rank: Rank[ElasticSettings]) -> None:
     """Ranks of the elastic launcher train, die as planned, and are started again."""
@@ -209,7 +200,7 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
 
     settings, folder = rank.settings, rank.scratch / "faults"
     folder.mkdir()
-    _describe(rank, settings.num_ranks)
+    rank.describe(description(settings.widths, settings.num_ranks, sharded=True))
     attempt = {"folder": str(folder), "launcher": os.getpid(), "seed": rank.seed}
 
     def beat() -> None:  # while the processes work that this rank has started

@@ -23,7 +23,7 @@ from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import flat
 from runners.training.settings import TeacherSettings
-from runners.training.teacher import Samples
+from runners.training.teacher import Lesson, Samples
 
 
 def fsdp(rank: Rank[Settings]) -> None:
@@ -96,10 +96,7 @@ def single(rank: Rank[Settings]) -> None:
     whole, model = lesson.training, steps.stack_for(rank)
     size = rank.settings.batch_size
     order = torch.arange(len(whole.labels)).view(2, -1, size // 2).transpose(0, 1).reshape(-1)
-    optimizer = steps.optimizer_for(rank, model)
-    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
-        for batch in epoch.batches(whole.take(order), size):
-            steps.train_batch(model, optimizer, batch, epoch)
+    steps.train(rank, model, Lesson(whole.take(order), lesson.validation), is_sharded=True)
 
 
 QUESTION = "What does a rank hold and communicate at each point of a training step under FSDP?"

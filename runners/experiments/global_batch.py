@@ -1,9 +1,7 @@
 """What becomes of training when more ranks make the global batch larger, and how to avoid it.
 
 Four ranks train the classifier of `ddp`, whose run `ddp_fp64` keeps the global batch of one device.
-In `grown` each rank keeps the batch of the one device, so that fewer updates are left;
-`grown_scaled` lets the learning rate follow. `accumulated` takes the large batch in small ones,
-with `no_sync` until the last; `reduced_each` does so without it.
+Here each rank keeps the batch of the one device, so that fewer updates are left.
 
     python -m runners run global_batch
 """
@@ -14,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, closed_form
+from runners.plans.settings import Count
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.settings import GlobalBatchSettings
@@ -51,11 +49,6 @@ class Settings(GlobalBatchSettings):
     num_parts: Count = 1
     reduces_each_part: bool = False
     equal_parts = (("batch_size", "num_parts"),)
-
-    @closed_form
-    def num_updates(self) -> int:
-        """In all epochs."""
-        return self.num_samples // self.global_batch_size * self.num_epochs
 
 
 in_parts = partial(RunPlan, "train", 4, label="ddp")

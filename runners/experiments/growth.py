@@ -1,9 +1,7 @@
 """How memory, bytes passed and time grow with parameters, with ranks and with the batch.
 
-One network of equal layers, measured at sizes that double. By parameters: a single device, and DDP
-on two ranks. By ranks: DDP and FSDP (each rank a batch of its own), stages and a split batch (all
-ranks one batch); a single rank is `single_width_1000`. By batch: a single device, and the batch
-split over two ranks.
+One network of equal layers, measured at sizes that double. Under DDP and FSDP each rank has a batch
+of its own; stages and a split batch share one.
 
     python -m runners run growth
 """
@@ -15,7 +13,6 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.functional import cross_entropy
 
 from runners.plans.experiment import RunPlan
@@ -23,25 +20,23 @@ from runners.plans.settings import Count, Factor
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
-from runners.training.networks import description, mlp, shard_layers
+from runners.training import steps
+from runners.training.networks import description, mlp
 from runners.training.settings import StackSettings
 from runners.training.stages import back_through_stage, through_stage
-from runners.training.steps import random_samples, replica_of, sgd_steps, stack_for, step_on_samples
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """A replica and a batch on every rank; gradients are averaged."""
-    replica = replica_of(rank, stack_for(rank))
-    _train(rank, replica, step_on_samples(rank, replica))
+    replica = steps.replica_of(rank, steps.stack_for(rank))
+    _train(rank, replica, steps.step_on_samples(rank, replica))
 
 
 def fsdp(rank: Rank[Settings]) -> None:
     """Each layer's parameters in shards, a batch on every rank."""
-    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
-    model = stack_for(rank, is_sharded=True)
-    with rank.phase("wrap"):
-        shard_layers(model, mesh)
-    _train(rank, model, step_on_samples(rank, model))
+    model = steps.stack_for(rank, is_sharded=True)
+    steps.shard_layers(rank, model)
+    _train(rank, model, steps.step_on_samples(rank, model))
 
 
 def stages(rank: Rank[Settings]) -> None:
@@ -52,7 +47,7 @@ def stages(rank: Rank[Settings]) -> None:
     rank.describe(description(settings.widths, held_by))
     is_last = rank.rank == rank.world_size - 1
     model = mlp([settings.width] * (own + 1), device=rank.device)
-    features, labels = random_samples(rank, settings.batch_size, rank.seed)
+    features, labels = steps.random_samples(rank, settings.batch_size, rank.seed)
 
     def layers(taken: Tensor) -> Tensor:
         given: Tensor = model(taken)
@@ -74,11 +69,11 @@ def stages(rank: Rank[Settings]) -> None:
 def split(rank: Rank[Settings]) -> None:
     """Rank 0 holds the batch: it scatters the samples, gathers the logits and takes the loss."""
     settings, is_root = rank.settings, rank.rank == 0
-    model = stack_for(rank)
+    model = steps.stack_for(rank)
     shape = (settings.batch_size // rank.world_size, settings.width)
     features = labels = None
     if is_root:
-        features, labels = random_samples(rank, settings.batch_size, rank.seed)
+        features, labels = steps.random_samples(rank, settings.batch_size, rank.seed)
 
     def scattered(whole: Tensor | None) -> Tensor:
         with rank.phase("scatter", computes=False):
@@ -115,13 +110,13 @@ def split(rank: Rank[Settings]) -> None:
 
 def single(rank: Rank[Settings]) -> None:
     """One device holds everything."""
-    model = stack_for(rank)
-    _train(rank, model, step_on_samples(rank, model))
+    model = steps.stack_for(rank)
+    _train(rank, model, steps.step_on_samples(rank, model))
 
 
 def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | None]) -> None:
     """Repeat one step, which goes forward and backward and gives the loss where it is known."""
-    loss = sgd_steps(rank, model, step)
+    loss = steps.sgd_steps(rank, model, step)
     parts = rank.world_size if rank.plan.strategy == "split" else 1
     rank.epoch(1, loss=loss, num_samples=rank.settings.batch_size // parts if loss else 0)
 

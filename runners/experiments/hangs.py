@@ -1,9 +1,8 @@
 """What really happens when ranks do not make the same calls, and what ends it.
 
-Two ranks, and one mistake in each run: another order of collectives, a step that one rank skips, a
-shape that differs, fewer batches on one rank, a tensor changed while it is on its way. Some wait
-until a time-out of their group's own, some die, and some end well with wrong sums. Who waits for
-whom is found in the flight recorder. Beside each stands its repair.
+Two ranks, and one mistake in each run. Some wait until a time-out of their group's own, some die,
+and some end well with wrong sums. Who waits for whom is found in the flight recorder. Beside each
+stands its repair.
 
     python -m runners run hangs
 """

@@ -1,8 +1,6 @@
 """Two ways of splitting at once, on ranks in a square: what each axis carries, and what ranks hold.
 
-The same small transformer on the same batch: on one device; as two pipelines whose stages are
-averaged by DDP; under FSDP along one axis and split inside its layers along the other; in shards
-along one axis, replicated along the other (HSDP); and in shards over all four ranks.
+Every run trains the same small transformer on the same batch.
 
     python -m runners run hybrid
 """
@@ -46,15 +44,16 @@ def fsdp_tensor(rank: Rank[Settings]) -> None:
 
 def hsdp(rank: Rank[Settings]) -> None:
     """Sharded along one axis; the gradients of the shards are averaged along the other."""
-    mesh = _square(rank, "replicate", "shard")
-    model = _unfilled(rank)
-    _shard(rank, model, mesh)
-    _train(rank, model, mesh, part=rank.rank)
+    _train_shards(rank, _square(rank, "replicate", "shard"))
 
 
 def fsdp(rank: Rank[Settings]) -> None:
     """Sharded over all four ranks: one axis, for comparison."""
     mesh = init_device_mesh(rank.device.type, (rank.world_size,), mesh_dim_names=("shard",))
+    _train_shards(rank, mesh)
+
+
+def _train_shards(rank: Rank[Settings], mesh: DeviceMesh) -> None:
     model = _unfilled(rank)
     _shard(rank, model, mesh)
     _train(rank, model, mesh, part=rank.rank)
@@ -231,15 +230,13 @@ class Settings(TransformerSettings):
         }
 
 
+run = partial(RunPlan, world_size=SIDE * SIDE, settings=Settings(), can_share_device=False)
 RUNS = {
-    strategy: RunPlan(
-        strategy,
-        1 if strategy == "single" else SIDE * SIDE,
-        Settings(),
-        can_share_device=False,
-        full=strategy == "fsdp",
-    )
-    for strategy in ("single", "ddp_pipeline", "fsdp_tensor", "hsdp", "fsdp")
+    "single": run("single", world_size=1),
+    "ddp_pipeline": run("ddp_pipeline"),
+    "fsdp_tensor": run("fsdp_tensor"),
+    "hsdp": run("hsdp"),
+    "fsdp": run("fsdp", full=True),
 }
 # Larger models, so that what they hold and send weighs; the batch stays small.
 ON_CUDA = {

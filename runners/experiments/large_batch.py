@@ -1,8 +1,7 @@
 """A batch that does not fit: what keeps its activations within one device's memory.
 
-A small model and a batch so large that activations fill the memory. The batch goes through one
-device whole, is split over two and over four ranks, and goes through one device in microbatches,
-whose gradients are added up: each once without a limit, and once under a budget per rank.
+A small model and a batch so large that activations fill the memory. Each run is made once without a
+limit, and once under a budget per rank.
 
     python -m runners run large_batch
 """
@@ -112,7 +111,6 @@ class Settings(RunSettings):
         # logits, and of the last layer's input.
         num_wide = 2 * (self.num_residual_layers + 1)
         return {
-            "bytes_per_value": FLOAT_BYTES,
             "copies_per_parameter": 2,  # plain SGD keeps each parameter and its gradient
             "num_samples_per_rank": self.batch_size // self.world_size,
             "num_samples_at_once": self.batch_size // self.num_parts,

@@ -1,8 +1,7 @@
 """A model that does not fit: which strategies let it train, and which only seem to.
 
 Two models of about the same size, one with a dominant layer (`wide`) and one of equal layers
-(`deep`), trained on one device, under DDP, split into two stages by hand, with tensor parallelism
-and under FSDP: each once without a limit, for its true peak, and once under a budget per rank.
+(`deep`): each once without a limit, for its true peak, and once under a budget per rank.
 
     python -m runners run large_model
 """
@@ -19,7 +18,6 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.memory import local
 from runners.plans.experiment import RunPlan
@@ -27,9 +25,9 @@ from runners.plans.settings import Count, Factor, RunSettings
 from runners.plans.work import FLOAT_BYTES, layer_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting, Status
-from runners.training.networks import description, grade, mlp, shard_layers
+from runners.training.networks import description, grade, mlp
 from runners.training.stages import back_through_stage, through_stage
-from runners.training.steps import batch_of, validate
+from runners.training.steps import batch_of, replica_of, shard_layers, validate
 from runners.training.teacher import Lesson, Samples, scaled, teach
 
 
@@ -41,18 +39,14 @@ def single(rank: Rank[Settings]) -> None:
 def ddp(rank: Rank[Settings], *, view: bool = False) -> None:
     """A whole replica on every rank, and buckets to average gradients in, or to hold them."""
     model = _model(rank)
-    with rank.phase("wrap"):
-        replica = DistributedDataParallel(model, gradient_as_bucket_view=view)
-    _train(rank, replica, part=rank.rank)
+    _train(rank, replica_of(rank, model, gradient_as_bucket_view=view), part=rank.rank)
 
 
 def fsdp(rank: Rank[Settings]) -> None:
     """Each layer's parameters in shards; a layer is gathered whole while it computes."""
-    model = _model(rank, sharded=[True] * (len(rank.settings.widths) - 1))
-    mesh = init_device_mesh(rank.device.type, (rank.world_size,))
-    with rank.phase("wrap"):
-        shard_layers(model, mesh)
-        _initialise(rank, model)
+    model = _model(rank, sharded=True)
+    shard_layers(rank, model)
+    _initialise(rank, model)
     _train(rank, model, part=rank.rank)
 
 
@@ -62,7 +56,7 @@ def tensor_parallel(rank: Rank[Settings]) -> None:
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("wrap"):
         parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-        _initialise(rank, model)
+    _initialise(rank, model)
     # Some parameters are shards and some are whole; the fused Adam refuses such a mixture.
     _train(rank, model, part=0, fused=False)
 
@@ -147,11 +141,10 @@ def _whole_step(model: nn.Module, batch: Samples) -> float:
     return loss.item()
 
 
-def _model(rank: Rank[Settings], sharded: list[bool] | None = None) -> nn.Sequential:
+def _model(rank: Rank[Settings], sharded: bool | list[bool] = False) -> nn.Sequential:
     """All layers: on this rank's device, or without memory until it knows its part of them."""
     widths = rank.settings.widths
-    everywhere = [range(rank.world_size)] * (len(widths) - 1)
-    rank.describe(description(widths, everywhere, sharded=sharded))
+    rank.describe(description(widths, rank.world_size, sharded=sharded))
     return mlp(widths, device=torch.device("meta") if sharded else rank.device)
 
 
@@ -161,13 +154,14 @@ def _initialise(rank: Rank[Settings], model: nn.Module) -> None:
 
     Shards get values of their own on each rank; parameters that all hold whole get equal ones.
     """
-    model.to_empty(device=rank.device)
     equal = torch.Generator(rank.device).manual_seed(rank.seed)
     own = torch.Generator(rank.device).manual_seed(rank.seed + 1 + rank.rank)
-    for parameter in model.parameters():
-        bound = parameter.shape[-1] ** -0.5
-        is_shard = any(p.is_shard() for p in getattr(parameter, "placements", ()))
-        local(parameter).uniform_(-bound, bound, generator=own if is_shard else equal)
+    with rank.phase("wrap"):
+        model.to_empty(device=rank.device)
+        for parameter in model.parameters():
+            bound = parameter.shape[-1] ** -0.5
+            is_shard = any(p.is_shard() for p in getattr(parameter, "placements", ()))
+            local(parameter).uniform_(-bound, bound, generator=own if is_shard else equal)
 
 
 def _lesson(rank: Rank[Settings]) -> Lesson:
@@ -218,7 +212,6 @@ class Settings(RunSettings):
         known = {widths: name for name, widths in WIDTHS.items()}
         return {
             "model": known.get(self.widths, "own"),
-            "num_classes": NUM_CLASSES,  # of the labels; the last layer may be wider
             "copies_per_parameter": COPIES[self.optimizer],
             "bytes_per_value": FLOAT_BYTES,
             "model_bytes": sum(layers),

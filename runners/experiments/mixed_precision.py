@@ -1,9 +1,8 @@
 """Mixed precision: which tensors get smaller, which do not, and what happens to small gradients.
 
-A stack of layers under Adam: in fp32; under autocast to bf16; under autocast to fp16 with and
-without a scaled loss, and with a scale so large that it overflows; with few samples, where copies
-of the weights outweigh what activations save; and with parameters that are bf16 themselves, with a
-master copy in fp32 and without.
+A stack of layers under Adam: in fp32, under autocast, and with parameters that are bf16. A scale of
+the loss can be so large that it overflows; with few samples, copies of the weights outweigh what
+activations save.
 
     python -m runners run mixed_precision
 """
@@ -21,9 +20,10 @@ from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
 from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, closed_form
+from runners.plans.settings import Count, Factor
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
 from runners.training.networks import flat, flat_gradient
 from runners.training.settings import StackSettings
 from runners.training.steps import stack_for
@@ -53,7 +53,9 @@ def scaled(rank: Rank[Scaled]) -> None:
 
 def narrow(rank: Rank[Narrow]) -> None:
     """Parameters and gradients in bf16; Adam may keep a master copy of them in fp32."""
-    _train(rank, stack_for(rank, dtype=torch.bfloat16))
+    settings, model = rank.settings, stack_for(rank, dtype=torch.bfloat16)
+    optimizer = LowAdam(model.parameters(), settings.learning_rate, settings.keeps_master)
+    _train(rank, model, optimizer=optimizer)
 
 
 def _train(
@@ -61,6 +63,7 @@ def _train(
     model: nn.Module,
     dtype: torch.dtype | None = None,
     scaler: GradScaler | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> torch.optim.Optimizer:
     """Train on one batch: the forward pass under autocast, backward from the scaled loss.
 
@@ -68,11 +71,7 @@ def _train(
     that is not enabled passes everything through.
     """
     settings, scaler = rank.settings, scaler or GradScaler(enabled=False)
-    optimizer: torch.optim.Optimizer
-    if isinstance(settings, Narrow):
-        optimizer = LowAdam(model.parameters(), settings.learning_rate, settings.keeps_master)
-    else:
-        optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     features, labels = _batch(rank, next(model.parameters()).dtype)
 
     def mean_loss() -> Tensor:
@@ -164,17 +163,12 @@ def _compare(
     wanted = _joined(torch.autograd.grad(exact, parameters))
     found = _joined(torch.autograd.grad(own, parameters)) / (own / exact.detach()).detach()
     is_finite, is_there = torch.isfinite(found), wanted != 0
-    finite = torch.where(is_finite, found, torch.zeros_like(found))
-    rank.measure("gradient_difference", ((finite - wanted).norm() / wanted.norm()).item())
     rank.measure("vanished_share", ((is_there & (found == 0)).sum() / is_there.sum()).item())
-    counted = {
-        "num_not_finite": ~is_finite,
-        "num_below_half": is_there & (wanted.abs() <= SMALLEST_HALF / 2),
-        "num_cast_to_zero": is_there & (wanted.half() == 0),
-        "num_cast_to_zero_bf16": is_there & (wanted.bfloat16() == 0),
-    }
-    for name, which in counted.items():
-        rank.measure(name, int(which.sum()))
+    is_tiny = wanted.abs() <= SMALLEST_HALF / 2
+    rank.measure("num_not_finite", int((~is_finite).sum()))
+    rank.measure("num_below_half", int((is_there & is_tiny).sum()))
+    rank.measure("num_cast_to_zero", int((is_there & (wanted.half() == 0)).sum()))
+    rank.measure("num_cast_to_zero_bf16", int((is_there & (wanted.bfloat16() == 0)).sum()))
 
 
 def _measure_unchanged(
@@ -207,15 +201,12 @@ class Settings(StackSettings):
     num_steps: Count = 9
     learning_rate: Factor = 0.003
 
-    @closed_form
-    def activation_bytes(self) -> int:
-        """What one layer puts out in fp32."""
-        return FLOAT_BYTES * self.width * self.batch_size
-
-    @closed_form
-    def num_parameters(self) -> int:
-        """The weights and biases of all layers."""
-        return mlp_parameters(self.widths)
+    def closed_forms(self) -> dict[str, Setting]:
+        """What one layer puts out in fp32, and the weights and biases of all layers."""
+        return {
+            "activation_bytes": FLOAT_BYTES * self.width * self.batch_size,
+            "num_parameters": mlp_parameters(self.widths),
+        }
 
 
 class Autocast(Settings):
@@ -223,10 +214,10 @@ class Autocast(Settings):
 
     dtype: Literal["bfloat16", "float16"] = "bfloat16"
 
-    @closed_form
-    def copies_bytes(self) -> int:
-        """Narrow copies of the weights that backward needs: all but the first layer's."""
-        return FLOAT_BYTES // 2 * self.width * self.width * (self.num_layers - 1)
+    def closed_forms(self) -> dict[str, Setting]:
+        """Also the narrow copies of weights that backward needs: all but the first layer's."""
+        num_copied = self.width * self.width * (self.num_layers - 1)
+        return {**super().closed_forms(), "copies_bytes": FLOAT_BYTES // 2 * num_copied}
 
 
 class Scaled(Autocast):

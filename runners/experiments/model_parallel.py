@@ -1,7 +1,7 @@
 """Model parallelism by layers: four ranks, each with its own layers, one batch in flight.
 
 `full` has 100 million parameters and shows memory, bytes passed and who waits; `curve` has the same
-shape, narrower, and trains to the end; `full_single` and `single` are the same models unsplit.
+shape, narrower, and trains to the end.
 
     python -m runners run model_parallel
 """
@@ -18,7 +18,6 @@ from torch.nn.functional import cross_entropy
 
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
-from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training import steps
@@ -102,10 +101,7 @@ def single(rank: Rank[Settings]) -> None:
     settings, lesson = rank.settings, steps.scaled_lesson(rank, low=-1.0)
     model = nn.Sequential(*(_layers(rank, stage) for stage in range(settings.num_stages)))
     _describe(rank, [[0]] * settings.num_layers)
-    optimizer = steps.optimizer_for(rank, model)
-    for epoch in steps.epochs(rank, model, optimizer, lesson.validation, is_sharded=True):
-        for batch in epoch.batches(lesson.training, settings.batch_size):
-            steps.train_batch(model, optimizer, batch, epoch)
+    steps.train(rank, model, lesson, is_sharded=True)
 
 
 def _layers(rank: Rank[Settings], stage: int) -> nn.Sequential:
@@ -176,11 +172,6 @@ class Settings(TeacherSettings):
     def num_layers(self) -> int:
         """Linear layers: those of every stage, and the first and the last."""
         return self.num_stages * HIDDEN_LAYERS_PER_STAGE + 2
-
-    @closed_form
-    def bytes_per_value(self) -> int:
-        """Of parameters and activations."""
-        return FLOAT_BYTES
 
 
 CURVE = Settings(

@@ -2,12 +2,8 @@
 
 Two ranks train a stack of equal linear layers, each rank behind a link of its own. A layer computes
 for as long as it is told to, twice as long in backward as in forward, so that a step differs from
-another in one thing only: how much it computes for what it sends. `ddp` sends buckets while
-backward goes on and `after_backward` sends everything when it has ended. `fsdp` is `fully_shard` as
-it comes; `fsdp_by_hand` is the same step with gathers and reductions that are started early, as
-streams let `fully_shard` do on an accelerator.
-
-Computation of a set duration tests overlap, not a device.
+another in one thing only: how much it computes for what it sends. Computation of a set duration
+tests overlap, not a device.
 
     python -m runners run overlap
 """
@@ -17,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -30,15 +27,15 @@ from runners.plans.experiment import RunPlan
 from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
 from runners.plans.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
+from runners.traces.schema import Setting
 from runners.training.networks import average, gradients_of
 from runners.training.settings import StackSettings
 
 
 def ddp(rank: Rank[Settings]) -> None:
     """One bucket a layer, reduced while backward computes the layers before it."""
-    model = stack(rank)
+    model, cap = stack(rank), rank.settings.layer_bytes / (1 << 20)
     with rank.phase("wrap"):
-        cap = rank.settings.layer_bytes / (1 << 20)
         replica = DistributedDataParallel(model, bucket_cap_mb=cap)
     train(rank, replica)
 
@@ -66,14 +63,15 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
     shards = [weight.chunk(rank.world_size)[rank.rank].clone() for weight in whole_weights]
     features, target = samples(rank)
 
-    def gathered(layer: int) -> tuple[Tensor, dist.Work | None]:
+    def gathered(layer: int) -> tuple[Tensor, Any]:
         whole = torch.empty(settings.width, settings.width)
         return whole, dist.all_gather_into_tensor(whole, shards[layer], async_op=True)
 
     for _ in _steps(rank):
         inputs, coming = [features], gathered(0)
         for layer in sizes:
-            weight = _arrived(*coming)
+            weight, work = coming
+            work.wait()
             coming = gathered(min(layer + 1, sizes[-1]))  # the last one again, for backward
             inputs.append(inputs[-1] @ weight.T)
             time.sleep(settings.layer_seconds / 2)
@@ -81,7 +79,8 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
         gradient = 2 * (inputs[-1] - target) / target.numel()
         leaving = []
         for layer in reversed(sizes):
-            weight = _arrived(*coming)
+            weight, work = coming
+            work.wait()
             if layer > 0:
                 coming = gathered(layer - 1)
             time.sleep(settings.layer_seconds)
@@ -91,16 +90,9 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
             work = dist.reduce_scatter_tensor(share, of_weight, async_op=True)
             leaving.append((layer, share, of_weight, work))
         for layer, share, _, work in leaving:
-            _arrived(share, work)
+            work.wait()
             shards[layer].sub_(settings.learning_rate * share)
     rank.epoch(1, loss=loss.item(), num_samples=settings.batch_size)
-
-
-def _arrived(tensor: Tensor, work: dist.Work | None) -> Tensor:
-    """The tensor, once what fills it has ended."""
-    if work is not None:
-        work.wait()
-    return tensor
 
 
 class Layer(nn.Module):
@@ -185,20 +177,18 @@ class Settings(StackSettings):
         return FLOAT_BYTES * self.width**2
 
     @closed_form
-    def backward_seconds(self) -> float:
-        """How long a step's backward computes."""
-        return self.num_layers * self.layer_seconds
-
-    @closed_form
     def computing_seconds(self) -> float:
         """How long a step computes."""
         return self.num_layers * (self.layer_seconds + self.layer_seconds / 2)
 
-    @closed_form
-    def reducing_seconds(self) -> float:
-        """How long the link takes for a step's gradients."""
+    def closed_forms(self) -> dict[str, Setting]:
+        """Also how long a step's backward computes, and the link takes for its gradients."""
         payload = ring_bytes(self.num_layers * self.layer_bytes, self.world_size)
-        return float(payload / (self.link_bits_per_second / 8))
+        return {
+            **super().closed_forms(),
+            "backward_seconds": self.num_layers * self.layer_seconds,
+            "reducing_seconds": float(payload / (self.link_bits_per_second / 8)),
+        }
 
 
 linked = partial(RunPlan, passes=("timed",), nature="paced", only_on_cpu=True, own_network=True)

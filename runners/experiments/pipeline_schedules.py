@@ -1,8 +1,7 @@
 """Schedules of a pipeline: how long its ranks are idle, and how many activations they keep.
 
 A stack of equal layers over four ranks, trained on the same batch under each schedule of
-`torch.distributed.pipelining`. Each stage counts what it holds; the undivided model says whether
-all of them learn the same. In the paced runs, which measure idle shares, each action of a stage
+`torch.distributed.pipelining`. In the paced runs, which measure idle shares, each action of a stage
 lasts as long as it is told, so that four stages are busy at once on any number of cores. The real
 runs last as long as they take; the memory meter sees what they keep.
 
@@ -293,7 +292,6 @@ class Settings(RunSettings):
             "activation_bytes": activation,
             "kept_bytes": kept,
             "batch_kept_bytes": kept * self.num_microbatches,
-            "layer_bytes": layer,
             # Torch holds a buffer for every activation and gradient of a step that comes in.
             "buffer_bytes": 2 * activation * self.num_microbatches * self.num_chunks,
             # Under 1F1B: gradients on their way, and those of the parameters of one layer.

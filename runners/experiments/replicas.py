@@ -1,8 +1,7 @@
 """What replicas need so that DDP's mean is the gradient of the global batch, one step at a time.
 
-Four ranks wrap a small classifier in DDP and go backward once on shards of one batch. Every rank
-also computes, on a copy, the gradient of the whole batch: the oracle. Beside it what else a script
-must get right for each rank: its random numbers, and the samples that a sampler gives it.
+Every rank also computes, on a copy, the gradient of the whole batch: the oracle. Beside it what
+else a script must get right for each rank: its random numbers, and the samples of a sampler.
 
     python -m runners run replicas
 """
@@ -16,7 +15,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler, TensorDataset
 
 from runners.plans.experiment import RunPlan
@@ -25,7 +23,7 @@ from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import flat_gradient, mlp
 from runners.training.settings import FourClassSettings
-from runners.training.steps import num_distinct, of_all_ranks, scaled_lesson
+from runners.training.steps import num_distinct, of_all_ranks, replica_of, scaled_lesson
 
 
 def one_step(rank: Rank[StepSettings]) -> None:
@@ -36,7 +34,7 @@ def one_step(rank: Rank[StepSettings]) -> None:
     model = mlp(settings.widths, dtype=dtype, device=rank.device, norm=settings.norm)
     whole = deepcopy(model)
     rank.watch(model)
-    replica = DistributedDataParallel(model)
+    replica = replica_of(rank, model)
     own, labels = (of_all.split(sizes)[rank.rank] for of_all in (batch.features, batch.labels))
     with rank.predict("step", "forward and backward under DDP", own) as out:
         loss = cross_entropy(replica(own), labels)

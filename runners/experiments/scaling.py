@@ -1,10 +1,8 @@
 """Strong and weak scaling over ranks, and over links, beside what Amdahl and α–β predict.
 
-`one` is a single device. Under strong scaling (`strong_2`, `strong_4`) the same batch is dealt out
-to more ranks; under weak scaling (`weak_2`, `weak_4`) each further rank brings as many samples
-again. In the `link_` runs ranks communicate over links of a set rate. A step is predicted as
-compute / ranks + update + all_reduce: `one` times the first two apart, and each run of several
-ranks fits t = α + β·bytes to bare all_reduces of at most half of the gradients.
+Under strong scaling the same batch is dealt out to more ranks; under weak scaling each further rank
+brings as many samples again. A step is predicted as compute / ranks + update + all_reduce: `one`
+times the first two apart, and each run of several ranks fits t = α + β·bytes to bare all_reduces.
 
     python -m runners run scaling
 """
@@ -19,7 +17,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.plans.closed_forms import ring_bytes
 from runners.plans.experiment import RunPlan
 from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
 from runners.plans.work import FLOAT_BYTES, mlp_parameters
@@ -113,12 +110,6 @@ class LinkedSettings(ReplicaSettings):
     """Of ranks with a link of their own each."""
 
     link_bits_per_second: Count = 200 * MEGABIT
-
-    @closed_form
-    def transfer_seconds(self) -> float:
-        """What a ring all_reduce of the gradients takes on the link at least."""
-        sent_bytes = float(ring_bytes(self.gradient_bytes, self.world_size))
-        return 8 * sent_bytes / self.link_bits_per_second
 
 
 timed = partial(RunPlan, passes=("timed",))

@@ -1,8 +1,7 @@
 """DDP over links of a set rate: what an all-reduce costs, and what overlap and accumulation save.
 
 Each rank lives in a network namespace of its own, and its one link lets a set number of bits
-through in a second. The same steps are taken at several rates; at one of them with other buckets
-than one a layer, with one all_reduce after backward, and with gradients accumulated.
+through in a second.
 
     python -m runners run shaped_link
 """

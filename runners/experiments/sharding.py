@@ -1,9 +1,7 @@
 """What sharding saves and what it costs: one model under DDP, ZeRO's first stage, and FSDP.
 
-Equal linear layers trained with Adam over 1, 2 and 4 ranks: under DDP; under DDP with
-`ZeroRedundancyOptimizer`; under FSDP as it comes, where the root's own layer stays gathered; under
-FSDP that frees every layer after forward, and under FSDP that frees none. Memory by class, and
-payloads by collective.
+Equal linear layers trained with Adam over 1, 2 and 4 ranks: memory by class, and payloads by
+collective.
 
     python -m runners run sharding
 """
@@ -105,9 +103,7 @@ def _begin(rank: Rank[Settings], *, is_sharded: bool = False) -> None:
     if not dist.is_initialized():
         backend = "nccl" if rank.device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-    widths, num_layers = rank.settings.widths, len(rank.settings.widths) - 1
-    everywhere = [range(rank.world_size)] * num_layers
-    rank.describe(description(widths, everywhere, sharded=[is_sharded] * num_layers))
+    rank.describe(description(rank.settings.widths, rank.world_size, sharded=is_sharded))
 
 
 @torch.no_grad()

@@ -1,9 +1,7 @@
 """Who waits for whom: slow ranks in synchronous steps, and ranks that run out of samples.
 
 In the paced runs a rank's own work is a sleep of a set length beside a small model, so that what
-is waited for is known: one rank that is always slow, and ranks that are slow now and then, which
-average their gradients in every step or their parameters every few. In the `joined` runs ranks have
-unequal shards, and `Join` lets those that are done answer for the others; beside them rank 0 trains
+is waited for is known. In the `joined` runs ranks have unequal shards; beside them rank 0 trains
 all replicas in one process.
 
     python -m runners run stragglers

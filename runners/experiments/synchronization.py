@@ -1,10 +1,8 @@
 """When ranks agree: in every step, now and then, late, once at the end, or never.
 
-Two ranks train one small classifier on their own shards with plain SGD. `synchronous` is DDP; in
-`local_H` each rank trains alone for H steps before parameters are averaged; in `stale_T` the mean
-gradient is applied T steps after it was computed, so that nobody waits for it; `at_end` averages
-once, `never` not at all. Beside them one device, a bound on how far replicas drift, and the largest
-learning rate that a gradient of that age allows on a parabola.
+Two ranks train one small classifier on their own shards with plain SGD. Beside them: one device,
+how far replicas drift, and the largest learning rate that a gradient of each age allows on a
+parabola.
 
     python -m runners run synchronization
 """
@@ -132,7 +130,6 @@ class Replica:
             validation=graded,
             parameters=self.model.parameters(),
         )
-        rank.measure("validation_losses", [*steps.of_all_ranks(rank, graded[1])])
         rank.measure("communicated_bytes", self.communicated_bytes)
         rank.measure("largest_gradient_norm", max(steps.of_all_ranks(rank, max(self._norms))))
         if self.distances:

@@ -28,8 +28,7 @@ def take_turns(rank: Rank[Settings]) -> None:
     """Sweep over the widths; a metered pass takes the widest under DDP alone."""
     settings = rank.settings
     own = slice(rank.rank * settings.batch_size, (rank.rank + 1) * settings.batch_size)
-    everywhere = [range(rank.world_size)] * settings.num_layers
-    rank.describe(description(settings.layers_of(settings.widths[-1]), everywhere))
+    rank.describe(description(settings.layers_of(settings.widths[-1]), rank.world_size))
     if rank.is_metered:
         replica = Trainee(rank, settings.widths[-1], own, wrapped=True)
         rank.watch(replica.model, replica.optimizer)

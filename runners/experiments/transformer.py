@@ -1,9 +1,7 @@
 """The book's one model: a small GPT, trained under every strategy from the same global batches.
 
 The text is prose of the book's own lessons, a byte a token. Each run builds the same parameters
-and takes the same batches in the same order, so all should arrive at one model. Beside the loss
-curves: what each rank holds and sends, held-out text, and the operations of a step, counted and by
-the closed form.
+and takes the same batches in the same order, so all should arrive at one model.
 
     python -m runners run transformer
 """

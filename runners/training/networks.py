@@ -6,8 +6,6 @@ from itertools import pairwise
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
 
 from runners.plans.work import layer_parameters
 from runners.traces.records import Layer, Model
@@ -75,20 +73,23 @@ def residual_mlp(widths: Sequence[int], device: torch.device | None = None) -> n
 
 def description(
     widths: Sequence[int],
-    ranks: Sequence[Sequence[int]],
+    ranks: Sequence[Sequence[int]] | int,
     dtype: torch.dtype = torch.float32,
-    sharded: Sequence[bool] | None = None,
+    sharded: Sequence[bool] | bool = False,
 ) -> Model:
     """Describe a stack of linear layers and who holds each.
 
     Args:
         widths: of the features, of each hidden layer, of the classes.
-        ranks: for each linear layer the ranks that hold it, whole or as shards.
+        ranks: for each linear layer the ranks that hold it, whole or as shards; or how many ranks
+            hold all of them.
         dtype: of the parameters.
-        sharded: for each linear layer whether its ranks hold parts of it; none does by default.
+        sharded: whether ranks hold parts of a layer, for all layers or for each.
     """
     size = torch.finfo(dtype).bits // 8
     counts = layer_parameters(widths)
+    ranks = [range(ranks)] * len(counts) if isinstance(ranks, int) else ranks
+    sharded = [sharded] * len(counts) if isinstance(sharded, bool) else sharded
     layers = [
         Layer(
             name=f"layer{index + 1}",
@@ -97,7 +98,7 @@ def description(
             num_parameters=count,
             bytes=count * size,
             ranks=list(ranks[index]),
-            is_sharded=bool(sharded and sharded[index]),
+            is_sharded=sharded[index],
         )
         for index, count in enumerate(counts)
     ]
@@ -123,14 +124,6 @@ def described(module: nn.Module, num_ranks: int, uncut: str) -> Model:
         if not list(layer.children())
     ]
     return whole(layers)
-
-
-def shard_layers(stack: nn.Module, mesh: DeviceMesh) -> None:
-    """Let each linear layer of a stack be an FSDP unit, the stack their root."""
-    for layer in stack.children():
-        if isinstance(layer, nn.Linear):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(stack, mesh=mesh)
 
 
 def flat(module: nn.Module) -> Tensor:

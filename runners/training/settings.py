@@ -67,6 +67,11 @@ class GlobalBatchSettings(SmallClassifierSettings):
         """Samples of all ranks together in one update."""
         return self.batch_size * self.world_size
 
+    @closed_form
+    def num_updates(self) -> int:
+        """In all epochs."""
+        return self.num_samples // self.global_batch_size * self.num_epochs
+
 
 class BatchSettings(HiddenLayerSettings):
     """A small classifier, trained on batches that ranks share."""
@@ -81,11 +86,6 @@ class BatchSettings(HiddenLayerSettings):
     learning_rate: Factor = 0.05
     momentum: FactorOrZero = 0.9
     teacher_temperature: Factor = 0.05
-
-    @closed_form
-    def num_batches(self) -> int:
-        """Batches of all ranks together, in one epoch."""
-        return self.num_samples // self.batch_size
 
 
 class StackSettings(RunSettings):

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.ranks.rank import Rank
@@ -62,7 +64,7 @@ def mlp_for(rank: Rank[HiddenLayerSettings], seed: int | None = None) -> nn.Sequ
     """
     settings, widths = rank.settings, rank.settings.widths
     dtype = getattr(torch, getattr(settings, "dtype", "float32"))
-    rank.describe(description(widths, [range(rank.world_size)] * 2, dtype))
+    rank.describe(description(widths, rank.world_size, dtype))
     torch.manual_seed(rank.seed if seed is None else seed)
     return mlp(widths, dtype=dtype, device=rank.device)
 
@@ -84,9 +86,7 @@ def stack_for(
 ) -> nn.Sequential:
     """A stack of the settings' `widths`, equal on every rank, which holds it whole or in shards."""
     widths = rank.settings.widths
-    num_layers = len(widths) - 1
-    everywhere = [range(rank.world_size)] * num_layers
-    rank.describe(description(widths, everywhere, dtype, [is_sharded] * num_layers))
+    rank.describe(description(widths, rank.world_size, dtype, is_sharded))
     torch.manual_seed(rank.seed)
     return build(widths, device=rank.device).to(dtype)
 
@@ -95,6 +95,16 @@ def replica_of(rank: Rank[Any], model: nn.Module, **options: Any) -> Distributed
     """A model as this rank's replica under DDP, which averages gradients in backward."""
     with rank.phase("wrap"):
         return DistributedDataParallel(model, **options)
+
+
+def shard_layers(rank: Rank[Any], stack: nn.Module) -> None:
+    """Let each linear layer of a stack be an FSDP unit, the stack their root."""
+    with rank.phase("wrap"):
+        mesh = init_device_mesh(rank.device.type, (rank.world_size,))
+        for layer in stack.children():
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, mesh=mesh)
+        fully_shard(stack, mesh=mesh)
 
 
 def random_samples(
@@ -231,6 +241,16 @@ def train_batch(
     optimizer.step()
     optimizer.zero_grad()
     epoch.add(loss, logits, samples.labels)
+
+
+def train(
+    rank: Rank, model: nn.Module, lesson: Lesson, line: str = "", *, is_sharded: bool = False
+) -> None:
+    """Train to the end, batch by batch, in `epochs`, which says what the other values mean."""
+    optimizer = optimizer_for(rank, model)
+    for epoch in epochs(rank, model, optimizer, lesson.validation, line, is_sharded=is_sharded):
+        for batch in epoch.batches(lesson.training, rank.settings.batch_size):
+            train_batch(model, optimizer, batch, epoch)
 
 
 def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Callable[[], float]:
