@@ -1,7 +1,4 @@
-"""The memory meter against the kernel: what is missed fails, what is touched once does not.
-
-`tests/runners/test_pythons.py` runs this file on every Python that it finds.
-"""
+"""The memory meter against the kernel: what is missed fails, what is touched once does not."""
 
 import re
 from dataclasses import replace
