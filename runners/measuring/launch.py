@@ -31,8 +31,8 @@ from runners.traces.outcome import RankOutcome
 from runners.traces.records import Failure
 
 # Freed blocks must go back to the kernel where peaks are read or budgets set. The kernel then
-# clears every page anew, which is most of an FSDP step; with huge pages that takes half as long,
-# and a block still takes no more than its size. Timed passes do without both.
+# clears every page anew, which is most of an FSDP step; under a budget huge pages halve that, and a
+# block still takes no more than its size. Metered ranks refuse them; timed passes do without both.
 RETURNING = {
     "MALLOC_MMAP_THRESHOLD_": "262144",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",

@@ -126,13 +126,6 @@ def measure_run(
     for pass_name in plan.passes:
         watch = progress.watcher(name, pass_name) if progress else None
         result = launcher.run_pass(experiment, name, pass_name, watch, followed)
-        if result.root_cause and "MeterDisagreesError" in result.root_cause.message:
-            # A heap of small tensors may grow by a huge page, of which the meter explains too
-            # little. Addresses decide that, and each forkserver draws them; a missed tensor is
-            # missed under all of them.
-            with Launcher(launcher.device, launcher.quiet_seconds) as another:
-                another.most_bytes = launcher.most_bytes
-                result = another.run_pass(experiment, name, pass_name, watch, followed)
         if result.not_measured is not None:
             raise NotMeasuredError(result.not_measured)
         results[pass_name] = result

@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.allocator import AllocatorLimit
-from runners.meters.kernel import heap_bytes
+from runners.meters.kernel import heap_bytes, refuse_huge_pages
 from runners.meters.memory import MemoryMeter
 from runners.meters.refusal import DataSegmentLimit, held_bytes_at
 from runners.plans.experiment import RunPlan, find
@@ -150,6 +150,8 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     plan = rank.plan
     if request["namespace"] is not None:
         enter(request["namespace"])
+    if rank.is_metered and platform.system() == "Linux":
+        refuse_huge_pages()
     accelerator.select(rank.device)
     if plan.needs_group and plan.world_size > 1:
         dist.init_process_group(

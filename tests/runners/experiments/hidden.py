@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from runners.plans.experiment import RunPlan
 
 QUESTION = "Does the check of the memory meter find what the meter misses?"
-WIDTH = 1400  # large beside the huge page by which the heap grows, whose rest counts as free
+WIDTH = 1400  # large beside what a process touches once
 MODEL_BYTES = 4 * 2 * (WIDTH * WIDTH + WIDTH)  # parameters and gradients
 ONCE_BYTES = 40 << 20
 _touched_once = []
