@@ -9,6 +9,7 @@ NAMES ?=
 FULL ?=
 ARGS ?=
 WORKERS ?= 4
+PYTHONS ?= python3.11 python3.14
 SITE_URL ?=
 
 # Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.
@@ -18,7 +19,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test quick browser serve traces pages publish check audit bench soak locks clean
+.PHONY: help site test quick browser serve traces pages publish check audit bench soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -71,6 +72,9 @@ bench: .venv/.test  ## what meters cost a step and an edit an author, as ratios
 
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)
+
+pythons: .venv/.test  ## a smoke run on other Pythons (PYTHONS='python3.11 python3.14')
+	@$(PY) requirements/pythons.py $(PYTHONS)
 
 # What torch brings along differs by machine (CUDA or none), and so does the local part of its version.
 OF_THE_MACHINE := ^(nvidia|cuda|triton|pytorch-triton|pip|proofbook)\b

@@ -1,4 +1,7 @@
-"""The memory meter against the kernel: what is missed fails, what is touched once does not."""
+"""The memory meter against the kernel: what is missed fails, what is touched once does not.
+
+`tests/runners/test_pythons.py` runs this file on every Python that it finds.
+"""
 
 import re
 
