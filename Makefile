@@ -9,7 +9,6 @@ NAMES ?=
 FULL ?=
 ARGS ?=
 WORKERS ?= 4
-PYTHONS ?= python3.11 python3.14
 SITE_URL ?=
 
 # Material announces its end of life at each build; CONTRIBUTING.md says what follows for us.
@@ -73,14 +72,11 @@ bench: .venv/.test  ## what meters cost a step and an edit an author, as ratios
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)
 
-pythons: .venv/.test  ## a smoke run on other Pythons (PYTHONS='python3.11 python3.14')
-	@$(PY) requirements/pythons.py $(PYTHONS)
+pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here but that of .venv
+	@$(PY) requirements/pythons.py
 
-# What torch brings along differs by machine (CUDA or none), and so does the local part of its version.
-OF_THE_MACHINE := ^(nvidia|cuda|triton|pytorch-triton|pip|proofbook)\b
 locks: .venv/.test  ## pin in requirements/ what is installed in .venv
-	@(echo "# Written by \`make locks\`; the reasons stand in CONTRIBUTING.md."; \
-	$(PY) -m pip list --format freeze | sed -E 's/[+].*//' | tr 'A-Z_' 'a-z-' | grep -vE '$(OF_THE_MACHINE)') > requirements/pins.txt
+	@$(PY) requirements/lock.py
 
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \

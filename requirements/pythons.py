@@ -1,9 +1,10 @@
-"""Try the project on other Pythons than that of `.venv`: `make pythons PYTHONS='python3.12 …'`.
+"""Try the project on the oldest and the newest Python of this machine but that of `.venv`.
 
-For each it makes an environment such as `.pythons/python3.12` and runs the smoke: `check` of the
-content, one experiment with its metered passes, a simulation, a plan, the tests of the memory
+`make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path,
+one of each. For each it makes an environment such as `.pythons/3.12` and runs the smoke: `check` of
+the content, one experiment with its metered passes, a simulation, a plan, the tests of the memory
 meter. The torch that pip installs by default is another build than that of `.venv`. Exits 1 where a
-smoke failed; a Python that is not there, or for which pip finds no packages, is named as not tried.
+smoke failed; a Python for which pip finds no packages is named as not tried.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+OLDEST = "3.11"
 EXPERIMENT = "checkpointing"  # its peaks are small, so what is not a tensor shows most
 METER = ("tests/runners/test_kernel.py", "tests/runners/test_meters.py")
 SMOKE = {
@@ -26,15 +28,25 @@ SMOKE = {
     "plan": ["-m", "runners", "plan", "gpt2-124m", "--devices", "2", "--strategies", "fsdp"],
     "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", *METER],
 }
+NAME = "python3.[0-9][0-9]"
 
 
-def set_up(python: str, folder: Path) -> bool:
-    """Make an environment with all that the tests need; False where that cannot be."""
+def pythons() -> dict[str, Path]:
+    """An interpreter for each version that is recent enough, oldest first, but that of `.venv`."""
+    paths = [path for folder in os.get_exec_path() for path in Path(folder).glob(NAME)]
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    paths += sorted(uv.glob(f"cpython-*/bin/{NAME}"))
+    paths += sorted(pyenv.glob(f"3.*/bin/{NAME}"))  # rather than pyenv's shims
+    found = {path.name.removeprefix("python"): path for path in paths}
+    own = f"3.{sys.version_info.minor}"
+    return {name: found[name] for name in sorted(found) if name >= OLDEST and name != own}
+
+
+def set_up(python: Path, folder: Path) -> bool:
+    """Make an environment with all that the tests need; False where pip cannot."""
     command = [python, HERE / "install.py", "test", folder]
-    try:
-        return subprocess.run(command, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def smoke(python: Path, name: str) -> bool:
@@ -53,22 +65,23 @@ def smoke(python: Path, name: str) -> bool:
     return done.returncode == 0
 
 
-def main(pythons: list[str]) -> int:
-    """Try each Python, and print what came of it."""
+def main() -> int:
+    """Try the oldest Python and the newest, and print what came of it."""
+    found = list(pythons().items())
     failed = False
-    for python in pythons:
-        folder = ROOT / ".pythons" / Path(python).name
+    for said, python in dict([*found[:1], *found[-1:]]).items():
+        folder = ROOT / ".pythons" / said
         if not set_up(python, folder):
-            print(f"{python}: not tried: it is not here, or pip found no packages")
+            print(f"{said}: not tried: pip found no packages")
             continue
         for name in SMOKE:
             started = time.monotonic()
             passed = smoke(folder / "bin" / "python", name)
             failed = failed or not passed
             took = time.monotonic() - started
-            print(f"{python}: {name} {'passed' if passed else 'FAILED'}, {took:.0f} s", flush=True)
+            print(f"{said}: {name} {'passed' if passed else 'FAILED'}, {took:.0f} s", flush=True)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

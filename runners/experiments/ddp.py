@@ -1,6 +1,8 @@
 """DistributedDataParallel: replicas that stay equal because their gradients are averaged.
 
-Four ranks train one small classifier on a shard of the samples each.
+Four ranks train one small classifier on a shard of the samples each. Beside it: the same training
+on a single device (the oracle), replicas that never synchronize, and features scaled shard by
+shard.
 
     python -m runners run ddp
 """
@@ -12,6 +14,8 @@ from functools import partial
 from typing import Literal
 
 import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.plans.experiment import RunPlan
@@ -22,35 +26,50 @@ from runners.training import steps
 from runners.training.follow import compare_replicas, follow_replica, show_step
 from runners.training.networks import flat
 from runners.training.settings import GlobalBatchSettings
-from runners.training.teacher import Lesson, scaled
+from runners.training.teacher import Samples, scaled
 
 
 def ddp(rank: Rank[Settings], *, averages: bool = True) -> None:
     """One replica a rank; DDP averages gradients in every backward pass, or never."""
-    lesson, model = _lesson(rank), steps.mlp_of_rank(rank)
+    training, validation = _samples(rank)
+    model = steps.mlp_of_rank(rank)
     wrap = "broadcast the parameters of rank zero to every replica"
     with rank.phase("wrap"), rank.stage("wrap", wrap, flat(model), everywhere=True) as out:
         replica = DistributedDataParallel(model)
         if averages:
             out(flat(model))
     with nullcontext() if averages else replica.no_sync():
-        steps.train(rank, replica, lesson, LINE)
+        _train(rank, replica, training, validation)
     if rank.is_metered:
         return
-    compare_replicas(rank, model, lesson.validation)
+    compare_replicas(rank, model, validation)
     if averages:
-        batch = lesson.training.take(slice(0, rank.settings.batch_size))
-        show_step(rank, replica, steps.optimizer_for(rank, replica), batch, lesson.validation)
+        batch = training.take(slice(0, rank.settings.batch_size))
+        show_step(rank, replica, steps.optimizer_for(rank, replica), batch, validation)
         follow_replica(rank, model, steps.optimizer_for(rank, replica), batch)
 
 
 def single(rank: Rank[Settings]) -> None:
     """The oracle: one device, the global batch, the same samples in the same order."""
-    lesson = _lesson(rank)
-    steps.train(rank, steps.mlp_of_rank(rank), lesson, LINE)
+    training, validation = _samples(rank)
+    _train(rank, steps.mlp_of_rank(rank), training, validation)
 
 
-def _lesson(rank: Rank[Settings]) -> Lesson:
+def _train(rank: Rank[Settings], model: nn.Module, training: Samples, validation: Samples) -> None:
+    optimizer = steps.optimizer_for(rank, model)
+    line = "epoch {epoch}: loss {loss:.4f} on rank 0"
+    for epoch in steps.epochs(rank, model, optimizer, validation, line):
+        for batch in epoch.batches(training, rank.settings.batch_size):
+            logits = model(batch.features)
+            loss = cross_entropy(logits, batch.labels)
+            loss.backward()  # DDP averages the gradients here
+            optimizer.step()
+            optimizer.zero_grad()
+            epoch.add(loss, logits, batch.labels)
+            del logits, loss  # before the next forward pass
+
+
+def _samples(rank: Rank[Settings]) -> tuple[Samples, Samples]:
     """This rank's samples, scaled, and the validation samples scaled as rank 0 would."""
     lesson = steps.lesson_for(rank)
     whole = lesson.training
@@ -73,11 +92,14 @@ def _lesson(rank: Rank[Settings]) -> Lesson:
         training = training.take(order.T.reshape(-1))
     validation = scaled(lesson.validation, like).to(rank.device)
     rank.inputs(training.features, training.labels, validation.features, validation.labels)
-    return Lesson(training, validation)
+    return training, validation
 
 
-STRATEGIES = {"no_sync": partial(ddp, averages=False)}  # no gradient is ever communicated
-LINE = "epoch {epoch}: loss {loss:.4f} on rank 0"
+def no_sync(rank: Rank[Settings]) -> None:
+    """Replicas start equal and never communicate a gradient."""
+    ddp(rank, averages=False)
+
+
 QUESTION = "Does training on four replicas with averaged gradients equal training on one device?"
 
 
