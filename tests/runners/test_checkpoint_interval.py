@@ -1,8 +1,16 @@
-"""The intervals between checkpoints that lose least, against a search for them."""
+"""The intervals between checkpoints that lose least, against a search for them and replays."""
+
+from statistics import mean
 
 import pytest
 
-from runners.plans.checkpoint_interval import Costs, daly_seconds, expected_seconds, young_seconds
+from runners.plans.checkpoint_interval import (
+    Costs,
+    daly_seconds,
+    expected_seconds,
+    replay,
+    young_seconds,
+)
 
 COSTS = Costs(step_seconds=0.01, checkpoint_seconds=0.05, restart_seconds=3.0, mtbf_seconds=60.0)
 
@@ -20,3 +28,10 @@ def test_dalys_interval_is_where_the_closed_form_is_least():
     best = min(range(100, 20000, 20), key=lambda k: expected_seconds(fine, k, 10**7))
     assert daly_seconds(fine) == pytest.approx(best * 0.0001, rel=0.01)
     assert daly_seconds(Costs(0.1, 5.0, 1.0, 2.0)) == 2.0
+
+
+def test_failures_at_random_take_on_average_what_the_closed_form_says():
+    never = Costs(0.01, 0.05, 3.0, 1e12)
+    assert replay(never, 4, 10, seed=0) == pytest.approx(3 * (4 * 0.01 + 0.05))
+    taken = mean(replay(COSTS, 100, 10000, seed) for seed in range(400))
+    assert taken == pytest.approx(expected_seconds(COSTS, 100, 10000), rel=0.01)

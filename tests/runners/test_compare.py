@@ -63,6 +63,15 @@ def test_times_differ_only_where_their_quartile_ranges_lie_apart(other):
     assert found.unequal == []
 
 
+def test_times_of_which_one_machine_has_too_few_samples_are_not_compared(other):
+    def fewer(run):
+        step = run["timing"]["step"]
+        step.update(SampledSeconds.of([10 * s for s in step["samples"]][:4]).model_dump())
+
+    _change(other, "tiny_training", "averaged", fewer)
+    assert _compared(other).times == []
+
+
 def _larger(factor):
     """A change of a run whose first peak is so many times larger."""
 

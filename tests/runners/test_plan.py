@@ -87,6 +87,13 @@ def test_what_is_sent_follows_from_the_size_of_the_model():
     assert payload(kept, "reduce_scatter", "data") == num * size
 
 
+def test_gradients_that_are_summed_up_in_fp32_are_sent_in_fp32():
+    wide = {"precision": "bf16-mixed", "has_wide_gradients": True}
+    plan, num = simulate_rank(asked("zero1", **wide), 0), LLAMA.num_parameters
+    assert payload(plan, "reduce_scatter", "data") == 4 * num
+    assert payload(plan, "all_gather", "data") == 2 * num
+
+
 def test_context_parallel_ranks_gather_keys_and_values_and_pass_their_gradients_around():
     """Closed forms of torch's ring attention, whose gradients are fp32 whatever keys are."""
     shape = LLAMA.model_copy(update={"num_kv_heads": 2})

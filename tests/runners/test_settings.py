@@ -10,6 +10,7 @@ from runners.__main__ import main
 from runners.plans.experiment import MORE, RunPlan, find, names
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
 from runners.traces.records import Death
+from runners.training.settings import StackSettings
 
 PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
 
@@ -86,6 +87,10 @@ def test_settings_follow_the_run_that_they_stand_in():
     assert (two.settings.num_shards, four.settings.num_shards) == (2, 4)
     with pytest.raises(ValueError, match="width 8 cannot be split over 3 ranks"):
         replace(two, world_size=3)
+
+
+def test_layers_of_a_stack_lie_between_one_width_more():
+    assert StackSettings.model_construct(width=8, num_layers=3).widths == (8, 8, 8, 8)
 
 
 def test_every_experiment_declares_the_types_of_its_settings():

@@ -1,9 +1,12 @@
 """The small GPT: what it is trained on, and that it looks at no later byte."""
 
+import math
+
+import pytest
 import torch
 
 from runners.training.text import Text, batch_starts, held_out_starts, windows
-from runners.training.transformer_model import Transformer, TransformerShape
+from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
 
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)
 
@@ -36,3 +39,10 @@ def test_no_byte_sees_what_comes_after_it():
     changed[0, 10:] = 0
     torch.testing.assert_close(model(tokens)[0, :10], model(changed)[0, :10])
     assert not torch.allclose(model(tokens)[0, 10:], model(changed)[0, 10:])
+
+
+def test_the_loss_is_the_mean_over_the_positions_of_every_sequence():
+    logits = torch.tensor([[[0.0, 0.0], [0.0, 9.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    last = math.log(1 + math.exp(-9))  # of the one position that prefers its target
+    loss = next_token_loss(logits, torch.tensor([[0, 1], [1, 0]]))
+    assert loss.item() == pytest.approx((3 * math.log(2) + last) / 4)
