@@ -8,12 +8,13 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
 from typing import NamedTuple
 
+import pygments  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
-from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-untyped]
+from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[import-untyped]
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import file_of, listed
@@ -26,6 +27,7 @@ from runners.traces.records import Failure
 # of the text: an element for each name and bracket made a third of a page.
 _COLOURED = ("k", "s", "c", "m")
 _NAMES = frozenset({"nf", "fm", "nc", "nd", "ne", "ow"})
+_AS_SPANS = HtmlFormatter(nowrap=True)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _DOCSTRING = re.compile(r'""".*?"""', re.DOTALL)
 # Before a name that follows a dot or a bracket, in the text and in no tag; a file keeps its ending.
@@ -95,12 +97,14 @@ def highlighted(code: str) -> Markup:
 @lru_cache(maxsize=1024)
 def highlighted_lines(code: str) -> tuple[Markup, ...]:
     """The same line by line, for a `<code>` each: no element goes on in the next line."""
-    lines = [Markup("")]
-    for css, text in _runs(code):
-        first, *others = text.split("\n")
-        lines[-1] += _span(css, first)
-        lines += [_span(css, other) for other in others]
-    return tuple(lines)
+    tokens = PythonLexer().get_tokens(code)
+    coloured = ((kind if _has_colour(kind) else Text, text) for kind, text in tokens)
+    return tuple(map(Markup, pygments.format(coloured, _AS_SPANS).split("\n")))
+
+
+def _has_colour(kind: _TokenType) -> bool:
+    name = STANDARD_TYPES[kind]
+    return name.startswith(_COLOURED) or name in _NAMES
 
 
 def as_listings(markdown: str) -> str:
@@ -118,22 +122,6 @@ def breakable_code(code: Markup) -> Markup:
     """A line of code with places where a narrow page may break it."""
     joined = _JOINT.sub(r"\1<wbr>", str(code))
     return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
-
-
-def _runs(code: str) -> Iterator[tuple[str, str]]:
-    """Neighbouring tokens of one colour, with its class."""
-    tokens = ((_css(kind), text) for kind, text in PythonLexer().get_tokens(code))
-    for css, alike in groupby(tokens, key=lambda one: one[0]):
-        yield css, "".join(text for _, text in alike)
-
-
-def _css(kind: _TokenType) -> str:
-    name = STANDARD_TYPES[kind]
-    return name if name.startswith(_COLOURED) or name in _NAMES else ""
-
-
-def _span(css: str, text: str) -> Markup:
-    return Markup('<span class="{}">{}</span>').format(css, text) if css and text else escape(text)
 
 
 # --- a corrected program beside a wrong one
