@@ -1,6 +1,6 @@
 """Figures: an author's `Figure` and the runs it names → drawings, and the numbers behind them.
 
-Each kind has a reader beside this file, which turns runs into rows of words and numbers, and a
+The kinds have their readers beside this file, which turn runs into rows of words and numbers, and a
 drawing in `drawings/`, which knows nothing of runs. Whatever is drawn also stands in a table, each
 number with its provenance.
 """
@@ -13,8 +13,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.evidence.folio import REFERENCE, Folio
 from generator.evidence.regime import CROWDED, SPELLED, is_crowded
-from generator.figures.epochs_figure import epochs
-from generator.figures.growth_figure import growth
+from generator.figures.charts import epochs, growth
 from generator.figures.picture import Picture
 from generator.figures.placement_figure import placement
 from generator.figures.play.frame import play

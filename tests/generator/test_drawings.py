@@ -48,7 +48,7 @@ def payloads(layout=WIDE):
 
 def curves(series=CURVES, says=plain):
     values = [y for one in series for _, y, _ in one.points]
-    return plot(series, Axis("epoch", [1, 2, 3]), axis_of("loss", values, 4, says=says), 344, 170)
+    return plot(series, Axis("epoch", [1, 2, 3]), axis_of("loss", values, 4, says=says), 170, WIDE)
 
 
 def step(layout=WIDE):
@@ -101,7 +101,7 @@ def test_every_look_of_a_drawing_is_in_the_style_sheet(drawn):
     of_plays = (publish.ASSETS / "play.css").read_text()
     styled = set(re.findall(r"\.(pb-[a-z-]+)", publish.style().decode() + of_plays))
     looks = {look for one in drawn.tree.iter() for look in one.get("class", "").split()}
-    assert looks - styled <= {"pb-wide"}
+    assert looks - styled <= {"pb-wide", "pb-series-b"}  # which is as all drawings are
 
 
 def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
@@ -142,7 +142,7 @@ def test_an_arrow_has_an_arm_on_each_side_behind_its_tip(across, up):
 def test_points_lie_on_their_side_of_the_line_that_divides_a_plane():
     places = [Series("runs", [(16, 4, "slow"), (2, 4, "fast")], mark=MARKS[0])]
     across, up = (axis_of(one, [2, 4, 2474], 5, is_logarithmic=True) for one in ("F / B", "tokens"))
-    drawn = Drawn(plot(places, across, up, WIDE.width, 260, sides=("hidden", "waits")))
+    drawn = Drawn(plot(places, across, up, 260, WIDE, sides=("hidden", "waits")))
     x, y = drawn.across(is_logarithmic=True), drawn.up(is_logarithmic=True)
     _, slow, fast = drawn.marks("circle", "series-a")  # the first is the legend's
     assert middle(fast) == pytest.approx((x(2), y(4)), abs=NEAR)

@@ -5,16 +5,13 @@ from dataclasses import dataclass, replace
 
 from generator.figures.axes import BELOW, GAP, Key, Scale, across, around, legend, plain, room_for
 from generator.figures.axes import up as grid
-from generator.figures.drawing import LINE, Drawing
+from generator.figures.drawing import LINE, Drawing, Layout
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
 MARKS = (
-    ("series-a", "circle"),
-    ("series-b", "square"),
-    ("series-c", "triangle"),
-    ("series-d", "diamond"),
-    ("series-e", "cross"),
-)
+    ("series-a", "circle"), ("series-b", "square"), ("series-c", "triangle"),
+    ("series-d", "diamond"), ("series-e", "cross"),
+)  # fmt: skip
 # Pinned colours and dashes; of two runs, both lines of training are blue, of validation grey.
 LINES = ("series-a", "series-b dashed", "series-d dotted", "series-c dash-dot")
 RIGHT = 16
@@ -90,7 +87,7 @@ def _is_on(later: Series, one: Series, near: float) -> bool:
 
 
 def plot(
-    series: Sequence[Series], x: Axis, y: Axis, width: float, height: float, *,
+    series: Sequence[Series], x: Axis, y: Axis, height: float, layout: Layout, *,
     sides: tuple[str, str] | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw the series, with a legend above them.
@@ -99,18 +96,18 @@ def plot(
         series: what is drawn, from back to front.
         x: the axis below.
         y: the axis at the left.
-        width: of the drawing.
         height: between the axes.
+        layout: the room there is.
         sides: what holds above the line y = x, and below it, if that line is drawn.
     """
-    drawing = Drawing(width)
+    drawing = Drawing(layout.width)
     series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
     keys = [Key(one.name, one.line, one.mark) for one in series if one.name]
     top = legend(drawing, keys) + GAP
     drawing.word(0, top + LINE / 2, y.title, "soft")
     top += LINE + GAP if y.title else 4
     bottom = top + height
-    to_x, to_y = x.between(room_for(y.ticks, y.says), width - RIGHT), y.between(bottom, top)
+    to_x, to_y = x.between(room_for(y.ticks, y.says), layout.width - RIGHT), y.between(bottom, top)
     if sides:
         _divided(drawing, to_x, to_y, *sides)
     grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)

@@ -8,7 +8,6 @@ from generator.evidence.folio import Folio
 from generator.evidence.play_states import State
 from generator.evidence.value import numeric
 from generator.figures.axes import Scale
-from generator.figures.drawing import Drawing, Layout
 from generator.figures.drawings.plot import MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import Seen, both, plainly
 
@@ -25,12 +24,11 @@ def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     last = max(x for x, _, _ in points)
     x = Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
     y = axis_of("", [y for _, y, _ in points], 4)
-
-    def draw(series: Sequence[Series], layout: Layout) -> Drawing:
-        return plot(series, x, y, layout.width, HEIGHT)
-
     return [
-        Seen(both(draw, series), "; ".join(f"{one.name}: {one.points[-1][2]}" for one in series))
+        Seen(
+            both(plot, series, x, y, HEIGHT),
+            "; ".join(f"{one.name}: {one.points[-1][2]}" for one in series),
+        )
         for series in lines
     ]
 
@@ -69,22 +67,15 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
     every = [*places.values(), *(point for one in series for point in one.points)]
     ends = [value for x, y, _ in every for value in (x, y)]
     across, up = (axis_of(title, ends, 5, is_logarithmic=True) for title in titles)
-
-    def draw(shown: set[str], layout: Layout) -> Drawing:
-        drawn = [place for path, place in places.items() if path in shown]
-        others = [place for path, place in places.items() if path not in shown]
-        name = plainly(written.runs, folio)
+    name, seen = plainly(written.runs, folio), []
+    for state in states:
+        drawn = [places[one.path] for one in state.runs if one.path in places]
+        others = [place for place in places.values() if place not in drawn]
         runs = [Series(name, others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
-        return plot([*series, *runs], across, up, layout.width, HEIGHT_OF_REGIONS, sides=sides)
-
-    return [
-        Seen(
-            both(draw, {one.path for one in state.runs}),
-            "; ".join(places[one.path][2] for one in state.runs if one.path in places),
-            tuple(
-                {titles[0]: folio.shown(folio.evidence.one(written.x, {"run": one.path}))}
-                for one in state.runs
-            ),
+        drawings = both(plot, [*series, *runs], across, up, HEIGHT_OF_REGIONS, sides=sides)
+        cells = tuple(
+            {titles[0]: folio.shown(folio.evidence.one(written.x, {"run": one.path}))}
+            for one in state.runs
         )
-        for state in states
-    ]
+        seen.append(Seen(drawings, "; ".join(say for _, _, say in drawn), cells))
+    return seen

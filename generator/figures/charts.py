@@ -1,7 +1,7 @@
-"""How a measured number grows over runs, beside what a formula says of each."""
+"""Charts of runs: loss and accuracy over epochs, and how a number grows beside its formula."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -10,13 +10,88 @@ from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
-from generator.figures.axes import plain
-from generator.figures.drawing import Drawing, Layout
-from generator.figures.drawings.plot import MARKS, Axis, Series, axis_of, plot
+from generator.figures.axes import percent, plain
+from generator.figures.drawing import WIDE
+from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import Picture, Seen, Table, both, plainly
 
+FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
+PANEL, PANEL_HEIGHT = replace(WIDE, width=344), 170  # half a column; between its axes
+Read = Mapping[str, Mapping[str, Sequence[Value | None]]]  # of each run, each field of its epochs
 HEIGHT = 250
 BY_FORMULA = "by the formula"
+
+
+# --- epochs
+
+
+def epochs(figure: Figure, folio: Folio) -> Picture:
+    """Two panels: losses and accuracies, in training and in validation where there is any."""
+    read = {
+        _name_of(path, folio): {
+            field: [folio.value(f"{path}.epochs[{n}].{field}") for n in range(len(run.epochs))]
+            for field in FIELDS
+        }
+        for path in figure.runs
+        if (run := folio.run(path))
+    }
+    panels = Markup()
+    for panel, says in (("loss", plain), ("accuracy", percent)):
+        series = list(_lines(panel, read))
+        if series:
+            ys = [y for one in series for _, y, _ in one.points]
+            numbers = range(1, 1 + max(len(one.points) for one in series))
+            x = Axis("epoch", numbers, ends=(1, max(numbers[-1], 2)))
+            drawing = plot(series, x, axis_of("", ys, 4, says=says), PANEL_HEIGHT, PANEL)
+            described = "; ".join(
+                f"{one.name}: " + ", ".join(f"{y:.4g}" for _, y, _ in one.points) for one in series
+            )
+            described = f"{panel.capitalize()}. {described}"
+            title = plainly(figure.title, folio)
+            shown = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
+            panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), shown)
+    drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
+    return Picture(_table_of_epochs(read, folio), drawings)
+
+
+def _name_of(path: str, folio: Folio) -> str:
+    """A short name of a run."""
+    own, words = path.partition(".")[2], folio.ui["strategies"]
+    return str(words.get(own, own.replace("_", " ")))
+
+
+def _lines(panel: str, read: Read) -> Iterator[Series]:
+    """Lines that dashes tell apart; of more runs than there are dashes, training alone."""
+    fields = {panel: "training", f"validation_{panel}": "validation"}
+    if len(fields) * len(read) > len(LINES):
+        fields = {panel: "training"}
+    position = 0
+    for of_run, values in read.items():
+        for field, kind in fields.items():
+            name = f"{of_run}, {kind}" if len(read) > 1 else kind
+            points = [
+                (float(n), numeric(value), f"{name}, epoch {n}: {value}")
+                for n, value in enumerate(values[field], 1)
+                if value is not None and not isinstance(value.number, str)
+            ]
+            if points and position < len(LINES):
+                yield dashed(name, points, position)
+                position += 1
+
+
+def _table_of_epochs(read: Read, folio: Folio) -> Table:
+    """A row for each epoch of each run."""
+    columns = [one for one in FIELDS if any(any(values[one]) for values in read.values())]
+    table = Table(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
+    for of_run, values in read.items():
+        for n, row in enumerate(zip(*(values[column] for column in columns), strict=True), 1):
+            label = f"{of_run} · epoch {n}" if len(read) > 1 else f"epoch {n}"
+            shown = ["" if value is None else folio.show(value) for value in row]
+            table.rows.append([label, *shown])
+    return table
+
+
+# --- growth
 
 
 @dataclass(frozen=True)
@@ -71,12 +146,9 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     ends = (min(xs) if is_log else 0, max(xs))
     x = Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
-
-    def draw(layout: Layout) -> Drawing:
-        return plot(series, x, y, layout.width, HEIGHT)
-
     says = "; ".join(say for _, _, say in points if say)
-    return Picture(table, Seen(both(draw), says).svg(figure.id, plainly(figure.title, folio)))
+    seen = Seen(both(plot, series, x, y, HEIGHT), says)
+    return Picture(table, seen.svg(figure.id, plainly(figure.title, folio)))
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:
