@@ -29,20 +29,9 @@ STYLE = "assets/proofbook.css"
 STYLES = ASSETS / "styles"
 # The style sheet, a file for each component; of two equal selectors the later one wins.
 COMPONENTS = (
-    "palette",
-    "frame",
-    "shared",
-    "text",
-    "values",
-    "tables",
-    "figures",
-    "drawings",
-    "items",
-    "lesson",
-    "evidence",
-    "system",
-    "print",
-)
+    "palette", "frame", "shared", "text", "values", "tables", "figures", "drawings", "items",
+    "lesson", "evidence", "system", "print",
+)  # fmt: skip
 # Scripts that begin with words of the interface: what they call them, and the key in ui.yml.
 SPOKEN = {
     "assets/proofbook.js": ("words", "script"),

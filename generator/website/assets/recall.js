@@ -157,7 +157,6 @@ part("-delete").onclick = () => {
   store.clear();
   offer("");
   done.textContent = words.deleted;
-  localStorage.removeItem("proofbook:later"); // what earlier versions let a reader put off
 };
 
 part("-controls").hidden = false;
