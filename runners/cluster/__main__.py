@@ -41,8 +41,8 @@ from runners.measuring.endings import UnfinishedError
 from runners.measuring.measure import alone, measure
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import RunPlan, find
-from runners.system.errors import LaunchError, unknown
+from runners.plans.experiment import RunPlan, find, runs_named
+from runners.system.errors import LaunchError
 from runners.system.links import interface_of
 from runners.system.patience import say
 from runners.traces import machine
@@ -51,22 +51,6 @@ from runners.traces.records import Machine
 from runners.traces.summary import how_it_ended
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
-
-
-def runs_named(wanted: Sequence[str]) -> dict[str, set[str]]:
-    """Experiments, and of each the runs that are named; all where it is named without one.
-
-    Raises:
-        FixableError: there is no such experiment, or no such run of it.
-    """
-    named: dict[str, set[str]] = {}
-    for name in wanted:
-        experiment, _, run = name.partition(".")
-        runs = find(experiment).runs
-        if run and run not in runs:
-            raise unknown(f"run of {experiment}", run, runs)
-        named.setdefault(experiment, set()).update([run] if run else runs)
-    return named
 
 
 def _described(peers: Peers) -> Machine:
@@ -86,7 +70,7 @@ def _described(peers: Peers) -> Machine:
     return here.model_copy(update={"name": name, "system": system})
 
 
-def _refusal(name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str]) -> str | None:
+def _refusal(name: str, run: str, plan: RunPlan, num_ranks: int, named: list[str]) -> str | None:
     """Why a run is not measured on these nodes; None where it is."""
     if plan.own_network:
         return "its ranks need links of their own making, and nodes speak over theirs"
@@ -99,7 +83,7 @@ def _refusal(name: str, run: str, plan: RunPlan, num_ranks: int, named: set[str]
     return None
 
 
-def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]]) -> int:
+def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, list[str]]) -> int:
     """What rank 0's process does: it measures on all nodes, and keeps the traces."""
     surprises = []
     with alone():
@@ -113,7 +97,7 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]]) -> 
                 if (why := _refusal(name, run, plan, num_ranks, named))
             }
             waiting = pending(name, where, full=True, loaded=experiment, refused=refused)
-            for run in sorted(named & refused.keys()):
+            for run in sorted(refused.keys() & named):
                 say(f"{name}.{run}: {refused[run]}")
             if waiting is None:
                 say(f"{name}: nothing is left to measure")
@@ -131,7 +115,7 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, set[str]]) -> 
     return 1 if surprises else 0
 
 
-def _together(peers: Peers, wanted: dict[str, set[str]]) -> int:
+def _together(peers: Peers, wanted: dict[str, list[str]]) -> int:
     """Measure with the other processes; whatever ends this one early, the others hear of."""
     place = peers.place
     here = peers.name(place.rank)

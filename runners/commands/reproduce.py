@@ -20,7 +20,7 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.planning import grid, published, published_steps
-from runners.plans.experiment import check_name, find
+from runners.plans.experiment import check_name, find, runs_named
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
@@ -161,9 +161,7 @@ def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:
     name = wanted.trace.experiment
     loaded = launcher.fitted(find(name))
-    for run in wanted.runs:
-        if run not in loaded.runs:
-            raise unknown(f"run of {name}", run, loaded.runs)
+    runs_named(f"{name}.{run}" for run in wanted.runs)  # one of the page may be gone
     picked = replace(loaded, runs={run: loaded.runs[run] for run in wanted.runs})
     progress.begin(picked)
     found: dict[str, Run] = {}

@@ -87,9 +87,8 @@ class RunPlan(Generic[S]):
             fake; pages say so beside every number of the run.
         full: a heavier sweep: measured only by `run --full`, else skipped with that reason.
         own_network: each rank lives in a network namespace of its own, with one link to a switch;
-            skipped, with the reason, where that cannot be made.
-        link_bits_per_second: what each of these links lets through; None is as fast as it goes. A
-            setting of that name says it too.
+            skipped, with the reason, where that cannot be made. A link lets through what a setting
+            `link_bits_per_second` says; without one, all it can.
         follows: an earlier run of the experiment whose measured times this one works with; its
             ranks read them as `rank.followed`.
     """
@@ -109,7 +108,6 @@ class RunPlan(Generic[S]):
     nature: Nature = "real"
     full: bool = False
     own_network: bool = False
-    link_bits_per_second: int | None = None
     follows: str | None = None
     expected_death: Death | None = None
     label: str = ""
@@ -128,8 +126,6 @@ class RunPlan(Generic[S]):
         object.__setattr__(self, "settings", settings)
         if self.budget_bytes is not None and "budgeted" not in self.passes:
             object.__setattr__(self, "passes", ("budgeted",))
-        rate = getattr(settings, "link_bits_per_second", self.link_bits_per_second)
-        object.__setattr__(self, "link_bits_per_second", rate)
         if (self.expected == "died") != (self.expected_death is not None):
             raise ValueError(
                 'expected="died" and expected_death belong together; write for example '
@@ -251,6 +247,22 @@ def find(name: str) -> Experiment:
         getattr(module, "TRIED_WITH", {}),
         getattr(module, "ON_CUDA", {}),
     )
+
+
+def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
+    """Experiments, and of each the runs named as `EXPERIMENT.RUN`; all where no run is named.
+
+    Raises:
+        FixableError: there is no such experiment, or no such run of it.
+    """
+    named: dict[str, list[str]] = {}
+    for words in wanted:
+        name, _, run = words.partition(".")
+        runs = find(name).runs
+        if run and run not in runs:
+            raise unknown(f"run of {name}", run, runs)
+        named.setdefault(name, []).extend([run] if run else runs)
+    return named
 
 
 def _check_strategies(module: Module, path: Path) -> None:

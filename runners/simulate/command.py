@@ -17,10 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.plans.experiment import RunPlan, find, names
+from runners.plans.experiment import RunPlan, find, names, runs_named
 from runners.simulate.log import RankLog, SimulatedRun, UnsimulatedError
 from runners.simulate.processes import Job, results
-from runners.system.errors import unknown
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import RankRecord, Run
@@ -84,15 +83,8 @@ def wanted(names_given: Iterable[str]) -> list[Wanted]:
     Raises:
         FixableError: there is no such experiment, or it has no such run.
     """
-    found = []
-    for given in list(names_given) or names():
-        name, _, run = given.partition(".")
-        experiment = find(name)
-        if run and run not in experiment.runs:
-            raise unknown(f"run of {name}", run, experiment.runs)
-        chosen = [run] if run else list(experiment.runs)
-        found += [Wanted(name, one) for one in chosen]
-    return found
+    named = runs_named(list(names_given) or names())
+    return [Wanted(name, run) for name, runs in named.items() for run in runs]
 
 
 def simulate(runs: Sequence[Wanted], num_workers: int = 2) -> list[SimulatedRun]:

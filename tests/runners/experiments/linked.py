@@ -19,7 +19,7 @@ def _plan(strategy, bits_per_second=None):
         passes=("timed",),
         only_on_cpu=True,
         own_network=True,
-        link_bits_per_second=bits_per_second,
+        settings={"link_bits_per_second": bits_per_second},
     )
 
 
