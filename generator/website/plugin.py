@@ -71,6 +71,7 @@ class SurprisedAbort(ContentAbort):
 class ProofbookConfig(Config):
     """Options of the plugin in mkdocs.yml."""
 
+    content = config_options.Type(str, default="content")
     machine = config_options.Type(str, default="")  # PROOFBOOK_MACHINE comes before it
     committed_only = config_options.Type(bool, default=False)
     new_runs = config_options.Type(bool, default=False)
@@ -99,7 +100,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Find the project's root, where mkdocs.yml stands, and give MkDocs our templates."""
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
-        self.content = self.root / "content"  # the folder that people and runners write
+        self.content = self.root / self.config.content  # the folder that people and runners write
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
         return config
 
