@@ -10,7 +10,7 @@ import torch
 from runners.__main__ import main
 from runners.measuring import endings, launch
 from runners.measuring.launch import Launcher
-from runners.plans.experiment import RunPlan
+from runners.plans.experiment import RunPlan, find
 from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome
@@ -101,3 +101,11 @@ print(asked, ENVIRONMENT["PYTORCH_NVML_BASED_CUDA_CHECK"])
 """
     done = python("-c", program)
     assert done.stdout == "[] 1\n", done.stderr
+
+
+@pytest.mark.parametrize("experiment", ["growth", "large_model", "sharding", "transformer"])
+def test_ranks_share_an_accelerator_but_where_gloo_would_gather_and_scatter_on_it(experiment):
+    sharded = {"fsdp", "fsdp_freed", "fsdp_kept", "fsdp_tensor", "split", "tensor_parallel"}
+    runs = find(experiment).runs.values()
+    alone = {run.strategy for run in runs if not run.can_share_device}
+    assert alone == sharded & {run.strategy for run in runs}

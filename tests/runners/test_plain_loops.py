@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector
 
-from runners.experiments import batch_parts, sharding
+from runners.experiments import batch_parts, checkpointing, sharding
 from runners.training.networks import mlp
 from runners.training.teacher import Samples, scaled, teach
 
@@ -179,3 +179,10 @@ def third_loss():
 def test_every_way_trains_as_a_plain_loop_over_all_samples_does(run, third_loss, name):
     shown = run("sharding", name).ranks[0].measures["loss_at_third_step"]
     assert shown == pytest.approx(third_loss, rel=1e-4)
+
+
+def test_a_block_that_is_recomputed_adds_what_it_computes_to_its_rows():
+    block, rows = checkpointing.Block(4, torch.device("cpu")), torch.randn(3, 4)
+    inside = torch.clamp(rows @ block.up.weight.T + block.up.bias, min=0)
+    assert inside.shape == (3, 16)  # which the closed forms take four times as wide
+    torch.testing.assert_close(block(rows), rows + inside @ block.down.weight.T + block.down.bias)
