@@ -154,7 +154,7 @@ def _outcomes(asked: argparse.Namespace) -> int:
     (answer,) = answers([question], 1)
     if answer.busiest is None:
         raise PlanError(answer.reason or "there is nothing to compare")
-    measured = outcomes.outcome(question, limit, torch.device("cuda", 0))
+    measured = outcomes.outcome_apart(question, limit, torch.device("cuda", 0))
     found = outcomes.lines(answer.busiest, measured, limit)
     print("\n".join([_title(question, asked), *found]))
     return 0

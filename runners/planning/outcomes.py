@@ -4,6 +4,8 @@ In: the question of a plan for one device, and its simulation. Out: lines. The s
 code runs with real tensors, under the same limit of the allocator.
 """
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import NamedTuple
 
 import torch
@@ -57,6 +59,12 @@ def outcome(question: Question, limit_bytes: float, device: torch.device) -> Out
         allocated_bytes=counted.get("allocated_bytes.all.peak", 0),
         reserved_bytes=counted.get("reserved_bytes.all.peak", 0),
     )
+
+
+def outcome_apart(question: Question, limit_bytes: float, device: torch.device) -> Outcome:
+    """The same in a new process: whoever simulates has started CUDA with every device hidden."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+        return apart.submit(outcome, question, limit_bytes, device).result()
 
 
 def lines(simulated: GridRank, measured: Outcome, limit_bytes: float) -> list[str]:

@@ -8,7 +8,7 @@ import torch
 from runners.__main__ import main
 from runners.planning.answer import GIB
 from runners.planning.one_rank import simulate_rank
-from runners.planning.outcomes import Outcome, lines, outcome
+from runners.planning.outcomes import Outcome, lines, outcome, outcome_apart
 from tests.processes import python
 from tests.runners.questions import asked
 
@@ -26,6 +26,13 @@ def test_the_steps_of_an_outcome_hold_what_is_simulated():
     found = outcome(QUESTION, GIB, torch.device("cpu"))
     assert found.phase is None
     assert found.peak_bytes == pytest.approx(simulate_rank(QUESTION, 0).peak_bytes, rel=0.02)
+
+
+def test_a_process_apart_holds_the_same():
+    """Where a simulation prepared this process, which hides its devices for good."""
+    assert outcome_apart(QUESTION, GIB, torch.device("cpu")) == outcome(
+        QUESTION, GIB, torch.device("cpu")
+    )
 
 
 def test_numbers_and_the_verdict_stand_beside_the_simulation_and_out_of_memory_alone():
