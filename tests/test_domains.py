@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from generator.content.book import load
-from generator.content.cases import of_expression, short_names
 from generator.evidence.evaluation import Evidence
 from runners.plans.experiment import find
 
@@ -52,13 +51,9 @@ def rule_of(law):
     return law.id.partition("@")[0]
 
 
-def observed(law):
-    return of_expression(law.observed, short_names(law))
-
-
 def can_run_on_an_accelerator(law):
     """Whether a run that a law observes leaves the CPU where there is an accelerator."""
-    runs = RUN.findall(observed(law))
+    runs = RUN.findall(law.observed)
     return any(not find(experiment).runs[run].only_on_cpu for experiment, run in runs)
 
 
@@ -68,7 +63,7 @@ def names_no_domain(pattern):
         for law in laws()
         if law.domain is None
         and pattern.search(law.observed)
-        and not observed(law).startswith(f"{DROPOUT}.")
+        and not law.observed.startswith(f"{DROPOUT}.")
         and not law.predicted.endswith(".world_size")  # that all ranks differ
         and can_run_on_an_accelerator(law)
         and rule_of(law) not in on_an_accelerator("holds")

@@ -16,7 +16,6 @@ from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.guide import GuideFile
 from generator.content.lesson import LessonFile
 from generator.content.quiz import QuizFile
-from generator.content.shelf import missing_run
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
@@ -95,7 +94,7 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
     """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
     book, problem = evidence.book, None
     if one.mark == "run":
-        problem = missing_run(book.traces, one.text)
+        problem = evidence.evaluate(one.text).error
     elif one.mark == "claim" and one.text not in book.claims:
         problem = book.laws.lacks(one.text)
     elif one.mark == "claim" and (isinstance(document.model, GuideFile) or "decisions" in one.path):

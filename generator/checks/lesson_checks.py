@@ -52,7 +52,7 @@ def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
 
 def _no_number(evidence: Evidence, expression: str | None, run: str) -> str | None:
     """Why an expression over a run comes to no number, or None."""
-    found = evidence.evaluate(expression, {"run": run}) if expression else None
+    found = evidence.evaluate(expression, run) if expression else None
     if not found or found.absent:
         return None
     is_number = isinstance(found.result, Value) and not isinstance(found.result.number, str)

@@ -24,7 +24,6 @@ from generator.content.words import OverCases, marks
 if TYPE_CHECKING:
     from generator.content.documents import Document
 
-_AS_WRITTEN = frozenset({"cases", "predicted", "observed"})  # evaluated with what `run` stands for
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ItemT = TypeVar("ItemT", bound=OverCases)
 QUOTED = r"'[^']*'|\"[^\"]*\""
@@ -97,11 +96,9 @@ def bound(case: Mapping[str, int | str]) -> dict[str, str]:
     return {name: paths.get(name) or Words(of_text(text, paths)) for name, text in plain.items()}
 
 
-def in_texts(
-    model: ModelT, short: Mapping[str, str], left: frozenset[str] = frozenset({"cases"})
-) -> ModelT:
-    """A part of a file with these names written out, but in the fields that are left."""
-    written = model.model_fields_set - left
+def in_texts(model: ModelT, short: Mapping[str, str]) -> ModelT:
+    """A part of a file with these names written out, but where its cases bind them."""
+    written = model.model_fields_set - {"cases"}
     fields = {name: mark for name, _, mark in marks(type(model)) if name in written}
     found = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
     return model.model_copy(update=found)
@@ -168,7 +165,7 @@ def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
     claim = document.model.claims[position]
     claim = claim.model_copy(update={"regime": claim.regime.over(document.model.regime)})
     on_runs = [_on_run(claim, case) for case in claim.cases] or [claim]
-    return tuple(in_texts(one, short_names(one), _AS_WRITTEN) for one in on_runs)
+    return tuple(in_texts(one, _short_names(one)) for one in on_runs)
 
 
 def _on_run(claim: Claim, case: Case) -> Claim:
@@ -177,9 +174,10 @@ def _on_run(claim: Claim, case: Case) -> Claim:
     return claim.model_copy(update={**own, "id": f"{claim.id}@{case.run}", "cases": [case]})
 
 
-def short_names(claim: Claim) -> dict[str, str]:
-    """What stands in the texts of a claim of one run for what."""
+def _short_names(claim: Claim) -> dict[str, str]:
+    """What stands in a claim of one run for what."""
     found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
-    if claim.cases and claim.cases[0].called:
-        found["called"] = Words(claim.cases[0].called)
-    return found | claim.names
+    for case in claim.cases:
+        named = {"called": case.called and Words(case.called), "run": case.run, "other": case.other}
+        found |= {name: meant for name, meant in named.items() if meant}
+    return found

@@ -184,16 +184,9 @@ class Claim(Written):
         return self
 
     @property
-    def names(self) -> dict[str, str]:
-        """The names that the expressions of a claim of one run have, with what they stand for."""
-        given = self.cases[0] if self.cases else None
-        stands_for = {"run": given and given.run, "other": given and given.other}
-        return {name: path for name, path in stands_for.items() if path}
-
-    @property
     def run(self) -> str | None:
-        """What `run` stands for in a claim of one run."""
-        return self.names.get("run")
+        """What `run` stood for in a claim of one run."""
+        return self.cases[0].run if self.cases else None
 
 
 class ClaimFile(Written):

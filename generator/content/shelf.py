@@ -15,8 +15,7 @@ from typing import Any
 
 from generator.content import prose
 from generator.content.claim import Reference
-from generator.content.errors import Files, found_in, nearest
-from runners.plans.experiment import command_for
+from generator.content.errors import Files, found_in
 from runners.traces import files as traces
 from runners.traces import published
 from runners.traces.files import NOT_TRACES
@@ -320,21 +319,3 @@ def on_page(
                 )
             )
     return replace(found[0], lent=tuple(found[1:])) if found else None
-
-
-def no_trace(experiment: str, traces: Mapping[str, TraceOnPage]) -> str:
-    """That no machine has measured an experiment as it is, and how to, or which one is meant."""
-    said, command = f"no trace of {experiment!r} on any machine", command_for(experiment)
-    instead = f", or only a stale one; run `{command}`" if command else nearest(experiment, traces)
-    return said + instead
-
-
-def missing_run(traces: Mapping[str, TraceOnPage], path: str) -> str | None:
-    """Why a run path leads nowhere; a run that only the reference machine has is not a mistake."""
-    experiment, _, name = path.partition(".")
-    shown = traces.get(experiment)
-    if shown is None:
-        return no_trace(experiment, traces)
-    if name in shown.runs or (shown.reference and name in shown.reference.runs):
-        return None
-    return f"{experiment} has no run {name!r}{nearest(name, shown.trace.runs)}"

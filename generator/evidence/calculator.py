@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
-from generator.content.cases import of_expression, short_names
+from generator.content.cases import of_expression
 from generator.content.claim import Tolerance
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
@@ -133,7 +133,7 @@ def on_run(
     else:
         claim = evidence.book.claims[check.law]
         run = observed_run(claim, evidence)
-        measured = of_expression(claim.observed, short_names(claim))
+        measured = claim.observed
     needed = parsed(output.formula).names
     read = {
         one.name: of_expression(one.on_run, {"run": run})

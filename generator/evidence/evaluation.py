@@ -6,16 +6,16 @@ every mistake in any text at once. `Folio` turns the same expressions into HTML.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from generator.content import prose
 from generator.content.book import Book
+from generator.content.cases import of_expression
 from generator.content.claim import Claim
 from generator.content.errors import ContentError, nearest
-from generator.content.shelf import no_trace
 from generator.evidence import list_sides, units, verdicts
 from generator.evidence.expression import compiled
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
@@ -27,8 +27,6 @@ from runners.plans.experiment import command_for
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
-# A word stands for an expression of its own, such as a run's path.
-Names = Mapping[str, str | Value]
 ROOTS = ("machine", "primitives", "cited")  # that an expression starts from, beside experiments
 
 
@@ -41,7 +39,7 @@ class Evidence:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self._evaluations: dict[tuple[object, ...], Evaluation] = {}
+        self._evaluations: dict[str, Evaluation] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._of_claims = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
         self._reference: Evidence | None = None
@@ -65,34 +63,30 @@ class Evidence:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
-    def evaluate(self, expression: str, names: Names | None = None) -> Evaluation:
-        """Evaluate an expression, once; nothing is raised.
+    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+        """Evaluate an expression, once, perhaps over a run; nothing is raised."""
+        written = of_expression(expression, {"run": run}) if run else expression
+        if written not in self._evaluations:
+            self._evaluations[written] = self._calculated(written)
+        return self._evaluations[written]
 
-        Args:
-            expression: what an author wrote.
-            names: what names of its own stand for in it, such as `run` and `other`.
-        """
-        given = names or {}
-        key = (expression, *sorted(given.items()))
-        if key not in self._evaluations:
-            self._evaluations[key] = self._calculated(expression, given)
-        return self._evaluations[key]
-
-    def _calculated(self, expression: str, given: Names) -> Evaluation:
+    def _calculated(self, expression: str) -> Evaluation:
         """What comes of an expression.
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
         found = Evaluation()
         try:
-            result = self._result(expression, given, found)
+            checked = compiled(expression)
+            names = {name: self._root(name, found) for name in checked.names}
+            result = checked.evaluate(names, {**FUNCTIONS, **self._of_claims})
             if isinstance(result, Value):
                 str(result)  # in a unit that people read
             found.result = result
         except AbsentError as reason:
             found.absent, found.error = reason, reason.reason if reason.is_mistake else None
         except MixedError as mistake:
-            there = self.reference and self.reference.evaluate(expression, given)
+            there = self.reference and self.reference.evaluate(expression)
             if there and not there.error:
                 return replace(there, is_borrowed=True)
             found.error = str(mistake)
@@ -101,17 +95,6 @@ class Evidence:
         except RecursionError:
             found.error = "it depends on its own verdict"
         return found
-
-    def _result(self, expression: str, given: Names, reading: Evaluation) -> object:
-        checked = compiled(expression)
-        names: dict[str, object] = {
-            name: self._result(own, {}, reading) if isinstance(own, str) else own
-            for name, own in given.items()
-            if name in checked.names
-        }
-        for name in checked.names:
-            names[name] = names[name] if name in names else self._root(name, reading)
-        return checked.evaluate(names, {**FUNCTIONS, **self._of_claims})
 
     def _root(self, name: str, reading: Evaluation) -> object:
         """What a name of an expression stands for: an experiment, the machine, or what is cited."""
@@ -129,8 +112,9 @@ class Evidence:
             return Node(own.primitives, (), name, reading, Origin(own.machine))
         if name == "cited":
             return Node(self._cited, (), "cited", reading, Origin(""))
-        if command_for(name):  # an experiment, which nobody has run
-            raise ExpressionError(no_trace(name, traces))
+        if command := command_for(name):  # an experiment, which nobody has run
+            said = f"no trace of {name!r} on any machine, or only a stale one"
+            raise ExpressionError(f"{said}; run `{command}`")
         raise ExpressionError(f"unknown name {name!r}{nearest(name, [*traces, *ROOTS])}")
 
     @cached_property
@@ -163,17 +147,13 @@ class Evidence:
             raise AbsentError(outcome.explanation)
         return side
 
-    def one(self, expression: str, names: Names | None = None) -> Value | None:
+    def one(self, expression: str, run: str | None = None) -> Value | None:
         """A single value, or a list as one value; None where this machine has none.
-
-        Args:
-            expression: what an author wrote.
-            names: what names of its own stand for in it, such as `run`.
 
         Raises:
             ContentError: it fails.
         """
-        found = self.evaluate(expression, names)
+        found = self.evaluate(expression, run)
         if found.error and not found.absent:
             raise _failed(expression, found.error)
         value = list_sides.in_one(found.result)
@@ -240,13 +220,13 @@ class Evidence:
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:
         """What a claim predicts, and what it observes."""
-        return self._side(claim, claim.predicted), self._side(claim, claim.observed)
+        return self._side(claim.predicted), self._side(claim.observed)
 
-    def _side(self, claim: Claim, expression: str) -> Evaluation:
+    def _side(self, expression: str) -> Evaluation:
         """One side; a list is read element by element."""
-        found = self.evaluate(expression, claim.names)
+        found = self.evaluate(expression)
         is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
-        return self.evaluate(f"({expression})[:]", claim.names) if is_list else found
+        return self.evaluate(f"({expression})[:]") if is_list else found
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed, for comparing what readers see.

@@ -8,7 +8,6 @@ of values, so laws are written out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -82,7 +81,7 @@ def printed(claim: Claim) -> str | None:
         return None
     try:
         right, left = _tree(claim.predicted), _tree(claim.observed)
-        words = _words([*names_of(left), *names_of(right)], claim.names)
+        words = _words([*names_of(left), *names_of(right)])
     except ExpressionError:
         return None
     within = claim.tolerance and (claim.tolerance.share or claim.tolerance.absolute)
@@ -134,7 +133,7 @@ class _Read(NamedTuple):
 
     Attributes:
         word: its short name, with what is made of it over the ranks.
-        run: the run's name; `run` or `other` where the rule is over several.
+        run: the run's name.
         rank: the position of the only rank that it is of, or empty.
         is_given: whether the run was given it, and did not measure it.
     """
@@ -154,9 +153,7 @@ def _read(name: str) -> _Read:
     if name == EPSILON:
         return _Read(EPSILON)
     over, _, path = name.rpartition(" ")
-    run, *steps = path.split(".")
-    if run not in ("run", "other"):
-        run, *steps = steps or [""]
+    run, *steps = path.partition(".")[2].split(".")
     rank = steps.pop(1) if steps[:1] == ["ranks"] and "".join(steps[1:2]).isdigit() else ""
     path = ".".join(steps).removeprefix("ranks.")
     word = _short_name(path)
@@ -169,7 +166,7 @@ def _read(name: str) -> _Read:
     return _Read(word, run, rank, path.startswith(_GIVEN))
 
 
-def _words(paths: list[str], runs: Mapping[str, str]) -> dict[str, str]:
+def _words(paths: list[str]) -> dict[str, str]:
     """A word for each path; what several runs measured is told apart by run, else by rank.
 
     Raises:
@@ -181,7 +178,7 @@ def _words(paths: list[str], runs: Mapping[str, str]) -> dict[str, str]:
     for path, one in found.items():
         alike = [other for other in found.values() if other.word == one.word]
         if (several and not one.is_given) or len({other.run for other in alike}) > 1:
-            words[path] = f"{one.word} of {runs.get(one.run, one.run).rpartition('.')[2]}"
+            words[path] = f"{one.word} of {one.run}"
         else:
             words[path] = f"{one.word} of rank {one.rank}" if len(alike) > 1 else one.word
     if len(set(words.values())) < len(words):

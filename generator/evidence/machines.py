@@ -124,8 +124,8 @@ def lacking(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] 
         None in found
         or found == {"skipped"}
         or any("no_evidence" == here.verdict != there.verdict for here, there in judged)
-        or any(_lacks(one, {}, at_hand) for one in sorted(printed))
-        or any(_lacks(one, {"run": run}, at_hand) for one in sorted(of_runs) for run in runs)
+        or any(_lacks(one, at_hand) for one in sorted(printed))
+        or any(_lacks(one, at_hand, run) for one in sorted(of_runs) for run in runs)
     )
     measured = at_hand.book.machines[at_hand.book.machine.name]
     needed = {path.partition(".")[0] for path in named}
@@ -152,7 +152,7 @@ def _status(path: str, evidence: Evidence) -> str | None:
     return None if run.is_surprise else run.status
 
 
-def _lacks(expression: str, names: dict[str, str], at_hand: Evidence) -> bool:
+def _lacks(expression: str, at_hand: Evidence, run: str | None = None) -> bool:
     """Whether a run that ended as declared lacks the value of an expression here."""
-    absent = at_hand.evaluate(expression, names).absent
+    absent = at_hand.evaluate(expression, run).absent
     return absent is not None and absent.is_unexplained

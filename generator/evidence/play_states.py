@@ -83,7 +83,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     """The option of a control that a run stands for, as readers see it; empty for none."""
     if control.reads is None:
         return evidence.plain(control.words.get(path, ""))
-    value = evidence.one(control.reads, {"run": path})
+    value = evidence.one(control.reads, path)
     said = str(value) if value else ""
     return evidence.plain(control.words[said]) if said in control.words else said
 
@@ -122,7 +122,7 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
         read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
-        found = evidence.evaluate(expression, {"run": path}) if expression else None
+        found = evidence.evaluate(expression, path) if expression else None
         if found and (problem := evidence.unprintable(found)):
             yield ("play", *at), f"for {path}: {expression}: {problem}"
 
@@ -131,8 +131,7 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     """The options of a control: numbers by size, all else as its words or the runs are ordered."""
     paths = sorted(paths, key=[*control.words, *paths].index)
     read = {
-        option_of(control, path, evidence): control.reads
-        and evidence.one(control.reads, {"run": path})
+        option_of(control, path, evidence): control.reads and evidence.one(control.reads, path)
         for path in paths
     }
     found = {word: value.number for word, value in read.items() if isinstance(value, Value)}

@@ -73,7 +73,8 @@ class Outcome:
 
 def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation) -> Outcome:
     """The verdict on one claim, by what comes of its two expressions."""
-    runs = (*predicted.runs, *(one for one in observed.runs if one not in predicted.runs))
+    own = [claim.run] if claim.run in predicted.runs else []  # the first that pages name
+    runs = tuple(dict.fromkeys(filter(None, [*own, *predicted.runs, *observed.runs])))
     machines = [book.machine_of(run) for run in runs]
     left, right = _comparable(predicted), _comparable(observed)
     verdict, explanation = _settle(book, claim, predicted, observed)

@@ -115,10 +115,10 @@ def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthR
 
 
 def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> GrowthRun | None:
-    x, measured = (evidence.one(one, {"run": run}) for one in (growth.x, growth.measured))
+    x, measured = (evidence.one(one, run) for one in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
-    predicted = evidence.one(formula, {"run": run}) if formula else None
+    predicted = evidence.one(formula, run) if formula else None
     return GrowthRun(run, x, measured, predicted)
 
 

@@ -144,22 +144,22 @@ def claim(predicted, observed, relation="equals", **fields):
 @pytest.mark.parametrize(
     ("predicted", "observed", "relation", "said"),
     [
-        ("2 * run.model.bytes / run.world_size", "run.ranks[0].memory.peak_bytes", "equals",
+        ("2 * a.b.model.bytes / a.b.world_size", "a.b.ranks[0].memory.peak_bytes", "equals",
          "`peak = 2 × model bytes / ranks`"),
         ("ring_bytes(a.b.settings.gradient_bytes, a.b.world_size)",
          "a.b.ranks | each('measures.sent_bytes') | largest", "equals",
          "`largest sent bytes = 2 × (ranks − 1) / ranks × gradient bytes`"),
-        ("run.model.bytes", "run.ranks | each('collectives.all_reduce.bytes')", "equals",
+        ("a.b.model.bytes", "a.b.ranks | each('collectives.all_reduce.bytes')", "equals",
          "`bytes of all_reduce on each rank = model bytes`"),
         ("a.old.ranks[0].memory.peak_bytes", "a.new.ranks[0].memory.peak_bytes", "below",
          "`peak of new < peak of old`"),
         ("a.b.ranks[1].memory.peak_bytes", "a.b.ranks[0].memory.peak_bytes", "above",
          "`peak of rank 0 > peak of rank 1`"),
-        ("1", "run.ranks[0].measures.num_wrong", "equals", "`wrong sums = 1`"),
+        ("1", "a.b.ranks[0].measures.num_wrong", "equals", "`wrong sums = 1`"),
         # What no short name can say, or what two have, is left to the author.
         ("a.b.epochs[0].loss", "a.b.epochs[-1].loss", "below", None),
-        ("run.settings.a", "run.stages['x'].b", "equals", None),
-        ("run.settings.sent_3145728_bytes", "run.ranks[0].memory.peak_bytes", "equals", None),
+        ("a.b.settings.a", "a.b.stages['x'].b", "equals", None),
+        ("a.b.settings.sent_3145728_bytes", "a.b.ranks[0].memory.peak_bytes", "equals", None),
     ],
 )  # fmt: skip
 def test_a_rule_prints_in_words_for_what_it_reads(predicted, observed, relation, said):
@@ -167,7 +167,7 @@ def test_a_rule_prints_in_words_for_what_it_reads(predicted, observed, relation,
 
 
 def test_a_tolerated_distance_is_said_and_a_typed_formula_stands():
-    rule = ("2 * run.model.bytes", "run.ranks[0].memory.peak_bytes")
+    rule = ("2 * a.b.model.bytes", "a.b.ranks[0].memory.peak_bytes")
     assert rule_of(claim(*rule, tolerance={"relative": 0.05})) == "`peak ≈ 2 × model bytes`"
     assert rule_of(claim(*rule, tolerance={"relative": 1e-9})) == "`peak = 2 × model bytes`"
     assert shown(claim(*rule, formula="Twice.")) == "Twice."

@@ -103,7 +103,7 @@ LESSONS = [
      "did you mean 'total = sum(gradients)'?"),
     (TRACE, "name: load", "name: ¦laod", "recorded no 'laod'; did you"),
     (TRACE, "run: tiny_training.averaged", "run: ¦tiny_trainings.averaged",
-     "no trace of 'tiny_trainings' on any machine"),
+     "unknown name 'tiny_trainings'; did you mean 'tiny_training'?"),
     (LEARN, "code: total = sum(gradients)", "code: ¦total = sum(gradient)",
      "does not stand in the listing; did you mean 'total = sum(gradients)'?"),
     (LEARN, MEAN, MEAN.replace("content", "¦content").replace("mean", "means"), "no file 'content"),

@@ -60,7 +60,7 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
             series.append(Series(name, [(place, place, name)], mark=look, radius=5))
     places = {}
     for run in (run for state in states for run in state.runs):
-        x, y = (folio.evidence.one(what, {"run": run.path}) for what in (written.x, written.y))
+        x, y = (folio.evidence.one(what, run.path) for what in (written.x, written.y))
         if x is not None and y is not None:
             side = sides[numeric(y) < numeric(x)]
             places[run.path] = (numeric(x), numeric(y), f"{run.path}: {y}, {x}: {side}")
@@ -74,7 +74,7 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
         runs = [Series(name, others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
         drawings = both(plot, [*series, *runs], across, up, HEIGHT_OF_REGIONS, sides=sides)
         cells = tuple(
-            {titles[0]: folio.shown(folio.evidence.one(written.x, {"run": one.path}))}
+            {titles[0]: folio.shown(folio.evidence.one(written.x, one.path))}
             for one in state.runs
         )
         seen.append(Seen(drawings, "; ".join(say for _, _, say in drawn), cells))

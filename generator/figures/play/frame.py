@@ -119,7 +119,7 @@ def _table(
                 SimpleNamespace(
                     state=position,
                     words=[*options, *([one.label] if has_labels else [])],
-                    facts=[folio.evidence.one(fact.value, {"run": one.path}) for fact in facts],
+                    facts=[folio.evidence.one(fact.value, one.path) for fact in facts],
                     drawn=drawn,
                     run=one.path,
                     nature="" if nature in ("real", folio.unmarked) else nature,
