@@ -138,8 +138,8 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     """Code that is to be shown, by lessons and items alike, and is not there."""
     for one in document.fields:
-        listing = _at(document.model, one.path[:-1]) if one.path[-1] == "path" else None
-        if isinstance(listing, Listing):
+        listing = one.part
+        if isinstance(listing, Listing) and one.path[-1] == "path":
             problem = listed_code.problem(book.root, listing.path, listing.object)
             problem = problem or _other_code(book, listing)
             if problem:
@@ -166,12 +166,6 @@ def _other_code(book: Book, listing: Listing) -> str | None:
     if executed is None or executed == listing.path:
         return None
     return f"{listing.run} executed {executed}, not this file"
-
-
-def _at(model: object, path: tuple[str | int, ...]) -> object:
-    for part in path:
-        model = model[part] if isinstance(part, int) else getattr(model, part, None)  # type: ignore[index]
-    return model
 
 
 def missing_sections(

@@ -31,11 +31,12 @@ _PLAIN = (
 
 
 class Field(NamedTuple):
-    """One text of a document: where it stands, what it is, what it says."""
+    """One text of a document: where it stands, what it is, what it says, the part it is of."""
 
     path: Path
     mark: str | None  # line, prose, page, expression, the kind of an id; None for plain text
     text: str
+    part: BaseModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,17 +146,17 @@ def _keys(model: type[BaseModel]) -> frozenset[str]:
 def fields_of(model: BaseModel, path: Path = ()) -> Iterator[Field]:
     """Every text of a part of a file, in the order in which the models declare it."""
     for name, key, mark in marks(type(model)):
-        yield from _walk(getattr(model, name), mark, (*path, key))
+        yield from _walk(getattr(model, name), mark, (*path, key), model)
 
 
-def _walk(value: object, mark: str | None, path: Path) -> Iterator[Field]:
+def _walk(value: object, mark: str | None, path: Path, part: BaseModel) -> Iterator[Field]:
     if isinstance(value, str):
-        yield Field(path, mark, value)
+        yield Field(path, mark, value, part)
     elif isinstance(value, BaseModel):
         yield from fields_of(value, path)
     elif isinstance(value, list):
         for position, element in enumerate(value):
-            yield from _walk(element, mark, (*path, position))
+            yield from _walk(element, mark, (*path, position), part)
     elif isinstance(value, Mapping):
         for key, element in value.items():
-            yield from _walk(element, mark, (*path, key))
+            yield from _walk(element, mark, (*path, key), part)

@@ -122,19 +122,14 @@ class _Item(OverCases):
     this_table: Table | None = None
 
 
-class _WithOptions(_Item):
-    """A question with options to choose from."""
-
-    options: Annotated[list[Option], Field(min_length=2)]
-
-
-class Choice(_WithOptions):
+class Choice(_Item):
     """One answer is right."""
 
     kind: Literal["choice"] = "choice"
+    options: Annotated[list[Option], Field(min_length=2)]
 
 
-class Several(_WithOptions):
+class Several(_Item):
     """Any number of answers, at least one, are right; each stands or falls with its claim."""
 
     kind: Literal["several"]

@@ -29,7 +29,7 @@ _SIGNS: dict[type[ast.operator], Callable[[Any, Any], object]] = {
 
 
 class Expression:
-    """One expression, parsed and checked.
+    """One expression, parsed.
 
     Attributes:
         tree: its syntax; a filter is the call that it stands for.
@@ -38,12 +38,13 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-        """Parse and check.
+        """Parse.
 
         Raises:
-            ExpressionError: it is not of the language.
+            ExpressionError: it cannot be read.
         """
-        self.tree, nodes = _parsed(text)
+        self.tree = _parsed(text)
+        nodes = [*ast.walk(self.tree)]
         called = [one.func for one in nodes if isinstance(one, ast.Call)]
         free = [one for one in nodes if isinstance(one, ast.Name) and one not in called]
         free.sort(key=lambda one: one.col_offset)
@@ -54,7 +55,7 @@ class Expression:
         """What it comes to.
 
         Raises:
-            ExpressionError: a name is unknown, or the arithmetic makes no sense.
+            ExpressionError: it is not of the language, or the arithmetic makes no sense.
             AbsentError: this machine lacks what is asked for.
         """
         return _Walk(names, functions).result(self.tree)
@@ -83,7 +84,7 @@ def compiled(text: str) -> Expression:
 
 
 class _Walk:
-    """One walk over a checked tree."""
+    """One walk over a tree."""
 
     def __init__(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> None:
         self._names, self._functions = names, functions
@@ -101,30 +102,33 @@ class _Walk:
 
     def _result(self, node: ast.expr) -> object:
         match node:
-            case ast.Constant():
-                return node.value
             case ast.Name():
                 return self._named(node.id)
             case ast.Attribute():
                 return _stepped(self.result(node.value), node.attr)
             case ast.Subscript():
                 return _stepped(self.result(node.value), self.result(node.slice))
-            case ast.Slice():
+            case ast.Slice(step=None):
                 return slice(*(end and self.result(end) for end in (node.lower, node.upper)))
-            case ast.Call(func=ast.Name(id=name)):
+            case ast.Call(func=ast.Name(id=name), keywords=[]):
                 return self._called(name, [self.result(one) for one in node.args])
             case _:
                 return self._calculated(node)
 
     def _calculated(self, node: ast.expr) -> object:
-        if isinstance(node, ast.UnaryOp):
-            return -_single(self.result(node.operand))
-        assert isinstance(node, ast.BinOp), node
-        sides = _single(self.result(node.left)), _single(self.result(node.right))
-        number = _SIGNS[type(node.op)](*sides)
-        if isinstance(number, float) and not math.isfinite(number):
+        match node:
+            case ast.Constant() if type(node.value) in (int, float, str):
+                found: object = node.value
+            case ast.UnaryOp(op=ast.USub()):
+                found = -_single(self.result(node.operand))
+            case ast.BinOp() if type(node.op) in _SIGNS:
+                sides = _single(self.result(node.left)), _single(self.result(node.right))
+                found = _SIGNS[type(node.op)](*sides)
+            case _:
+                raise ExpressionError(f"{ast.unparse(node)!r} is not allowed; {MADE_OF}")
+        if isinstance(found, float) and not math.isfinite(found):
             raise ExpressionError(BEYOND)
-        return number
+        return found
 
     def _named(self, name: str) -> object:
         if name not in self._names:
@@ -166,22 +170,18 @@ def _single(thing: object) -> Any:  # noqa: ANN401
     return thing
 
 
-def _parsed(text: str) -> tuple[ast.expr, list[ast.expr]]:
-    """The tree of a text and its nodes, all of which the language has."""
+def _parsed(text: str) -> ast.expr:
+    """The tree of a text, a filter being the call that it stands for."""
     line = " ".join(text.split())
     if "#" in line:  # what follows would be a comment
         raise ExpressionError(f"'#' is not allowed; {MADE_OF}")
     try:
         tree = ast.parse(line, mode="eval").body
-        tree = _Filters().visit(tree) if "|" in line else tree
-        nodes = [one for one in ast.walk(tree) if isinstance(one, ast.expr)]
+        return _Filters().visit(tree) if "|" in line else tree
     except SyntaxError as error:
         raise ExpressionError(f"not an expression: {error.msg}") from None
     except (RecursionError, MemoryError, ValueError):
         raise ExpressionError("not an expression") from None
-    for node in nodes:
-        _refuse(node, line)
-    return tree, nodes
 
 
 class _Filters(ast.NodeTransformer):
@@ -197,28 +197,3 @@ class _Filters(ast.NodeTransformer):
                 call.args.insert(0, node.left)
                 return ast.copy_location(call, node)
         return node
-
-
-_LANGUAGE: dict[type[ast.expr], Callable[[Any], bool]] = {
-    ast.Constant: lambda node: type(node.value) in (int, float, str),
-    ast.Name: lambda _: True,
-    ast.Attribute: lambda _: True,
-    ast.Subscript: lambda _: True,
-    ast.Slice: lambda node: node.step is None,
-    ast.UnaryOp: lambda node: isinstance(node.op, ast.USub),
-    ast.BinOp: lambda node: type(node.op) in _SIGNS,
-    ast.Call: lambda node: isinstance(node.func, ast.Name) and not node.keywords,
-}
-
-
-def _refuse(node: ast.expr, line: str) -> None:
-    """Refuse whatever the language lacks.
-
-    Raises:
-        ExpressionError: this is such.
-    """
-    if not _LANGUAGE.get(type(node), lambda _: False)(node):
-        written = ast.get_source_segment(line, node) or type(node).__name__
-        raise ExpressionError(f"{written!r} is not allowed; {MADE_OF}")
-    if isinstance(node, ast.Constant) and node.value in (math.inf, -math.inf):
-        raise ExpressionError(BEYOND)

@@ -17,12 +17,9 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import Symbol, Tree, names_of
 from generator.evidence.value import ExpressionError, Value
-from generator.evidence.verdicts import TIMED
+from generator.evidence.verdicts import SIGNS, TIMED
 from runners.plans.closed_forms import LAWS
 
-SIGNS = {
-    "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",
-}  # fmt: skip
 EPSILON = "ε"
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
 FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median", "unit"})  # as printed
@@ -77,7 +74,7 @@ def shown(claim: Claim) -> str | None:
 
 def printed(claim: Claim) -> str | None:
     """A claim's rule as a Line; None where it reads something that has no short name."""
-    if claim.relation not in SIGNS:
+    if claim.relation in TIMED:
         return None
     try:
         right, left = _tree(claim.predicted), _tree(claim.observed)

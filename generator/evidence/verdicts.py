@@ -25,6 +25,10 @@ LACKS = "a run that ended as declared lacks a value here"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence"})
 TIMED = ("faster", "slower")
+SIGNS: dict[Relation, str] = {  # of what is observed to what is predicted; of times, the shorter
+    "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",
+    "faster": "<", "slower": ">",
+}  # fmt: skip
 WORDS = {
     one: one.replace("_", " ") + " here" * (one in UNDECIDED) for one in get_args(Verdict)
 }  # fmt: skip

@@ -19,7 +19,7 @@ from generator.evidence.folio import Folio
 from generator.evidence.law_shown import in_one_form, off_by
 from generator.evidence.machines import parts
 from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import UNDECIDED, Outcome, written
+from generator.evidence.verdicts import SIGNS, UNDECIDED, Outcome, written
 from generator.pages.shown import Shown
 
 MAX_DIGITS = 12
@@ -76,8 +76,9 @@ def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
     """What was predicted, behind its relation, and what was observed."""
     predicted, observed = _readable(outcome)
     is_bare = predicted is None or predicted.is_digest
-    relation = "" if is_bare else folio.ui["relations"][outcome.claim.relation]
-    said = Markup("{}{}").format(relation, _side(predicted, folio, outcome.claim.id))
+    relation = outcome.claim.relation
+    sign = "" if is_bare or relation == "equals" else SIGNS[relation] + units.NBSP
+    said = Markup("{}{}").format(sign, _side(predicted, folio, outcome.claim.id))
     return said, _side(observed, folio, outcome.claim.id)
 
 
