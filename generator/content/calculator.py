@@ -21,26 +21,24 @@ Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "share", "pl
 
 
 class CalculatorInput(Written):
-    """A number that a reader sets, between two bounds; a bound may be a plain number.
-
-    Attributes:
-        name: what formulas call it.
-        unit: what a count counts, beside its field: `ranks`.
-        at_most: what the other inputs allow, a formula over them: `parameters`.
-        start: an expression: its value when the page opens.
-        low, high: the bounds of the field: expressions, or plain numbers.
-        on_run: what it is on a run that formulas are compared with: `run.model.num_parameters`.
-    """
+    """A number that a reader sets, between two bounds; a bound may be a plain number."""
 
     name: Name
+    """what formulas call it."""
     label: Line
     quantity: Quantity
     unit: Line | None = None
+    """what a count counts, beside its field: `ranks`."""
     at_most: Formula | None = None
+    """what the other inputs allow, a formula over them: `parameters`."""
     start: Expression
+    """an expression: its value when the page opens."""
     low: int | float | Expression
+    """the bounds of the field: expressions, or plain numbers."""
     high: int | float | Expression
+    """the bounds of the field: expressions, or plain numbers."""
     on_run: PerRun | None = None
+    """what it is on a run that formulas are compared with: `run.model.num_parameters`."""
 
 
 def _by_law(written: object) -> object:
@@ -49,19 +47,17 @@ def _by_law(written: object) -> object:
 
 
 class FormulaCheck(Written):
-    """A run that a formula is compared with, and what was measured there.
-
-    Attributes:
-        law: the claim whose run and observation these are; its name may stand alone.
-        run, measured: instead of it, where no claim observes this.
-        given: inputs on this run that are not what `on_run` says. One that the trace does not
-            hold, such as the bytes of a number, may be a plain number.
-    """
+    """A run that a formula is compared with, and what was measured there."""
 
     law: ClaimId | None = None
+    """the claim whose run and observation these are; its name may stand alone."""
     run: RunPath | None = None
+    """instead of it, where no claim observes this."""
     measured: Expression | None = None
+    """instead of it, where no claim observes this."""
     given: dict[Name, int | float | Expression] = {}
+    """inputs on this run that are not what `on_run` says. One that the trace does not hold, such as
+    the bytes of a number, may be a plain number."""
 
     @model_validator(mode="after")
     def _by_law_or_alone(self) -> Self:
@@ -91,15 +87,12 @@ class CalculatorOutput(Written):
 
 
 class Calculator(Written):
-    """A small calculator whose formulas are compared with runs at every build.
-
-    Attributes:
-        introduction: what it works out, in a few lines, so that fields and results follow at once.
-        afterword: below the fields, what to enter and where the formulas apply.
-    """
+    """A small calculator whose formulas are compared with runs at every build."""
 
     introduction: Prose
+    """what it works out, in a few lines, so that fields and results follow at once."""
     afterword: Prose | None = None
+    """below the fields, what to enter and where the formulas apply."""
     inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=7)]
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]
 

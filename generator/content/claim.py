@@ -31,21 +31,18 @@ Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs",
 
 
 class Tolerance(Written):
-    """How far a number may lie from another one; give one of the first three.
-
-    Attributes:
-        relative: a share of the other number.
-        absolute: an amount, in its unit.
-        epsilons: for rounding: a share of it, in epsilons of `dtype`.
-        dtype: the format in which the compared numbers were calculated.
-        because: why a law is as far off as that; wanted above a tenth.
-    """
+    """How far a number may lie from another one; give one of the first three."""
 
     relative: Annotated[float, Field(ge=0)] | None = None
+    """a share of the other number."""
     absolute: Annotated[float, Field(ge=0)] | None = None
+    """an amount, in its unit."""
     epsilons: Annotated[int, Field(ge=1)] | None = None
+    """for rounding: a share of it, in epsilons of `dtype`."""
     dtype: Dtype | None = None
+    """the format in which the compared numbers were calculated."""
     because: Line | None = None
+    """why a law is as far off as that; wanted above a tenth."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -74,16 +71,14 @@ class Regime(Written):
     A file of claims states it once for its experiment; a claim overrides single fields. Device,
     backend, ranks and cores are read off the runs, and so are dtype and optimizer where the run's
     settings have them.
-
-    Attributes:
-        optimizer: that trained; `none` where no parameter is updated.
-        dtype: of the arithmetic.
-        fixed: what stays the same while ranks, sizes or strategies differ.
     """
 
     optimizer: Literal["SGD", "Adam", "none"] | None = None
+    """that trained; `none` where no parameter is updated."""
     dtype: Dtype | None = None
+    """of the arithmetic."""
     fixed: Line | None = None
+    """what stays the same while ranks, sizes or strategies differ."""
 
     def over(self, other: Regime | None) -> Regime:
         """This regime, with what it leaves open taken from another one."""
@@ -111,21 +106,18 @@ SEVERAL = BeforeValidator(listed)  # one may stand without its list
 
 
 class Case(Written):
-    """A run that a claim is about.
-
-    Attributes:
-        run: what `run` stands for in the claim; a run's name alone stands for `{run: name}`.
-        other: what `other` stands for, where two runs take part.
-        called: what `{{ called }}` prints in the claim's texts.
-        says: the sentence for this run, where the claim's own does not fit.
-        source: the same for the reference.
-    """
+    """A run that a claim is about."""
 
     run: RunPath
+    """what `run` stands for in the claim; a run's name alone stands for `{run: name}`."""
     other: RunPath | None = None
+    """what `other` stands for, where two runs take part."""
     called: str | None = None
+    """what `{{ called }}` prints in the claim's texts."""
     says: Line | None = None
+    """the sentence for this run, where the claim's own does not fit."""
     source: SourceId | None = None
+    """the same for the reference."""
 
 
 class Claim(Written):
@@ -142,21 +134,6 @@ class Claim(Written):
     With `for`, the rule is judged once a run, and `run` stands for it in expressions and texts; the
     verdict's id is `law@experiment.run`. In its texts, `{{ predicted }}` and `{{ observed }}` are
     the claim's own.
-
-    Attributes:
-        cases: the runs that the rule is judged on, one by one.
-        kind: a law fails the build where it does not hold; an observation may differ by machine.
-        says: the rule in a sentence.
-        predicted: an expression over settings, a formula, or another run.
-        relation: of what is observed to what is predicted: equals, at_least, at_most, above, below,
-            differs, faster or slower.
-        observed: an expression over what a run measured.
-        tolerance: how far the two may be apart.
-        formula: what pages print of the prediction, in words or symbols.
-        source: the id of a reference that states the rule.
-        domain: where the rule holds; everywhere, by arithmetic alone.
-        showed: what pages say of an observation, by verdict.
-        regime: what overrides the regime of the file.
     """
 
     id: Id
@@ -165,17 +142,30 @@ class Claim(Written):
         BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
         Field(alias="for", min_length=1),
     ] = []
+    """the runs that the rule is judged on, one by one."""
     kind: Literal["law", "observation"] = "law"
+    """a law fails the build where it does not hold; an observation may differ by machine."""
     says: Line
+    """the rule in a sentence."""
     predicted: Expression
+    """an expression over settings, a formula, or another run."""
     relation: Relation = "equals"
+    """of what is observed to what is predicted: equals, at_least, at_most, above, below, differs,
+    faster or slower."""
     observed: Expression
+    """an expression over what a run measured."""
     tolerance: Tolerance | None = None
+    """how far the two may be apart."""
     formula: Line | None = None
+    """what pages print of the prediction, in words or symbols."""
     source: SourceId | None = None
+    """the id of a reference that states the rule."""
     domain: Domain | Literal["everywhere"] | None = None
+    """where the rule holds; everywhere, by arithmetic alone."""
     showed: Showed | None = None
+    """what pages say of an observation, by verdict."""
     regime: Regime = Regime()
+    """what overrides the regime of the file."""
 
     @model_validator(mode="after")
     def _on_each_run_once(self) -> Self:
@@ -190,15 +180,12 @@ class Claim(Written):
 
 
 class ClaimFile(Written):
-    """content/claims/<experiment>.yml.
-
-    Attributes:
-        regime: what the traces do not record of the conditions of all its claims.
-        claims: rules over its traces.
-    """
+    """content/claims/<experiment>.yml."""
 
     regime: Regime = Regime()
+    """what the traces do not record of the conditions of all its claims."""
     claims: list[Claim]
+    """rules over its traces."""
 
 
 class Retraction(Written):
@@ -207,36 +194,33 @@ class Retraction(Written):
     The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
     verdict that the claim does not bear out on the reference machine
     (`generator/checks/statement_checks.py`).
-
-    Attributes:
-        said: the sentence, in our own words.
-        where: what kind of source says it.
-        source: the exact reference, of references.yml.
-        verdict: false, true, too general (a run shows where it fails), or depends on the
-            implementation.
-        regime: under which conditions the sentence is true, or was tested.
-        claim: what tests it.
-        confirmed_if: the claim's verdict that confirms the sentence; None where the claim
-            contradicts the sentence when it holds.
-        correction: what is true instead, or why.
-        stakes: who reads the sentence and what it costs them to act on it; wanted of the ten that
-            the home page names.
-        program: the run of a program of `content/retracted/` that is read at a glance.
-        uses: the model of that program, or what stands in for one; said once for each program.
     """
 
     id: Id
     said: Line
+    """the sentence, in our own words."""
     where: Line
+    """what kind of source says it."""
     source: SourceId | None = None
+    """the exact reference, of references.yml."""
     verdict: SentenceVerdict
+    """false, true, too general (a run shows where it fails), or depends on the implementation."""
     regime: Line
+    """under which conditions the sentence is true, or was tested."""
     claim: ClaimId
+    """what tests it."""
     confirmed_if: Verdict | None = None
+    """the claim's verdict that confirms the sentence; None where the claim contradicts the sentence
+    when it holds."""
     correction: Prose
+    """what is true instead, or why."""
     stakes: Line | None = None
+    """who reads the sentence and what it costs them to act on it; wanted of the ten that the home
+    page names."""
     program: RunPath | None = None
+    """the run of a program of `content/retracted/` that is read at a glance."""
     uses: Line | None = None
+    """the model of that program, or what stands in for one; said once for each program."""
 
 
 class RetractionFile(Written):
@@ -260,18 +244,15 @@ class MisconceptionFile(Written):
 
 
 class Reference(Written):
-    """Something cited. `value` and `unit` where a number is cited: `{{ cited['id'] }}`.
-
-    Attributes:
-        where: publisher and year, or the file's project.
-        says: what it says, in our words; numbers may stand in it.
-    """
+    """Something cited. `value` and `unit` where a number is cited: `{{ cited['id'] }}`."""
 
     id: Id
     title: str
     where: str
+    """publisher and year, or the file's project."""
     url: Annotated[str, Field(pattern="^https://")]
     says: str
+    """what it says, in our words; numbers may stand in it."""
     value: float | int | None = None
     unit: Literal["bytes", "count", "share", "plain"] | None = None
 

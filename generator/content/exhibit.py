@@ -28,17 +28,14 @@ class Growth(Written):
 
 
 class PlayControl(Written):
-    """One choice that readers make in a figure.
-
-    Attributes:
-        reads: an expression over `run`; runs with the same value share an option. Without it, the
-            words of a run decide, by its path, where no setting tells the runs apart.
-        words: what its values, or its runs, are called, where they need it.
-    """
+    """One choice that readers make in a figure."""
 
     label: Line
     reads: PerRun | None = None
+    """an expression over `run`; runs with the same value share an option. Without it, the words of
+    a run decide, by its path, where no setting tells the runs apart."""
     words: dict[str, Line] = {}
+    """what its values, or its runs, are called, where they need it."""
 
 
 class PlayFact(Written):
@@ -56,23 +53,22 @@ class RegionMark(Written):
 
 
 class Regions(Written):
-    """A plane on logarithmic axes: above the line y = x one thing holds, below it another.
-
-    Attributes:
-        x, y: expressions over `run`, in the same unit: where a run lies.
-        above, below: words on each side of the line.
-        runs: what the points are called.
-        marks: places on the line.
-    """
+    """A plane on logarithmic axes: above the line y = x one thing holds, below it another."""
 
     x: PerRun
+    """expressions over `run`, in the same unit: where a run lies."""
     y: PerRun
+    """expressions over `run`, in the same unit: where a run lies."""
     x_label: Line
     y_label: Line
     above: Line
+    """words on each side of the line."""
     below: Line
+    """words on each side of the line."""
     runs: Line
+    """what the points are called."""
     marks: Annotated[list[RegionMark], Field(max_length=4)] = []
+    """places on the line."""
 
 
 View = Literal[
@@ -81,28 +77,24 @@ View = Literal[
 
 
 class Play(Written):
-    """What readers change in a figure of kind `play`, and what each state shows of its runs.
-
-    Attributes:
-        controls: what readers choose; a state of the figure is one option of each.
-        beside: names the runs of a state, which are drawn beside each other.
-        reference: a run that every state shows as well.
-        shows: `memory`, peak of each rank by class of tensors, under a budget that readers move;
-            `payload`, what each rank passed to its collectives; `loss` of each step; `regions`,
-            where the runs lie in a plane. These are played, by a rule from the settings of a run:
-            `schedule` of a pipeline; `overlap`, a step of DDP over a link; `units`, a step of FSDP
-            under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer under
-            tensor parallelism.
-        budget: an expression: where the movable line over `memory` starts.
-    """
+    """What readers change in a figure of kind `play`, and what each state shows of its runs."""
 
     task: Line
     controls: list[PlayControl] = []
+    """what readers choose; a state of the figure is one option of each."""
     beside: PlayControl | None = None
+    """names the runs of a state, which are drawn beside each other."""
     reference: RunPath | None = None
+    """a run that every state shows as well."""
     shows: Annotated[list[View], Field(min_length=1)]
+    """`memory`, peak of each rank by class of tensors, under a budget that readers move; `payload`,
+    what each rank passed to its collectives; `loss` of each step; `regions`, where the runs lie in
+    a plane. These are played, by a rule from the settings of a run: `schedule` of a pipeline;
+    `overlap`, a step of DDP over a link; `units`, a step of FSDP under its curve of memory;
+    `chunks`, a ring all-reduce; `block` of a transformer under tensor parallelism."""
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
+    """an expression: where the movable line over `memory` starts."""
     regions: Regions | None = None
 
     @model_validator(mode="after")
@@ -114,19 +106,16 @@ class Play(Written):
 
 
 class Figure(Written):
-    """A chart or diagram drawn from runs.
-
-    Attributes:
-        kind: `epochs`, loss, accuracy and validation; `placement`, which layers each rank holds,
-            and what travels between them in a step; `growth` or `play`, as these keys describe it.
-        runs: those that are drawn; `growth` names its own.
-    """
+    """A chart or diagram drawn from runs."""
 
     id: Id
     kind: Literal["epochs", "placement", "growth", "play"]
+    """`epochs`, loss, accuracy and validation; `placement`, which layers each rank holds, and what
+    travels between them in a step; `growth` or `play`, as these keys describe it."""
     title: Line
     caption: Line
     runs: list[RunPath] = []
+    """those that are drawn; `growth` names its own."""
     growth: Growth | None = None
     play: Play | None = None
 
@@ -141,17 +130,14 @@ class Figure(Written):
 
 
 class Listing(Written):
-    """Code shown from a file that a run executes, never typed into a lesson.
-
-    Attributes:
-        path: of the file, from the project's root.
-        object: a function or class of it; without, the whole file.
-        run: the run that executed it; its printed output is shown.
-    """
+    """Code shown from a file that a run executes, never typed into a lesson."""
 
     path: str
+    """of the file, from the project's root."""
     object: str | None = None
+    """a function or class of it; without, the whole file."""
     run: RunPath | None = None
+    """the run that executed it; its printed output is shown."""
     title: Line
 
 
@@ -166,6 +152,7 @@ class Executed(Listing):
     """Code that a run executed."""
 
     run: RunPath
+    """the run that executed it; its printed output is shown."""
 
 
 class ExplainedProgram(Executed):

@@ -12,21 +12,18 @@ Word = Annotated[str, StringConstraints(min_length=2, max_length=60, strip_white
 
 
 class Term(Written):
-    """One term.
-
-    Attributes:
-        id: its anchor on the page of the glossary.
-        term: as its entry is headed; lessons that use it link the entry.
-        also: other spellings that lessons use, such as plurals and abbreviations; linked as well.
-        definition: what it means.
-        run: the run that shows it; none where no run of the book can.
-    """
+    """One term."""
 
     id: Id
+    """its anchor on the page of the glossary."""
     term: Word
+    """as its entry is headed; lessons that use it link the entry."""
     also: list[Word] = []
+    """other spellings that lessons use, such as plurals and abbreviations; linked as well."""
     definition: Prose
+    """what it means."""
     run: RunPath | None = None
+    """the run that shows it; none where no run of the book can."""
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -40,17 +37,14 @@ class Term(Written):
 
 
 class GlossaryFile(Written):
-    """content/glossary.yml.
-
-    Attributes:
-        terms: with their definitions.
-        synonyms: groups of words and phrases that the search takes for one another.
-        leads: by the address of a page or a section, such as `plan.html`: words, all of which in
-            a search bring it to the first place.
-        alone: the same for searches that consist of these words alone; little words do not count.
-    """
+    """content/glossary.yml."""
 
     terms: list[Term]
+    """with their definitions."""
     synonyms: list[Annotated[list[Word], Field(min_length=2)]] = []
+    """groups of words and phrases that the search takes for one another."""
     leads: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
+    """by the address of a page or a section, such as `plan.html`: words, all of which in a search
+    bring it to the first place."""
     alone: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
+    """the same for searches that consist of these words alone; little words do not count."""

@@ -34,25 +34,22 @@ class LessonSection(Written):
 
 
 class Edge(Written):
-    """A question about a run, and where a *yes* leads: give one of the last three.
-
-    Attributes:
-        ask: what a reader looks up in the run.
-        because: why a *yes* leads there.
-        claims: what backs it; the build fails when one of them stops holding.
-        lesson: the section that explains it.
-        use: a technique.
-        edges: further questions.
-        continue_at: another symptom, or a question of it, which goes on from here.
-    """
+    """A question about a run, and where a *yes* leads: give one of the last three."""
 
     ask: Line
+    """what a reader looks up in the run."""
     because: Line
+    """why a *yes* leads there."""
     claims: Annotated[list[ClaimId], Field(min_length=1)]
+    """what backs it; the build fails when one of them stops holding."""
     lesson: LessonSection
+    """the section that explains it."""
     use: TechniqueId | None = None
+    """a technique."""
     edges: list[Edge] = []
+    """further questions."""
     continue_at: SymptomId | None = None
+    """another symptom, or a question of it, which goes on from here."""
 
     @model_validator(mode="after")
     def _leads_somewhere(self) -> Self:
@@ -62,19 +59,16 @@ class Edge(Written):
 
 
 class Symptom(Written):
-    """What fails. Readers take its questions in order, up to the first that they answer with yes.
-
-    Attributes:
-        tell: how to recognize it.
-        read: what to run and read before the questions.
-        causes: what to rule out first, since no technique helps against it; no run shows these.
-    """
+    """What fails. Readers take its questions in order, up to the first answered with yes."""
 
     id: Id
     title: Line
     tell: Prose
+    """how to recognize it."""
     read: Prose | None = None
+    """what to run and read before the questions."""
     causes: list[Line] = []
+    """what to rule out first, since no technique helps against it; no run shows these."""
     edges: Annotated[list[Edge], Field(min_length=1)]
 
 
@@ -87,22 +81,19 @@ class SymptomGroup(Written):
 
 
 class Technique(Written):
-    """What helps, and what it costs.
-
-    Attributes:
-        saved: what it saved in a run of ours, where a run shows it.
-        claims: what backs the cost.
-        planned: the simulation on the Plan pages that shows it; no other layout may dominate it.
-        fits: readers who need it have memory free, so that needing less of it is no gain.
-    """
+    """What helps, and what it costs."""
 
     id: Id
     name: Line
     saved: Line | None = None
+    """what it saved in a run of ours, where a run shows it."""
     costs: Line
     claims: list[ClaimId] = []
+    """what backs the cost."""
     planned: RunPath | None = None
+    """the simulation on the Plan pages that shows it; no other layout may dominate it."""
     fits: bool = False
+    """readers who need it have memory free, so that needing less of it is no gain."""
 
 
 class GuideFile(Written):

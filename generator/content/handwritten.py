@@ -25,18 +25,15 @@ _LISTING = re.compile(r"^```listing\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILI
 
 
 class HandWritten(Written):
-    """content/pages/<name>.md, below whose head stands its text.
-
-    Attributes:
-        description: what it is about, for search engines and previews.
-        text: Markdown, as MkDocs reads it.
-        listings: the programs that it shows, in their order.
-    """
+    """content/pages/<name>.md, below whose head stands its text."""
 
     title: Line
     description: Line
+    """what it is about, for search engines and previews."""
     text: Annotated[str, Mark("page")]
+    """Markdown, as MkDocs reads it."""
     listings: list[Listing] = []
+    """the programs that it shows, in their order."""
 
 
 def read(name: str, text: str) -> Document[HandWritten]:

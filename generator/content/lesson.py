@@ -43,112 +43,91 @@ class Backed(Written):
 
 
 class LessonTable(Table):
-    """A table of values in a lesson.
-
-    Attributes:
-        first_column: what the titles of its rows are.
-    """
+    """A table of values in a lesson."""
 
     first_column: Line | None = None
+    """what the titles of its rows are."""
     afterword: Prose | None = None
 
 
 class Section(Backed):
-    """A titled stretch of prose with what backs it; `commit` asks before it tells.
-
-    Attributes:
-        opening: before the question, what the section is about.
-        table: values, after the text and the figure.
-        program: after the text, a mechanism in full, with its output beside it.
-    """
+    """A titled stretch of prose with what backs it; `commit` asks before it tells."""
 
     title: Line
     opening: Line | None = None
+    """before the question, what the section is about."""
     commit: ItemId | None = None
     table: LessonTable | None = None
+    """values, after the text and the figure."""
     program: ExplainedProgram | None = None
+    """after the text, a mechanism in full, with its output beside it."""
 
 
 class LearnFile(LessonFile):
-    """content/topics/<topic>/learn.yml: five minutes that pay off before any framework.
-
-    Attributes:
-        guess: the id of the question that readers answer first.
-        seen: what runs showed, opened by the answer to `guess`.
-        idea: what the technique does and why, before anything else on the page.
-        program: the smallest real program, and what it printed.
-    """
+    """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
 
     guess: ItemId
+    """the id of the question that readers answer first."""
     seen: Section
+    """what runs showed, opened by the answer to `guess`."""
     idea: Prose
+    """what the technique does and why, before anything else on the page."""
     figure: FigureId
     program: ExplainedProgram
+    """the smallest real program, and what it printed."""
     checks: Annotated[list[ItemId], Field(min_length=3, max_length=3)]
     takeaway: Prose
 
 
 class Decision(Written):
-    """One row of a decision table: a situation, what to use, and the run that shows it.
-
-    Attributes:
-        because: why it helps there, and what it costs.
-        run: the run that shows it; linked where there is no claim.
-        claim: whose verdict stands beside the reason.
-        planned: the layout at the size of a real model; no other may dominate it.
-        fits: the situation leaves memory free, so that needing less of it is no gain.
-    """
+    """One row of a decision table: a situation, what to use, and the run that shows it."""
 
     situation: Line
     use: Line
     because: Line
+    """why it helps there, and what it costs."""
     run: RunPath
+    """the run that shows it; linked where there is no claim."""
     claim: ClaimId | None = None
+    """whose verdict stands beside the reason."""
     planned: RunPath | None = None
+    """the layout at the size of a real model; no other may dominate it."""
     fits: bool = False
+    """the situation leaves memory free, so that needing less of it is no gain."""
 
 
 class WhyFile(LessonFile):
-    """content/topics/<topic>/why.yml: what it is for, what came before, when not to use it.
-
-    Attributes:
-        before: what came before it, and what that lacked; a section each.
-        decisions_say: how to use the table of decisions below it.
-        when_not: where something else is better; a section each.
-    """
+    """content/topics/<topic>/why.yml: what it is for, what came before, when not to use it."""
 
     purpose: Section
     before: Annotated[list[Section], Field(min_length=1)]
+    """what came before it, and what that lacked; a section each."""
     decisions_say: Prose
+    """how to use the table of decisions below it."""
     decisions: Annotated[list[Decision], Field(min_length=4)]
     when_not: Annotated[list[Section], Field(min_length=1)]
+    """where something else is better; a section each."""
     checks: list[ItemId] = []
     takeaway: Prose
 
 
 class CostRow(Written):
-    """A law beside what its run measured; run, prediction and measurement follow from the law.
-
-    Attributes:
-        what: what costs so much.
-        law: the claim's id, `mg-large-peak@large_batch.split_four`.
-    """
+    """A law beside what its run measured; run, prediction and measurement follow from the law."""
 
     what: Line
+    """what costs so much."""
     law: ClaimId
+    """the claim's id, `mg-large-peak@large_batch.split_four`."""
 
 
 class CostTable(Backed):
-    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows.
-
-    Attributes:
-        waits: it answers the page's first question, and is closed until a reader has answered.
-    """
+    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows."""
 
     title: Line
     rows: Annotated[list[CostRow], Field(min_length=2)]
     afterword: Prose | None = None
     waits: bool = False
+    """it answers the page's first question, and is closed until a reader has answered."""
 
     @property
     def backed_by(self) -> list[str]:
@@ -171,20 +150,17 @@ Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
 
 
 class BuildStep(Backed):
-    """One step of a build-up; its text explains the concept.
-
-    Attributes:
-        concept: what this step adds, in a sentence or two; the question follows.
-        result: what runs showed of it.
-        insight: the sentence to keep, set off from the rest.
-    """
+    """One step of a build-up; its text explains the concept."""
 
     level: Level
     title: Line
     commit: ItemId | None = None
     concept: Prose
+    """what this step adds, in a sentence or two; the question follows."""
     result: Prose
+    """what runs showed of it."""
     insight: Prose | None = None
+    """the sentence to keep, set off from the rest."""
 
 
 class Myth(Written):
@@ -202,20 +178,20 @@ class Pitfall(Written):
     """A mistake and its fix, both executed; with a `question`, readers look for the fault first.
 
     Such an item is a `faulty_line` over the same two programs, and shows both of them itself.
-
-    Attributes:
-        wrong, right: the program with the mistake, and with its fix.
-        wrong_says, right_says: how to read what the program printed.
-        root_cause: the reason behind what went wrong.
     """
 
     title: Line
     question: ItemId | None = None
     wrong: Listing
+    """the program with the mistake, and with its fix."""
     wrong_says: Prose
+    """how to read what the program printed."""
     right: Listing
+    """the program with the mistake, and with its fix."""
     right_says: Prose
+    """how to read what the program printed."""
     root_cause: Prose
+    """the reason behind what went wrong."""
 
 
 class Overview(Written):
@@ -237,51 +213,42 @@ class MentalModel(Written):
 
 
 class DeepFile(LessonFile):
-    """content/topics/<topic>/deep.yml.
-
-    Attributes:
-        under_the_hood: what happens inside one step.
-        expert_zone: what only a few readers need; a section each.
-        production_patterns: how large trainings use the technique; a section each.
-        connections: other fields that the idea connects to; a section each.
-    """
+    """content/topics/<topic>/deep.yml."""
 
     overview: Overview
     mental_model: MentalModel
     build_up: Annotated[list[BuildStep], Field(min_length=3)]
     under_the_hood: Backed
+    """what happens inside one step."""
     why_designed_this_way: Section | None = None
     myths: Annotated[list[Myth], Field(min_length=1)]
     expert_zone: list[Section]
+    """what only a few readers need; a section each."""
     when_not_to_use: Section | None = None
     production_patterns: list[Section] = []
+    """how large trainings use the technique; a section each."""
     connections: list[Section] = []
+    """other fields that the idea connects to; a section each."""
     pitfalls: list[Pitfall]
     takeaways: list[Line]
 
 
 class RecordedRow(Written):
-    """One row; shapes, operation and values come from the trace.
-
-    Attributes:
-        name: in the trace, as `rank.stage("load", …)` gave it.
-        whole_step: a training step as it is; what ranks communicated travels here.
-    """
+    """One row; shapes, operation and values come from the trace."""
 
     name: str
+    """in the trace, as `rank.stage("load", …)` gave it."""
     title: Line
     note: Line
     whole_step: bool = False
+    """a training step as it is; what ranks communicated travels here."""
 
 
 class Recorded(Written):
-    """What a run recorded, row by row.
-
-    Attributes:
-        title: of the section, where it shows something else than its place in the lesson says.
-    """
+    """What a run recorded, row by row."""
 
     title: Line | None = None
+    """of the section, where it shows something else than its place in the lesson says."""
     run: RunPath
     introduction: Prose
     rows: Annotated[list[RecordedRow], Field(min_length=1)]
@@ -299,23 +266,20 @@ Part = Literal["stages", "afterword", "prediction", "more", "insight"]
 
 
 class TraceFile(LessonFile):
-    """content/topics/<topic>/trace.yml.
-
-    Attributes:
-        waits: the parts that answer the page's first question, closed until a reader has answered.
-        data_flow: the way of the samples, stage by stage, where a run recorded it.
-        training: the curve of a whole training, likewise.
-        prediction: one real batch through the model, likewise.
-        quiz: ids of the questions at the end.
-    """
+    """content/topics/<topic>/trace.yml."""
 
     commit: ItemId
     waits: list[Part] = []
+    """the parts that answer the page's first question, closed until a reader has answered."""
     data_flow: Recorded | None = None
+    """the way of the samples, stage by stage, where a run recorded it."""
     training: Training | None = None
+    """the curve of a whole training, likewise."""
     prediction: Recorded | None = None
+    """one real batch through the model, likewise."""
     more: list[Section] = []
     quiz: Annotated[list[ItemId], Field(min_length=2)]
+    """ids of the questions at the end."""
     key_insight: Prose
 
 
@@ -327,24 +291,20 @@ class Suggestion(Written):
 
 
 class Trial(Written):
-    """Commit to a number, see what was measured and why, then measure it yourself.
-
-    Attributes:
-        item: the id of the question, of kind `predict` or `number`.
-        why: the measurement and its reason, opened by the answer.
-        run: what `python -m runners try` runs; its real output is shown.
-        value: an expression that starts with the run: what a reader's own run shows beside the
-            book's.
-        measures: what `value` is, where its output does not name it.
-    """
+    """Commit to a number, see what was measured and why, then measure it yourself."""
 
     title: Line
     situation: Prose
     item: ItemId
+    """the id of the question, of kind `predict` or `number`."""
     why: Prose
+    """the measurement and its reason, opened by the answer."""
     run: RunPath
+    """what `python -m runners try` runs; its real output is shown."""
     value: Expression
+    """an expression that starts with the run: what a reader's own run shows beside the book's."""
     measures: Line | None = None
+    """what `value` is, where its output does not name it."""
     suggestions: Annotated[list[Suggestion], Field(min_length=1)]
 
 
@@ -382,52 +342,46 @@ class Bonus(Written):
 
 
 class ExperimentFile(LessonFile):
-    """content/topics/<topic>/experiment.yml.
-
-    Attributes:
-        asks_after_refuted: the question comes after `refuted`, because it tells what that shows.
-        problem: the model, the devices, and what fails.
-        issue: what the output means.
-        constraints: what has to stay as it is.
-        refuted: the task as set, and the run that refutes it.
-        restated: the task that can be solved instead.
-        solution: the program; one of the topic's own is explained line by line.
-        what_changed: between the problem and the solution.
-        compared: what was before the fix, and what is after it.
-        good_for: what the fix is good for, and what not.
-        surprises: results that readers would not have predicted.
-    """
+    """content/topics/<topic>/experiment.yml."""
 
     commit: ItemId
     asks_after_refuted: bool = False
+    """the question comes after `refuted`, because it tells what that shows."""
     problem: Prose
+    """the model, the devices, and what fails."""
     output: RunPath | None = None
     issue: Prose | None = None
+    """what the output means."""
     task: Prose
     constraints: list[Line] = []
+    """what has to stay as it is."""
     refuted: Section | None = None
+    """the task as set, and the run that refutes it."""
     restated: Section | None = None
+    """the task that can be solved instead."""
     hints: list[Prose] = []
     solution: ExplainedProgram | Listing
+    """the program; one of the topic's own is explained line by line."""
     what_changed: list[Line] = []
+    """between the problem and the solution."""
     compared: LessonTable | None = None
+    """what was before the fix, and what is after it."""
     good_for: Section | None = None
+    """what the fix is good for, and what not."""
     surprises: list[Line] = []
+    """results that readers would not have predicted."""
     more: list[Section] = []
     bonus: Bonus | None = None
     claims: list[ClaimId] = []
 
 
 class RecallFile(LessonFile):
-    """content/topics/<topic>/recall.yml: the topic's items again, each when it is due.
-
-    Attributes:
-        figures: none; Recall draws none of its own.
-        leave_out: ids of questions that make sense on their own page only; Recall leads there.
-    """
+    """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
 
     figures: Annotated[list[Figure], Field(max_length=0)] = []
+    """none; Recall draws none of its own."""
     leave_out: list[ItemId] = []
+    """ids of questions that make sense on their own page only; Recall leads there."""
     afterword: Prose
 
 

@@ -9,21 +9,18 @@ from generator.content.words import Expression, Line, Name, Prose, Written
 
 
 class Device(Written):
-    """A device that readers choose.
-
-    Attributes:
-        name: as a button shows it.
-        memory: bytes.
-        compute: FLOPs per second, at its highest rate.
-        link: bytes per second that it sends to others of its node.
-        between: bytes per second that a node of such devices sends to other nodes.
-    """
+    """A device that readers choose."""
 
     name: Line
+    """as a button shows it."""
     memory: Expression
+    """bytes."""
     compute: Expression
+    """FLOPs per second, at its highest rate."""
     link: Expression
+    """bytes per second that it sends to others of its node."""
     between: Expression
+    """bytes per second that a node of such devices sends to other nodes."""
 
 
 class Words(Written):
@@ -36,82 +33,71 @@ class Words(Written):
 
 
 class ComparedPage(Written):
-    """What a page says that compares what is computed with published measurements.
-
-    Attributes:
-        lede: what is compared.
-        selection: which measurements qualify, and what is assumed or lacks of them.
-    """
+    """What a page says that compares what is computed with published measurements."""
 
     title: Line
     about: Line
     lede: Prose
+    """what is compared."""
     selection: Prose
+    """which measurements qualify, and what is assumed or lacks of them."""
 
 
 class PeaksPage(ComparedPage):
-    """The page of memory.
-
-    Attributes:
-        compiled: runs under a compiler, which no plan simulates.
-        variants: what tells rows of the same model and strategy apart, by the id of a row.
-        notes: why rows miss, in words for readers, by the id of a row.
-    """
+    """The page of memory."""
 
     compiled: Prose | None = None
+    """runs under a compiler, which no plan simulates."""
     variants: dict[str, Line] = {}
+    """what tells rows of the same model and strategy apart, by the id of a row."""
     notes: dict[str, Line] = {}
+    """why rows miss, in words for readers, by the id of a row."""
 
 
 class StepsPage(ComparedPage):
-    """The page of rates of training.
-
-    Attributes:
-        findings: what the scores show.
-        choices: how published searches for a layout are compared with the law.
-    """
+    """The page of rates of training."""
 
     findings: Prose
+    """what the scores show."""
     choices: Prose
+    """how published searches for a layout are compared with the law."""
 
 
 class PlanFile(Written):
-    """content/planner/plan.yml.
-
-    Attributes:
-        title, about: of the page that leads to the models.
-        lede: what the pages answer.
-        model_title: of the page of one model; `{model}` stands for its name.
-        models: the experiments that hold the plans, in the order of the page.
-        opening: of each model's page: what it recommends, and at which rates.
-        task: what readers change there.
-        caption: of the bars.
-        devices: among which readers choose; the page begins with the first.
-        words: what settings are called; of strategies, what each axis does.
-        per_node: devices of a node.
-        reading: the rules by which a layout fits and comes first, and what the bounds leave out.
-        experts: what is assumed of a model with experts.
-        simulated: how a plan comes about, and what it leaves out.
-        own: how to plan a model of one's own; `program` is an example that a test executes.
-        published: of the page that compares simulations with published measurements, if any.
-        steps: of the page that compares the law of time with published rates, likewise.
-    """
+    """content/planner/plan.yml."""
 
     title: Line
+    """of the page that leads to the models."""
     about: Line
+    """of the page that leads to the models."""
     lede: Prose
+    """what the pages answer."""
     model_title: Line
+    """of the page of one model; `{model}` stands for its name."""
     models: Annotated[list[Name], Field(min_length=1)]
+    """the experiments that hold the plans, in the order of the page."""
     opening: Prose
+    """of each model's page: what it recommends, and at which rates."""
     task: Line
+    """what readers change there."""
     caption: Line
+    """of the bars."""
     devices: Annotated[list[Device], Field(min_length=1)]
+    """among which readers choose; the page begins with the first."""
     words: Words
+    """what settings are called; of strategies, what each axis does."""
     per_node: int
+    """devices of a node."""
     reading: Prose
+    """the rules by which a layout fits and comes first, and what the bounds leave out."""
     experts: Prose
+    """what is assumed of a model with experts."""
     simulated: Prose
+    """how a plan comes about, and what it leaves out."""
     own: Prose
+    """how to plan a model of one's own; `program` is an example that a test executes."""
     program: Listing
     published: PeaksPage | None = None
+    """of the page that compares simulations with published measurements, if any."""
     steps: StepsPage | None = None
+    """of the page that compares the law of time with published rates, likewise."""

@@ -34,18 +34,15 @@ class RightIf(Written):
 
 
 class Slip(Written):
-    """A number that a named mistake gives, computed over the same trace as the right one.
-
-    Attributes:
-        name: what was done wrong, as in “the sum over the ranks instead of their mean”.
-        gives: an expression: the number that it gives.
-        why: beyond what the name says.
-    """
+    """A number that a named mistake gives, computed over the same trace as the right one."""
 
     name: Line
+    """what was done wrong, as in “the sum over the ranks instead of their mean”."""
     gives: Expression
+    """an expression: the number that it gives."""
     misconception: MisconceptionId | None = None
     why: Line | None = None
+    """beyond what the name says."""
 
 
 class Option(Written):
@@ -54,10 +51,6 @@ class Option(Written):
     One that can be wrong names its misconception. What `right_if` or `refuted_by` names decides
     whether it is right; where neither stands, or more claims are needed to tell, `decides` names
     them. Where none of the three stands, the claim decides that refutes the misconception.
-
-    Attributes:
-        refuted_by: the claim that refutes a wrong answer; it holds, and is shown as the evidence.
-        decides: claims that decide it, whatever their verdict; they are not shown.
     """
 
     text: Line
@@ -65,7 +58,9 @@ class Option(Written):
     right_if: RightIf | None = None
     misconception: MisconceptionId | None = None
     refuted_by: ClaimId | None = None
+    """the claim that refutes a wrong answer; it holds, and is shown as the evidence."""
     decides: Annotated[list[ClaimId], SEVERAL] = []
+    """claims that decide it, whatever their verdict; they are not shown."""
 
     @model_validator(mode="before")
     @classmethod
@@ -100,26 +95,23 @@ class Table(Written):
 
 
 class _Item(OverCases):
-    """What every question has.
-
-    Attributes:
-        revision: raised by the author when the item has become another question: answers that were
-            kept before then no longer count.
-        kept_as: the kind under which answers were kept before the item had this one.
-        stem: the question.
-        explains: the mechanism, shown with the answer.
-        claims: evidence shown with the answer, beside what options name.
-        this_table: values that the question is about, shown below the stem. Where times decide the
-            key, show them here: on another machine both the times and the key are others.
-    """
+    """What every question has."""
 
     revision: Annotated[int, Field(ge=1)] = 1
+    """raised by the author when the item has become another question: answers that were kept before
+    then no longer count."""
     kept_as: Literal["complete"] | None = None
+    """the kind under which answers were kept before the item had this one."""
     stem: Prose
+    """the question."""
     hints: list[Line] = []
     explains: Prose | None = None
+    """the mechanism, shown with the answer."""
     claims: list[ClaimId] = []
+    """evidence shown with the answer, beside what options name."""
     this_table: Table | None = None
+    """values that the question is about, shown below the stem. Where times decide the key, show
+    them here: on another machine both the times and the key are others."""
 
 
 class Choice(_Item):
@@ -147,32 +139,26 @@ class Number(_Item):
 
 
 class Piece(Written):
-    """One thing to put in its place.
-
-    Attributes:
-        by: an expression to sort by.
-        recorded: instead, the name of a stage or a step that `run` recorded.
-    """
+    """One thing to put in its place."""
 
     text: Line
     why: Line
     by: Expression | None = None
+    """an expression to sort by."""
     recorded: str | None = None
+    """instead, the name of a stage or a step that `run` recorded."""
 
 
 class Order(_Item):
-    """Pieces to put in order: by a value of each, or as a run recorded them.
-
-    Attributes:
-        run: whose recorded order is the right one, where pieces say `recorded`.
-        ends: words for the first and the last place.
-    """
+    """Pieces to put in order: by a value of each, or as a run recorded them."""
 
     kind: Literal["order"]
     pieces: Annotated[list[Piece], Field(min_length=3, max_length=6)]
     descending: bool = False
     run: RunPath | None = None
+    """whose recorded order is the right one, where pieces say `recorded`."""
     ends: tuple[Line, Line] | None = None
+    """words for the first and the last place."""
 
     @model_validator(mode="after")
     def _sorted_in_one_way(self) -> Self:
@@ -201,19 +187,17 @@ class Match(_Item):
 
 
 class Predict(_Item):
-    """A number to commit to before it is revealed, on a slider or in a field; not graded.
-
-    Attributes:
-        low, high: expressions: the ends of the slider, from which the answer cannot be read.
-        reveal: the result and its reason, shown after the guess.
-    """
+    """A number to commit to before it is revealed, on a slider or in a field; not graded."""
 
     kind: Literal["predict"]
     answer: Expression
     low: Expression
+    """expressions: the ends of the slider, from which the answer cannot be read."""
     high: Expression
+    """expressions: the ends of the slider, from which the answer cannot be read."""
     tolerance: Tolerance
     reveal: Prose
+    """the result and its reason, shown after the guess."""
     slips: list[Slip] = []
     why: ClassVar[None] = None  # what is revealed explains the answer
 

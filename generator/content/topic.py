@@ -15,26 +15,23 @@ from generator.content.words import (
 
 
 class TopicFile(Written):
-    """content/topics/<topic>/topic.yml.
-
-    Attributes:
-        title: the topic's.
-        summary: what it is about.
-        order: its place among the topics.
-        requires: the topics that explain what this one uses; each has a smaller order.
-        modes: mode → the question that its page answers.
-        key_laws: the claims that the topic's summary on one page shows, where it has one. Its
-            other parts are Learn's figure and takeaway, and the takeaways of Why, Deep and Cost.
-        symbols: what the letters in the summary's formulas stand for.
-    """
+    """content/topics/<topic>/topic.yml."""
 
     title: Line
+    """the topic's."""
     summary: Prose
+    """what it is about."""
     order: int
+    """its place among the topics."""
     requires: list[TopicId] = []
+    """the topics that explain what this one uses; each has a smaller order."""
     modes: dict[Mode, Line]
+    """mode → the question that its page answers."""
     key_laws: list[ClaimId] = []
+    """the claims that the topic's summary on one page shows, where it has one. Its other parts are
+    Learn's figure and takeaway, and the takeaways of Why, Deep and Cost."""
     symbols: Prose | None = None
+    """what the letters in the summary's formulas stand for."""
 
 
 class Survivor(Written):
@@ -45,21 +42,18 @@ class Survivor(Written):
 
 
 class PicturedModel(Written):
-    """One of the models that the home page's picture shows.
-
-    Attributes:
-        called: its name on the switch.
-        question: which of the ways train it.
-        budget: the memory of a device.
-        ways: to train it, a row each.
-        next: where the answer is explained, a link.
-    """
+    """One of the models that the home page's picture shows."""
 
     called: Line
+    """its name on the switch."""
     question: Line
+    """which of the ways train it."""
     budget: Expression
+    """the memory of a device."""
     ways: list[Survivor]
+    """to train it, a row each."""
     next: Line
+    """where the answer is explained, a link."""
 
 
 class Fact(Written):
@@ -77,24 +71,21 @@ class HourStep(Written):
 
 
 class HomeFile(Written):
-    """content/site.yml.
-
-    Attributes:
-        title: the page's.
-        about: what the book is: its first sentence, also for search engines and previews.
-        picture: the models whose runs the page asks about: bars of each rank under a budget.
-        facts: for whom the book is, why to trust it, on what it was measured.
-        licence: of the text and the code.
-        first_hour: the lessons that lead through the book first, in their order.
-        statements: the retractions that their page shows first.
-        repeat: what a reader needs to measure a number again; every popover leads there.
-    """
+    """content/site.yml."""
 
     title: Line
+    """the page's."""
     about: Line
+    """what the book is: its first sentence, also for search engines and previews."""
     picture: list[PicturedModel]
+    """the models whose runs the page asks about: bars of each rank under a budget."""
     facts: list[Fact] = []
+    """for whom the book is, why to trust it, on what it was measured."""
     licence: Prose | None = None
+    """of the text and the code."""
     first_hour: list[HourStep] = []
+    """the lessons that lead through the book first, in their order."""
     statements: list[StatementId] = []
+    """the retractions that their page shows first."""
     repeat: Prose
+    """what a reader needs to measure a number again; every popover leads there."""

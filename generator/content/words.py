@@ -6,11 +6,9 @@ without the braces; in `PerRun` the word `run` stands for each of several runs, 
 inputs of a calculator stand for themselves. The marks are read by `checks/`.
 """
 
-import inspect
-import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, Self, get_args, get_origin
+from typing import Annotated, NamedTuple, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -25,8 +23,6 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-# Under Attributes: in the docstring of a part; several keys may share a line.
-_DESCRIBED = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {8}.+)*)", re.MULTILINE)
 _EVERYWHERE = {  # what a key is where its part says nothing else of it
     "about": "a sentence on the page, also for search engines and previews.",
     "afterword": "below it: what to see there, or where to go on.",
@@ -56,49 +52,57 @@ _EVERYWHERE = {  # what a key is where its part says nothing else of it
 }
 
 
-class Mark(str):
-    """What a string is: a text such as `line`, or an id of something such as `claim`."""
+class Mark(NamedTuple):
+    """What a string is: a text such as `line`, or an id of something such as `claim`.
+
+    Attributes:
+        kind: of a text, or of what it names; none of other strings.
+        says: what editors are told of it.
+    """
+
+    kind: str | None
+    says: str = ""
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(core) | ({"description": self.says} if self.says else {})
 
 
 MAX_LINE, MAX_PROSE = 1_000, 10_000  # characters; the book's longest have 440 and 1,930
 Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("line")]
 Prose = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROSE), Mark("prose")]
 _SHORT = StringConstraints(min_length=1, max_length=240)
-_EXPRESSION = "an expression, without braces"
+Expression = Annotated[str, _SHORT, Mark("expression", "an expression, without braces")]
 _PER_RUN = "an expression in which `run` stands for each run in turn"
-_FORMULA = "a formula over the names of the inputs"
-Expression = Annotated[str, _SHORT, Field(description=_EXPRESSION), Mark("expression")]
-PerRun = Annotated[str, _SHORT, Field(description=_PER_RUN), Mark("per_run")]
-Formula = Annotated[str, _SHORT, Field(description=_FORMULA), Mark("formula")]
+PerRun = Annotated[str, _SHORT, Mark("per_run", _PER_RUN)]
+Formula = Annotated[str, _SHORT, Mark("formula", "a formula over the names of the inputs")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"),
-    Field(description="by which others name it: lower-case letters and digits, with hyphens"),
+    Mark(None, "by which others name it: lower-case letters and digits, with hyphens"),
 ]
 ClaimId = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9_]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?)?$"),
-    Field(description="a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
-    Mark("claim"),
+    Mark("claim", "a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
 ]
 RunPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z_][a-z0-9_]*\.[a-z0-9_]+$"),
-    Field(description="experiment.run, as in `large_model.wide_single`"),
-    Mark("run"),
+    Mark("run", "experiment.run, as in `large_model.wide_single`"),
 ]
 LessonPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z0-9-]+/[a-z]+$"),
-    Field(description="a lesson as topic/mode: `ddp/deep`"),
-    Mark("lesson"),
+    Mark("lesson", "a lesson as topic/mode: `ddp/deep`"),
 ]
-FigureId = Annotated[Id, Field(description="the id of a figure of this file"), Mark("figure")]
-ItemId = Annotated[Id, Field(description="the id of a question of the topic"), Mark("item")]
+FigureId = Annotated[Id, Mark("figure", "the id of a figure of this file")]
+ItemId = Annotated[Id, Mark("item", "the id of a question of the topic")]
 _BELIEF = "the belief behind it: an id of misconceptions.yml"
-MisconceptionId = Annotated[Id, Field(description=_BELIEF), Mark("misconception")]
-SourceId = Annotated[Id, Field(description="an id of references.yml"), Mark("reference")]
+MisconceptionId = Annotated[Id, Mark("misconception", _BELIEF)]
+SourceId = Annotated[Id, Mark("reference", "an id of references.yml")]
 StatementId = Annotated[Id, Mark("statement")]
 _SYMPTOM = StringConstraints(pattern=r"^[a-z][a-z0-9-]*(#ask-[1-9])?$")  # or a question of it
 SymptomId = Annotated[str, _SYMPTOM, Mark("symptom")]
@@ -109,29 +113,21 @@ TopicId = Annotated[Id, Mark("topic")]
 class Written(BaseModel):
     """Anything an author writes: unknown keys are errors, and so is the number nan."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """The schema that editors read: each key with what the docstrings say of it."""
+        """The schema that editors read: each key with what stands below it, or is said of it."""
         schema = handler.resolve_ref_schema(handler(core))
-        for key, says in described(cls).items():
-            if key in schema["properties"]:
-                schema["properties"][key]["description"] = says
+        for name, field in cls.model_fields.items():
+            says = field.description or _EVERYWHERE.get(name)
+            if says:
+                schema["properties"][field.alias or name]["description"] = " ".join(says.split())
         return schema
-
-
-def described(model: type[Written]) -> dict[str, str]:
-    """What the docstrings of a part say of its keys, or else what they are everywhere."""
-    found = {key: says for key, says in _EVERYWHERE.items() if key in model.model_fields}
-    for one in reversed(model.__mro__):
-        for names, says in _DESCRIBED.findall(inspect.cleandoc(one.__doc__ or "")):
-            for name in names.split(", "):
-                field = model.model_fields.get(name)
-                found[field.alias or name if field else name] = " ".join(says.split())
-    return found
 
 
 def listed(written: object) -> list[object]:
@@ -152,20 +148,18 @@ class OverCases(Written):
     """A part of a file that is written once and stands for several cases.
 
     The part itself is that of the first case; `others` are those of the others.
-
-    Attributes:
-        id: how a reader's progress is kept; never reused for another question.
-        cases: what the question is asked of: the first case on pages, all of them in turn on Recall
-            pages. Each binds the same names, to runs (`run: ddp.ddp`), to numbers (`rank: 3`), to
-            ids of claims, or to words, which `{{ called }}` prints.
     """
 
     id: Id
+    """how a reader's progress is kept; never reused for another question."""
     cases: Annotated[
         list[Bound],
         BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Bound]),
         Field(alias="for"),
     ] = []
+    """what the question is asked of: the first case on pages, all of them in turn on Recall pages.
+    Each binds the same names, to runs (`run: ddp.ddp`), to numbers (`rank: 3`), to ids of claims,
+    or to words, which `{{ called }}` prints."""
     _others: tuple[Self, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
@@ -193,8 +187,8 @@ class OverCases(Written):
 def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
     """The mark of a text field, looked for in its annotation too."""
     for item in metadata:
-        if isinstance(item, Mark):
-            return str(item)
+        if isinstance(item, Mark) and item.kind:
+            return item.kind
     if get_origin(annotation) is Annotated:
         return _mark(None, get_args(annotation)[1:])
     found = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
