@@ -19,13 +19,12 @@ from pydantic import BaseModel
 from generator.content import prose
 from generator.content.claim import Case, Claim, ClaimFile
 from generator.content.errors import ContentError, nearest
-from generator.content.words import OverCases, marks
+from generator.content.words import marks
 
 if TYPE_CHECKING:
     from generator.content.documents import Document
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-ItemT = TypeVar("ItemT", bound=OverCases)
 QUOTED = r"'[^']*'|\"[^\"]*\""
 RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
 
@@ -79,14 +78,6 @@ _WAYS = {
     "line": of_text, "prose": of_text, "expression": of_expression, "per_run": of_expression,
     **dict.fromkeys(("claim", "misconception", "run"), of_id),
 }  # fmt: skip
-
-
-def written_out(item: ItemT) -> ItemT:
-    """An item as it is in its first case, which has beside it what it is in the others."""
-    if not item.cases:
-        return item
-    first, *others = (in_texts(item, bound(case)) for case in item.cases)
-    return first.over(others)
 
 
 def bound(case: Mapping[str, int | str]) -> dict[str, str]:
@@ -163,7 +154,8 @@ def laws_of(documents: Sequence[Document[ClaimFile]]) -> Laws:
 def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
     """A claim of a file on each of its runs, under the regime that the file states for all."""
     claim = document.model.claims[position]
-    claim = claim.model_copy(update={"regime": claim.regime.over(document.model.regime)})
+    own = claim.regime.model_dump(exclude_none=True)
+    claim = claim.model_copy(update={"regime": document.model.regime.model_copy(update=own)})
     on_runs = [_on_run(claim, case) for case in claim.cases] or [claim]
     return tuple(in_texts(one, _short_names(one)) for one in on_runs)
 

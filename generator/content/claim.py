@@ -80,11 +80,6 @@ class Regime(Written):
     fixed: Line | None = None
     """what stays the same while ranks, sizes or strategies differ."""
 
-    def over(self, other: Regime | None) -> Regime:
-        """This regime, with what it leaves open taken from another one."""
-        stated = self.model_dump(exclude_none=True)
-        return Regime(**{**(other.model_dump(exclude_none=True) if other else {}), **stated})
-
 
 class Domain(Written):
     """Where a law holds: allowed values of the observed runs, and why it holds nowhere else."""

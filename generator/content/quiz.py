@@ -7,22 +7,31 @@ a run executed, no longer has there. `generator/items/kinds` works the keys out 
 without one.
 """
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    model_validator,
+)
 
-from generator.content.cases import written_out
+from generator.content.cases import bound, in_texts
 from generator.content.claim import SEVERAL, Tolerance, Verdict
 from generator.content.exhibit import Executed
 from generator.content.words import (
+    Bound,
     ClaimId,
     Expression,
+    Id,
     Line,
     MisconceptionId,
-    OverCases,
     Prose,
     RunPath,
     Written,
+    of_runs,
 )
 
 
@@ -94,9 +103,22 @@ class Table(Written):
         return self
 
 
-class _Item(OverCases):
-    """What every question has."""
+class _Item(Written):
+    """What every question has.
 
+    It is as in its first case; `others` are what it is in the others.
+    """
+
+    id: Id
+    """how a reader's progress is kept; never reused for another question."""
+    cases: Annotated[
+        list[Bound],
+        BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Bound]),
+        Field(alias="for"),
+    ] = []
+    """what the question is asked of: the first case on pages, all of them in turn on Recall pages.
+    Each binds the same names, to runs (`run: ddp.ddp`), to numbers (`rank: 3`), to ids of claims,
+    or to words, which `{{ called }}` prints."""
     revision: Annotated[int, Field(ge=1)] = 1
     """raised by the author when the item has become another question: answers that were kept before
     then no longer count."""
@@ -112,6 +134,23 @@ class _Item(OverCases):
     this_table: Table | None = None
     """values that the question is about, shown below the stem. Where times decide the key, show
     them here: on another machine both the times and the key are others."""
+    _others: tuple[Self, ...] = PrivateAttr(())
+
+    @model_validator(mode="after")
+    def _bind_alike(self) -> Self:
+        if len(self.cases) == 1:
+            raise ValueError("for: has one case; write its run into the texts instead")
+        if any(case.keys() != self.cases[0].keys() for case in self.cases):
+            raise ValueError("each case of for: binds the same names")
+        return self
+
+    @property
+    def others(self) -> tuple[Self, ...]:
+        """The same part in each further case, under an id of its own."""
+        return self._others
+
+
+ItemT = TypeVar("ItemT", bound=_Item)
 
 
 class Choice(_Item):
@@ -219,6 +258,18 @@ class FaultyLine(_Item):
     lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
 
 
+def _written_out(item: ItemT) -> ItemT:
+    """An item as it is in its first case, which has beside it what it is in the others."""
+    if not item.cases:
+        return item
+    first, *others = (in_texts(item, bound(case)) for case in item.cases)
+    first._others = tuple(
+        one.model_copy(update={"id": f"{item.id}-variant-{number}"})
+        for number, one in enumerate(others, 1)
+    )
+    return first
+
+
 def _with_kind(written: object) -> object:
     """Items with their kinds; one right answer where none is named."""
     if not isinstance(written, list):
@@ -233,6 +284,6 @@ class QuizFile(Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id."""
 
     items: Annotated[
-        list[Annotated[Item, Field(discriminator="kind"), AfterValidator(written_out)]],
+        list[Annotated[Item, Field(discriminator="kind"), AfterValidator(_written_out)]],
         BeforeValidator(_with_kind, json_schema_input_type=list[Item]),
     ]

@@ -8,17 +8,13 @@ inputs of a calculator stand for themselves. The marks are read by `checks/`.
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, NamedTuple, Self, get_args, get_origin
+from typing import Annotated, NamedTuple, get_args, get_origin
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
-    Field,
     GetJsonSchemaHandler,
-    PrivateAttr,
     StringConstraints,
-    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -142,46 +138,6 @@ def of_runs(written: object) -> object:
 
 _Bound = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("case")]
 Bound = dict[Name, int | _Bound]
-
-
-class OverCases(Written):
-    """A part of a file that is written once and stands for several cases.
-
-    The part itself is that of the first case; `others` are those of the others.
-    """
-
-    id: Id
-    """how a reader's progress is kept; never reused for another question."""
-    cases: Annotated[
-        list[Bound],
-        BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Bound]),
-        Field(alias="for"),
-    ] = []
-    """what the question is asked of: the first case on pages, all of them in turn on Recall pages.
-    Each binds the same names, to runs (`run: ddp.ddp`), to numbers (`rank: 3`), to ids of claims,
-    or to words, which `{{ called }}` prints."""
-    _others: tuple[Self, ...] = PrivateAttr(())
-
-    @model_validator(mode="after")
-    def _bind_alike(self) -> Self:
-        if len(self.cases) == 1:
-            raise ValueError("for: has one case; write its run into the texts instead")
-        if any(case.keys() != self.cases[0].keys() for case in self.cases):
-            raise ValueError("each case of for: binds the same names")
-        return self
-
-    @property
-    def others(self) -> tuple[Self, ...]:
-        """The same part in each further case, under an id of its own."""
-        return self._others
-
-    def over(self, cases: Iterable[Self]) -> Self:
-        """This part with what it is in its other cases."""
-        self._others = tuple(
-            one.model_copy(update={"id": f"{self.id}-variant-{number}"})
-            for number, one in enumerate(cases, 1)
-        )
-        return self
 
 
 def _mark(annotation: object, metadata: Iterable[object]) -> str | None:

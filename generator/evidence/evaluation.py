@@ -156,8 +156,7 @@ class Evidence:
         found = self.evaluate(expression, run)
         if found.error and not found.absent:
             raise _failed(expression, found.error)
-        value = list_sides.in_one(found.result)
-        return value if isinstance(value, Value) else None
+        return list_sides.in_one(found.result)
 
     def printable(self, expression: str) -> Printable:
         """What a page prints for an expression; a value that this machine lacks says so.

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from generator.evidence import units
 from generator.evidence.filters import elements
 from generator.evidence.paths import Node
-from generator.evidence.value import ExpressionError, Value, computed, numeric
+from generator.evidence.value import AbsentError, ExpressionError, Value, computed, numeric
+from runners.traces.measured import SampledSeconds
 
 MOST_WRITTEN_OUT = 4  # elements that a page lists one by one
 NOUNS = {"ranks": "rank", "epochs": "epoch", "step_losses": "step", "stages": "stage"}
@@ -79,12 +80,17 @@ def collected(values: Sequence[Value]) -> Value:
     return computed(_written(values), units.TEXT, formula, inputs)
 
 
-def in_one(found: object) -> object:
-    """What an expression gives; a list, which a law may observe, as one value."""
-    if not isinstance(found, tuple) or not found:
-        return found
-    values = [one for one in found if isinstance(one, Value)]
-    return collected(values) if len(values) == len(found) else found
+def in_one(side: object) -> Value | None:
+    """What a page prints of a side: one value, also of a list; of samples, their median."""
+    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
+        side = side.step("median_seconds")
+    if isinstance(side, Value):
+        return side
+    try:
+        values = listed(side)
+    except (ExpressionError, AbsentError):
+        return None
+    return collected(values) if values else None
 
 
 def _written(values: Sequence[Value]) -> str:

@@ -14,7 +14,7 @@ from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.errors import ContentError
 from generator.evidence import list_sides, units
 from generator.evidence.paths import Evaluation, Node
-from generator.evidence.value import AbsentError, ExpressionError, Value, constant, numeric
+from generator.evidence.value import ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
 from runners.traces.published import COMPARISONS
 from runners.traces.tolerance import overlap
@@ -93,8 +93,8 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
     return Outcome(
         claim=claim,
         verdict=verdict or "no_evidence",
-        predicted=_shown(left),
-        observed=_shown(right),
+        predicted=list_sides.in_one(left),
+        observed=list_sides.in_one(right),
         explanation=explanation or "the claim cannot be judged",
         runs=runs,
         machine=next(filter(None, machines), None),
@@ -180,22 +180,6 @@ def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
     if len({run.backend for run in runs if run.world_size > 1}) > 1:
         return "the runs communicate over different backends here"
     return None
-
-
-def _shown(side: Side) -> Value | None:
-    """What a page prints of a side: one value, also of a list."""
-    if isinstance(side, Value):
-        return side
-    try:
-        values = list_sides.listed(side)
-    except (ExpressionError, AbsentError):
-        return None
-    if values is not None:
-        return list_sides.collected(values)
-    if not isinstance(side, Node) or not isinstance(side.thing, SampledSeconds):
-        return None
-    median = side.step("median_seconds")
-    return median if isinstance(median, Value) else None
 
 
 def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str]:

@@ -81,13 +81,11 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
 
 def _of_machines(book: Book) -> Iterator[Sheet]:
     """The machines, and the runs of each experiment."""
-    words = interface_words()
-    called = words["machines"]
     yield _listed("machines", "machines/index.md", "machines.md.j2", under=EVIDENCE)
     for name in book.machines:
         yield Sheet(
-            f"machines/{name}.md", "machine.md.j2", called["one"].format(name=name),
-            called["about"], machine=name, under=EVIDENCE,
+            f"machines/{name}.md", "machine.md.j2", f"Machine {name}",
+            "What a machine is, and what it measured.", machine=name, under=EVIDENCE,
         )  # fmt: skip
     for name, shown in book.traces.items():
         if not shown.is_plan:
