@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "NVLink, and eight links of 400 Gbit/s",
     )
     add("--program", metavar="FILE", type=Path, help="write a program that trains in the layout")
-    add("--seconds", type=_size, default=45.0, help="for the search of a layout")
+    add("--seconds", type=_size, default=40.0, help="for the search of a layout")
     add("--published", action="store_true", help="published measurements and their simulations")
     add("--published-steps", action="store_true", help="published rates, and the law of time")
     add("--outcomes", action="store_true", help="run the plan on this accelerator, and compare")

@@ -224,13 +224,13 @@ def order(
     """How the law orders two layouts; None where they are no pair."""
     if (one.model, one.sequence) != (other.model, other.sequence):
         return None
-    fast, slow = sorted((one, other), key=lambda row: published_seconds(row) / _tokens(row))
-    if published_seconds(slow) / _tokens(slow) < APART * published_seconds(fast) / _tokens(fast):
+    published = [published_seconds(row) / _tokens(row) for row in (one, other)]
+    if max(published) < APART * min(published):
         return None
-    predicted = [law(row, share).at_least / _tokens(row) for row in (fast, slow)]
+    predicted = [law(row, share).at_least / _tokens(row) for row in (one, other)]
     if max(predicted) < APART * min(predicted):
         return "none"
-    return "right" if predicted[0] < predicted[1] else "wrong"
+    return "right" if (published[0] < published[1]) == (predicted[0] < predicted[1]) else "wrong"
 
 
 def runs() -> dict[str, Run]:

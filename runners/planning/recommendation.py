@@ -8,6 +8,7 @@ and the lines that say so. No torch.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Literal, NamedTuple
 
 from runners.planning.answer import GIB, Answer, Layout, layouts, needs
@@ -20,9 +21,9 @@ from runners.planning.question import (
     Training,
     strategy_of,
 )
+from runners.traces.machine import num_cores
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
-ROUND = 4  # layouts that are simulated before the clock is looked at
 # Bytes of each parameter beside what is gathered: the parameter, its gradient, and the state.
 _STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
 
@@ -55,15 +56,13 @@ def strategies(cluster: Cluster, num_experts: int = 1, tensor: str = "tp-sp") ->
         names += (
             [tensor] if rest == 1 else [f"fsdp.{rest}+{tensor}.{n}", f"zero1.{rest}+{tensor}.{n}"]
         )
-    for stages in (2, 4, 8, 16):
-        if devices % stages or stages > devices:
-            continue
-        rest = devices // stages
-        names += ["1f1b", "interleaved"] if rest == 1 else [f"1f1b.{stages}+zero1.{rest}"]
-        for n in inner:
-            if rest % n == 0 and rest >= n:
-                data = f"+zero1.{rest // n}" if rest > n else ""
-                names.append(f"1f1b.{stages}{data}+{tensor}.{n}")
+    for stages, n in product((2, 4, 8, 16), (1, *inner)):
+        rest = devices // (stages * n)
+        if stages == devices:
+            names += ["1f1b", "interleaved"]
+        elif rest * stages * n == devices:
+            axes = {f"1f1b.{stages}": stages, f"zero1.{rest}": rest, f"{tensor}.{n}": n}
+            names.append("+".join(axis for axis, size in axes.items() if size > 1))
     names += [f"fsdp.{devices // n}+cp.{n}" for n in inner if devices > n]
     names += [f"fsdp.{devices}+ep.{n}" for n in inner if num_experts % n == 0]
     return [strategy_of(name, devices) for name in dict.fromkeys(names)]
@@ -108,58 +107,65 @@ def search(
     seconds: float,
     tried: Sequence[Strategy] | None = None,
 ) -> tuple[list[Answer], bool]:
-    """Simulate layouts until all are known or the time is over.
+    """Simulate layouts until all are known, or one more round would probably last too long.
+
+    Returns:
+        The answers, and whether nothing was left out.
+    """
+    shape, known = model.architecture, dict[str, Answer]()
+    if tried is None:
+        tried = strategies(cluster, shape.num_experts if shape else 1, "tp-sp" if shape else "tp")
+    now = time.monotonic()
+    end, longest = now + seconds, 0.0
+
+    def best() -> list[Layout]:
+        return layouts([*known.values()], cluster, memory_bytes)
+
+    for wave in _waves(model, training, tried, best):
+        asked = {one.model_dump_json(): one for one in wave if _is_possible(one, memory_bytes)}
+        new = [key for key in asked if key not in known]
+        for start in range(0, len(new), num_cores()):
+            if now + longest > end:
+                return list(known.values()), False
+            keys, began = new[start : start + num_cores()], now
+            known |= zip(keys, simulate([asked[key] for key in keys]), strict=True)
+            now = time.monotonic()
+            longest = max(longest, now - began)
+    return list(known.values()), True
+
+
+def _waves(
+    model: Model, training: Training, tried: Sequence[Strategy], best: Callable[[], list[Layout]]
+) -> Iterator[list[Question]]:
+    """What a search asks in turn.
 
     Each strategy comes first with as many tokens on each rank, those that send little before the
     others; then those that do not fit with smaller microbatches and with checkpointing, and the
     best with larger microbatches.
 
-    Returns:
-        The answers, and whether nothing was left out.
+    Args:
+        model: of each question.
+        training: of each, but for what a wave changes.
+        tried: strategies.
+        best: gives the layouts that fit, of those that were asked before.
     """
-    end = time.monotonic() + seconds
-    known: dict[str, Answer] = {}
 
     def asked(strategy: Strategy, times: int = 1, **changes: object) -> Question:
         microbatch = microbatch_of(strategy, training.microbatch) * times
         settings = training.model_copy(update={"microbatch": microbatch, **changes})
         return Question(model=model, training=settings, strategy=strategy)
 
-    def answered(questions: Iterator[Question]) -> bool:
-        possible = {
-            one.model_dump_json(): one for one in questions if _is_possible(one, memory_bytes)
-        }
-        new = [(key, one) for key, one in possible.items() if key not in known]
-        for start in range(0, len(new), ROUND):
-            if time.monotonic() >= end:
-                return False
-            keys, some = zip(*new[start : start + ROUND], strict=True)
-            known.update(zip(keys, simulate(some), strict=True))
-        return True
-
-    def best() -> list[Layout]:
-        return layouts([*known.values()], cluster, memory_bytes)
-
-    shape = model.architecture
-    usual = strategies(cluster, shape.num_experts if shape else 1, "tp-sp" if shape else "tp")
-    tried = usual if tried is None else tried
-    is_whole = answered(asked(one) for one in tried)
+    yield [asked(one) for one in tried]
     fitting = {one.strategy for one in best()}
+    others = [one for one in tried if one.name not in fitting]
     if training.checkpointing == "none":
-        others = [one for one in tried if one.name not in fitting]
-        is_whole &= answered(asked(one, microbatch=training.microbatch) for one in others)
-        is_whole &= answered(asked(one, checkpointing="all") for one in others)
-    for doubling in range(1, 4):
-        larger = (
-            asked(
-                one.answer.question.strategy,
-                1 << doubling,
-                checkpointing=one.answer.question.training.checkpointing,
-            )
-            for one in best()[:4]
-        )
-        is_whole &= answered(larger)
-    return list(known.values()), is_whole
+        yield [asked(one, microbatch=training.microbatch) for one in others]
+        yield [asked(one, checkpointing="all") for one in others]
+    for times in (2, 4, 8):
+        leading = [one.answer.question for one in best()[:4]]
+        yield [
+            asked(one.strategy, times, checkpointing=one.training.checkpointing) for one in leading
+        ]
 
 
 # --- what is recommended, and what is said of it
@@ -205,12 +211,13 @@ def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> 
         PlanError: nothing fits.
     """
     found = layouts(answers, cluster, memory_bytes)
-    if not found and (least := min((needs(one) for one in answers if one.ranks), default=0)):
-        given = f"{memory_bytes / GIB:.4g} GiB"
-        raise PlanError(f"no layout fits {given}; the least needs {least / GIB:.1f}")
     if not found:
         none = "no layout fits: parameters, gradients and optimizer alone need more memory"
-        raise PlanError(next((one.reason for one in answers if one.reason), none))
+        why = next((one.reason for one in answers if one.reason), none)
+        if least := min((needs(one) for one in answers if one.ranks), default=0):
+            given = f"{memory_bytes / GIB:.4g} GiB"
+            why = f"no layout fits {given}; the least needs {least / GIB:.1f}"
+        raise PlanError(why)
     best = found[0]
     runner_up = next((one for one in found if one.strategy != best.strategy), None)
     return Choice(found, runner_up, list(_turns(answers, found, cluster, memory_bytes)))
@@ -276,10 +283,10 @@ def _turns(
     """Links, of those tried here, and less memory, with which another layout is best."""
     best = found[0]
     for factors in ((1 / 2, 1 / 4, 1 / 8, 1 / 16), (2, 4, 8)) if cluster.nodes > 1 else ():
-        for other in (replace(cluster, between=cluster.between * n) for n in factors):
-            there = layouts(answers, other, memory_bytes)[0]
+        for between in (cluster.between * n for n in factors):
+            there = layouts(answers, replace(cluster, between=between), memory_bytes)[0]
             if there.kind != best.kind:
-                yield Turn(there, between=other.between)
+                yield Turn(there, between)
                 break
     least = best
     while below := next((one for one in found if one.needed_bytes < least.needed_bytes), None):

@@ -1,9 +1,11 @@
 """One recommendation: what is searched, how it is justified, and what would turn it."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from runners.planning import recommendation
 from runners.planning.answer import GIB, Answer, layouts
 from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
@@ -61,6 +63,21 @@ def test_where_no_state_fits_the_recommendation_says_just_that():
     unfit = Answer(question=asked("ddp"), seconds=0, reason="the optimizer alone needs more")
     with pytest.raises(PlanError, match=r"^the optimizer alone needs more$"):
         told([unfit], CLUSTER, GIB, is_whole=True)
+
+
+def test_a_search_begins_no_round_that_would_end_too_late(monkeypatch):
+    """Rounds of ten seconds: after three of them, a fourth would end after 35 seconds."""
+    seconds = iter(range(0, 100, 10))
+    monkeypatch.setattr(recommendation, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(recommendation, "num_cores", lambda: 2)
+    model, rounds = Model(name="small", architecture=SMALL), []
+
+    def simulate(some):
+        rounds.append(some)
+        return [Answer(question=one, seconds=10) for one in some]
+
+    assert not search(model, TRAINING, CLUSTER, 80 * GIB, simulate, 35)[1]
+    assert [len(some) for some in rounds] == [2, 2, 2]
 
 
 def test_tensor_parallelism_is_searched_within_a_node_alone():
