@@ -213,10 +213,7 @@ def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGr
     data = mesh.get_group("data")
     start = data.rank() // size * size
     ranks = dist.get_process_group_ranks(data)[start : start + size]
-    group: dist.ProcessGroup = dist.new_group(
-        ranks, use_local_synchronization=True, group_desc=name
-    )
-    return group
+    return dist.new_group(ranks, use_local_synchronization=True, group_desc=name)
 
 
 def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:

@@ -37,10 +37,7 @@ def ring_attention(
     Returns:
         As `queries`.
     """
-    found: Tensor = _RingAttention.apply(  # type: ignore[no-untyped-call]
-        queries, keys, values, group
-    )
-    return found
+    return _RingAttention.apply(queries, keys, values, group)
 
 
 # --- the kernel of one block: queries of this rank, and keys of one rank

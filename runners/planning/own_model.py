@@ -58,7 +58,7 @@ def named(name: str) -> Callable[..., Any]:
         raise
     if not callable(found):
         raise PlanError(f"{name}: the module {module} has no function {function}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def arguments(model: Model, training: Training) -> Any:

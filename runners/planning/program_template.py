@@ -113,14 +113,15 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
 
     The axes that the plan uses become equally large, as far as the number of ranks allows.
     """
-    axes = [axis for axis in ("data", "tensor", "pipeline") if getattr(plan, axis) > 1]
-    sizes = dict.fromkeys(axes, 1)
-    while axes and prod(sizes.values()) < num_ranks:
-        sizes[min(sizes, key=sizes.__getitem__)] *= 2
-    pipeline, data = sizes.get("pipeline", 1), sizes.get("data", 1)
+    sizes: dict[str, Any] = {"data": 1, "tensor": 1, "pipeline": 1}
+    used = [axis for axis in sizes if getattr(plan, axis) > 1]
+    while used and prod(sizes.values()) < num_ranks:
+        sizes[min(used, key=sizes.__getitem__)] *= 2
+    data, pipeline = sizes["data"], sizes["pipeline"]
     chunks = plan.chunks if pipeline > 1 else 1
     return replace(
         plan,
+        **sizes,
         num_layers=max(4, pipeline * chunks),
         hidden_size=128,
         num_heads=16,
@@ -130,12 +131,9 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
         context_length=64,
         num_experts=min(4, plan.num_experts),
         num_active_experts=min(2, plan.num_active_experts),
-        pipeline=pipeline,
         chunks=chunks,
-        data=data,
         replicas=min(2, data) if plan.replicas > 1 else 1,
         reshards_to=max(1, data // 2) if plan.reshards_to else 0,
-        tensor=sizes.get("tensor", 1),
         sequence=64,
         microbatch=2,
         global_batch=max(8, 2 * data),
@@ -189,8 +187,7 @@ class Attention(nn.Module):
             query, key = rotated(query), rotated(key)
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         context = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-        attended: Tensor = self.output(context.transpose(1, 2).flatten(2))
-        return attended
+        return self.output(context.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):
@@ -208,8 +205,7 @@ class FeedForward(nn.Module):
         """(…, hidden) → the same."""
         inner = self.inner(x)
         inner = F.silu(inner) * self.gate(x) if self.is_gated else F.gelu(inner)
-        passed: Tensor = self.outer(inner)
-        return passed
+        return self.outer(inner)
 
 
 class Experts(nn.Module):
@@ -247,8 +243,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, sequence, hidden) → the same."""
         x = x + self.attention(self.attention_norm(x))
-        passed: Tensor = self.ffn(self.ffn_norm(x))
-        return x + passed
+        return x + self.ffn(self.ffn_norm(x))
 
 
 class Transformer(nn.Module):
@@ -292,8 +287,7 @@ class Transformer(nn.Module):
         x = self.norm(x)
         if self.plan.has_tied_embeddings:
             return F.linear(x, self.embedding.weight)
-        logits: Tensor = self.logits(x)
-        return logits
+        return self.logits(x)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:

@@ -248,7 +248,6 @@ def _ends(
     if shape is None or not shape.has_tied_embeddings or not is_end or stages is None:
         return None
     ranks = dist.get_process_group_ranks(stages)
-    group: dist.ProcessGroup = dist.new_group(
+    return dist.new_group(
         [ranks[0], ranks[-1]], use_local_synchronization=True, group_desc=EMBEDDING
     )
-    return group

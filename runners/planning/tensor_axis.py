@@ -47,10 +47,7 @@ class TensorAxis:
             dtype = torch.get_autocast_dtype(x.device.type)
             x, weights = x.to(dtype), [weight.to(dtype) for weight in weights]
             biases = [None if bias is None else bias.to(dtype) for bias in biases]
-        found: Sequence[Tensor] = _GatheredProducts.apply(  # type: ignore[no-untyped-call]
-            x, self, *weights, *biases
-        )
-        return found
+        return _GatheredProducts.apply(x, self, *weights, *biases)
 
     def enter(self, x: Tensor) -> Tensor:
         """Before a layer that is divided by columns: every rank needs the whole activation."""
@@ -104,8 +101,7 @@ class TensorAxis:
 
 def exchanged(x: Tensor, forward: Exchange, backward: Exchange) -> Tensor:
     """What ranks make of a tensor, and in backward of its gradient."""
-    result: Tensor = _Exchange.apply(x, forward, backward)  # type: ignore[no-untyped-call]
-    return result
+    return _Exchange.apply(x, forward, backward)
 
 
 class _Exchange(Function):

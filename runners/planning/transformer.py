@@ -189,8 +189,7 @@ class FeedForward(nn.Module):
 
     def _finish(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
         inner = F.gelu(inner) if gate is None else F.silu(inner) * gate
-        result: Tensor = self.outer(inner)
-        return result
+        return self.outer(inner)
 
 
 class OwnExperts(nn.Module):
@@ -336,8 +335,7 @@ class Transformer(nn.Module):
             return x
         if shape.has_tied_embeddings:
             return axis.products(self.norm(x), self.embedding)[0]
-        logits: Tensor = self.logits(self.norm(x))
-        return logits
+        return self.logits(self.norm(x))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy.
@@ -349,15 +347,9 @@ class Transformer(nn.Module):
         rows, wanted = logits.flatten(0, 1), targets.flatten()
         axis, training = self._part.axis, self._part.training
         if training.has_loss_of_torch:
-            copied: Tensor = TorchCrossEntropy.apply(  # type: ignore[no-untyped-call]
-                rows.float(), wanted, axis
-            )
-            return copied
+            return TorchCrossEntropy.apply(rows.float(), wanted, axis)
         if training.has_loss_in_place or axis.size > 1:
-            loss: Tensor = DividedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-                rows, wanted, axis, training.has_compiled_loss
-            )
-            return loss
+            return DividedCrossEntropy.apply(rows, wanted, axis, training.has_compiled_loss)
         num = training.loss_chunks
         parts = zip(logits.chunk(num, 1), targets.chunk(num, 1), strict=True)
         losses = [F.cross_entropy(part.flatten(0, 1).float(), t.flatten()) for part, t in parts]

@@ -7,7 +7,7 @@ streams of an accelerator, which CUDA's allocator can replay.
 """
 
 import inspect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -87,8 +87,7 @@ class Meter(FakeMemoryMeter):
         self.log_always = False
         self.flops: Counter[str] = Counter()
         self.timeline = Timeline()
-        self._calls: Counter[tuple[str, str, int, str]] = Counter()
-        self._payloads: Counter[tuple[str, str, int, str]] = Counter()
+        self._payloads: defaultdict[tuple[str, str, int, str], list[int]] = defaultdict(list)
         self._is_activation = False
         self._counts_results = counts_results
         self._copies_on_reduce_stream = copies_on_reduce_stream
@@ -135,8 +134,7 @@ class Meter(FakeMemoryMeter):
         operation = OPERATIONS.get(name)
         if operation is not None:
             key = (operation, self._axis(group), len(members), self.phase)
-            self._calls[key] += 1
-            self._payloads[key] += payload_bytes(args)
+            self._payloads[key].append(payload_bytes(args))
 
     def _copies_of_gloo(self, func: Any, args: Any) -> list[torch.Tensor]:
         """What gloo copies for a reduce-scatter, which it makes of an all-reduce of the whole."""
@@ -201,10 +199,10 @@ class Meter(FakeMemoryMeter):
                 axis=axis,
                 num_ranks=num_ranks,
                 phase=phase,
-                count=count,
-                bytes=self._payloads[operation, axis, num_ranks, phase],
+                count=len(payloads),
+                bytes=sum(payloads),
             )
-            for (operation, axis, num_ranks, phase), count in sorted(self._calls.items())
+            for (operation, axis, num_ranks, phase), payloads in sorted(self._payloads.items())
         ]
 
     def events(self) -> Iterator[Event]:
