@@ -34,7 +34,7 @@ def on_an_accelerator(verdict):
     """The rules that have a verdict by a run of the committed machine with an accelerator."""
     return {
         rule_of(one.claim)
-        for one, devices in laws_of("1x-h200-00d748")
+        for one, devices in laws_of("1x-h200-af8bca")
         if one.verdict == verdict and devices == {"cuda"}
     }
 
@@ -75,7 +75,7 @@ def test_a_law_that_an_accelerator_may_break_names_its_domain(pattern):
     assert names_no_domain(pattern) == []
 
 
-@pytest.mark.parametrize("machine", ["reference-cpu-2c", "cpu-1c-ea2ab3", "1x-h200-00d748"])
+@pytest.mark.parametrize("machine", ["reference-cpu-2c", "cpu-1c-ea2ab3", "1x-h200-af8bca"])
 def test_no_law_is_false_on_a_committed_machine(machine):
     verdicts = [(one.verdict, one.claim.id) for one, _ in laws_of(machine)]
     assert sum(verdict == "holds" for verdict, _ in verdicts) > 20
