@@ -151,7 +151,7 @@ class Launcher:
         start = time.monotonic()
         attempt = self._scratch.folder()
         requests = self._requests(experiment, plan, pass_name, attempt)
-        links = linked(plan.world_size, getattr(plan.settings, "link_bits_per_second", None))
+        links = linked(plan.world_size, plan.link_bits_per_second)
         with links if plan.own_network else nullcontext() as namespaces:
             for request in requests:
                 own = namespaces[request["rank"]] if namespaces else None

@@ -132,6 +132,11 @@ class RunPlan(Generic[S]):
                 'expected_death=Death(rank=1, phase="forward", signal="SIGKILL")'
             )
 
+    @property
+    def link_bits_per_second(self) -> int | None:
+        """What the link of each rank lets through; None is all it can."""
+        return getattr(self.settings, "link_bits_per_second", None)
+
 
 @dataclass(frozen=True)
 class Experiment:
