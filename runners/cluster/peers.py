@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -26,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-from runners.system import stopping
+from runners.system import processes, stopping
 from runners.system.patience import Patience, say
 
 # Torchrun's variables of a `Place`, in the order of its fields.
@@ -207,19 +205,15 @@ class Peers:
 
 
 def _end_later(pid: int) -> None:
-    """Leave a process behind that ends torchrun unless it soon ends by itself; Linux only."""
-    if sys.platform != "linux":
-        return
-    try:
-        torchrun = os.pidfd_open(pid)
-    except OSError:  # it has ended already
-        return
+    """Leave a process behind that ends torchrun unless it soon ends by itself."""
+    started = processes.start_ticks(pid) or 0
     if os.fork():
         return
     os.setsid()  # torchrun ends the group of the process that leaves
-    os.closerange(0, torchrun)
-    os.closerange(torchrun + 1, os.sysconf("SC_OPEN_MAX"))
-    select.select([torchrun], [], [], LINGER_SECONDS)
-    with suppress(ProcessLookupError):
-        signal.pidfd_send_signal(torchrun, signal.SIGKILL)
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+    end = time.monotonic() + LINGER_SECONDS
+    while processes.lives(pid, started) and time.monotonic() < end:
+        time.sleep(LOOK_SECONDS)
+    if processes.lives(pid, started):
+        os.kill(pid, signal.SIGKILL)
     os._exit(0)

@@ -1,35 +1,38 @@
 """Links of a known rate between ranks: a network namespace a rank, one veth each to a switch.
 
-In: how many ranks, and how many bits a second their links let through. Out: the kernel's files of
-the namespaces, in the order of the ranks, for as long as `linked` is entered:
+In: how many ranks, and how many bits a second their links let through. Out: the names of the
+namespaces, in the order of the ranks, for as long as `linked` is entered:
 
     rank 0 [link0]──veth──[port0]┐
     rank 1 [link0]──veth──[port1]┤ bridge, in a namespace of its own
     rank 2 [link0]──veth──[port2]┘
 
 A token bucket shapes both ends of each veth, so a rank sends and receives at that rate. Interfaces
-are made inside the namespaces and never on the host. A namespace has no name: it lives as long as a
-process in it, of which the launcher holds one, so that nothing is left however a launcher ends.
-Linux, root, `ip`, `tc` and util-linux are needed; `cannot_link` says what is missing. No torch.
+are made inside the namespaces and never on the host. A namespace's name carries the launcher's
+process id and start: what a dead launcher left is swept before the next is made. Linux, root, `ip`
+and `tc` are needed; `cannot_link` says what is missing. No torch.
 """
 
 import ctypes
 import fcntl
 import os
+import re
 import shutil
 import socket
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 
+from runners.system import processes, stopping
 from runners.system.errors import LaunchError
 
 INTERFACE = "link0"  # of every rank, in its own namespace
-# Holds a namespace until its standard input ends, as it does with the launcher.
-_HOLDER = "mount -t sysfs sysfs /sys && echo ready && exec cat"
+NAMES = Path("/run/netns")  # where `ip netns` keeps the names of namespaces
+_OURS = re.compile(r"proofbook-(\d+)-(\d+)-\d+-(?:switch|\d+)")
 _CLONE_NEWNET = 0x40000000
 # A rank passes on some frames at once, as a batch: a timer for each would keep a core busy, and a
 # whole transfer at once would not be shaped at all.
@@ -40,6 +43,7 @@ MIN_BURST_BYTES = 20000
 # What waits at a link is never dropped: a transfer is then as long as its bytes, and no byte is
 # sent again.
 QUEUE_BYTES = 1 << 28
+_numbers = count()
 
 
 class LinkError(LaunchError):
@@ -51,44 +55,41 @@ def address(rank: int) -> str:
     return f"10.213.{rank // 250}.{rank % 250 + 1}"
 
 
-def _call(holder: int, *arguments: str, lines: list[str] | None = None) -> None:
-    """Run a program in a namespace, with commands on standard input where there are several.
+def _call(*arguments: str, lines: list[str] | None = None) -> None:
+    """Run `ip` or `tc`, with commands on standard input where there are several.
 
     Raises:
         LinkError: with what it said.
     """
-    done = subprocess.run(
-        ["nsenter", "--target", str(holder), "--net", "--mount", *arguments],
-        input="\n".join(lines) + "\n" if lines else None,
-        capture_output=True,
-        text=True,
-        check=False,
-        start_new_session=True,  # Ctrl-C is ours to handle
-    )
+    with stopping.held():  # no half-made link
+        done = subprocess.run(
+            arguments,
+            input="\n".join(lines) + "\n" if lines else None,
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,  # Ctrl-C is ours to handle
+        )
     if done.returncode:
-        raise _refused(arguments[0], done.stderr or done.stdout)
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise LinkError(f"`{arguments[0]}` cannot make links here: {said[0] if said else 'failed'}")
 
 
-def _refused(program: str, said: str) -> LinkError:
-    first = (said.strip() or "failed").splitlines()[0]
-    return LinkError(f"`{program}` cannot make links here: {first}")
+def _names() -> list[str]:
+    return [path.name for path in NAMES.iterdir()] if NAMES.is_dir() else []
 
 
-@contextmanager
-def _namespace() -> Iterator[int]:
-    """A network namespace, by the process that holds it."""
-    with subprocess.Popen(
-        ["unshare", "--net", "--mount", "sh", "-c", _HOLDER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as holder:
-        said = holder.stdout.readline() if holder.stdout else ""
-        if said != "ready\n":
-            raise _refused("unshare", said)
-        yield holder.pid
+def _remove(names: list[str]) -> None:
+    """Remove namespaces; one that is gone already is no mistake."""
+    for name in names:
+        with suppress(LinkError):
+            _call("ip", "netns", "delete", name)
+
+
+def sweep() -> None:
+    """Remove the namespaces that launchers left which are dead by now."""
+    owned = [(n, m) for n in _names() if (m := _OURS.fullmatch(n))]
+    _remove([n for n, m in owned if not processes.lives(int(m.group(1)), int(m.group(2)))])
 
 
 def _shaping(interface: str, bits_per_second: int) -> str:
@@ -99,24 +100,25 @@ def _shaping(interface: str, bits_per_second: int) -> str:
     )
 
 
-def _make(switch: int, ranks: list[int], bits_per_second: int | None) -> None:
+def _make(switch: str, ranks: list[str], bits_per_second: int | None) -> None:
+    _call("ip", "-batch", "-", lines=[f"netns add {name}" for name in (switch, *ranks)])
     ports = [f"port{rank}" for rank in range(len(ranks))]
     # Without IPv6 and multicast nothing travels but what ranks send, and address resolution.
     _call(
-        *(switch, "ip", "-batch", "-"),
+        *("ip", "-n", switch, "-batch", "-"),
         lines=[
             "link add bridge type bridge mcast_snooping 0",
             "link set bridge addrgenmode none up",
             *(
-                f"link add {port} type veth peer name {INTERFACE} netns {holder}"
-                for port, holder in zip(ports, ranks, strict=True)
+                f"link add {port} type veth peer name {INTERFACE} netns {name}"
+                for port, name in zip(ports, ranks, strict=True)
             ),
             *(f"link set {port} addrgenmode none master bridge up" for port in ports),
         ],
     )
-    for rank, holder in enumerate(ranks):
+    for rank, name in enumerate(ranks):
         _call(
-            *(holder, "ip", "-batch", "-"),
+            *("ip", "-n", name, "-batch", "-"),
             lines=[
                 "link set lo up",
                 f"link set {INTERFACE} addrgenmode none multicast off gso_max_size {BATCH_BYTES}",
@@ -124,38 +126,54 @@ def _make(switch: int, ranks: list[int], bits_per_second: int | None) -> None:
                 f"link set {INTERFACE} up",
             ],
         )
-    ends = [*((switch, port) for port in ports), *((holder, INTERFACE) for holder in ranks)]
+    if bits_per_second is not None:
+        shaped = [_shaping(port, bits_per_second) for port in ports]
+        _call("tc", "-n", switch, "-batch", "-", lines=shaped)
+        for name in ranks:
+            _call("tc", "-n", name, *_shaping(INTERFACE, bits_per_second).split())
+    _keep_order(switch, ranks)
+
+
+def _keep_order(switch: str, ranks: list[str]) -> None:
+    """Let one core take what arrives at an interface.
+
+    A shaped link sends from whichever core its timer fires on, and what two cores hand on may
+    arrive in another order: TCP then takes frames for lost, sends them again, and slows down. Where
+    the kernel cannot be told, links work, only less evenly.
+    """
     cores = sorted(os.sched_getaffinity(0))
-    for index, (holder, interface) in enumerate(ends):
-        if bits_per_second is not None:
-            _call(holder, "tc", *_shaping(interface, bits_per_second).split())
-        # One core takes what arrives. A shaped link sends from whichever core its timer fires on,
-        # and what two cores hand on may arrive in another order: TCP then takes frames for lost,
-        # sends them again, and slows down. Where the kernel cannot be told, links work less evenly.
+    arrivals = [(switch, f"port{rank}") for rank in range(len(ranks))]
+    arrivals += [(name, INTERFACE) for name in ranks]
+    for index, (namespace, interface) in enumerate(arrivals):
         mask = f"{1 << cores[index % len(cores)]:x}"
+        told = f"echo {mask} > /sys/class/net/{interface}/queues/rx-0/rps_cpus"
         with suppress(LinkError):
-            queue = f"/sys/class/net/{interface}/queues/rx-0/rps_cpus"
-            _call(holder, "sh", "-c", f"echo {mask} > {queue}")
+            _call("ip", "netns", "exec", namespace, "sh", "-c", told)
 
 
 @contextmanager
 def linked(num_ranks: int, bits_per_second: int | None = None) -> Iterator[list[str]]:
-    """Make the namespaces of some ranks, which end with the block.
+    """Make the namespaces of some ranks, and remove them whatever happens.
 
     Args:
         num_ranks: one namespace each, and one more for the switch.
         bits_per_second: what each link lets through, in each direction; None: all it can.
 
     Yields:
-        The namespaces' files, in the order of the ranks.
+        The namespaces' names, in the order of the ranks.
 
     Raises:
         LinkError: they cannot be made here.
     """
-    with ExitStack() as held:
-        switch, *ranks = (held.enter_context(_namespace()) for _ in range(num_ranks + 1))
+    sweep()
+    pid = os.getpid()
+    start = f"proofbook-{pid}-{processes.start_ticks(pid) or 0}-{next(_numbers)}"
+    switch, ranks = f"{start}-switch", [f"{start}-{rank}" for rank in range(num_ranks)]
+    try:
         _make(switch, ranks, bits_per_second)
-        yield [f"/proc/{holder}/ns/net" for holder in ranks]
+        yield ranks
+    finally:
+        _remove([name for name in _names() if name in {switch, *ranks}])
 
 
 @cache
@@ -164,9 +182,8 @@ def cannot_link() -> str | None:
 
     It is tried, once: whether the kernel lets us is not written anywhere.
     """
-    programs = "ip", "tc", "unshare", "nsenter"
-    if not (all(map(shutil.which, programs)) and os.geteuid() == 0):
-        return "links of their own for ranks take root, `ip` and `tc` of Linux, and util-linux"
+    if not (shutil.which("ip") and shutil.which("tc") and os.geteuid() == 0):
+        return "links of their own for ranks take root, and `ip` and `tc` of Linux"
     try:
         with linked(1, 10**9):
             return None
@@ -201,7 +218,7 @@ def shape(bits_per_second: int, within_bits_per_second: int, mates: list[str]) -
     """
     rates = {1: within_bits_per_second, 2: bits_per_second}
     _call(
-        *(os.getpid(), "tc", "-batch", "-"),
+        *("tc", "-batch", "-"),
         lines=[
             f"qdisc add dev {INTERFACE} root handle 1: htb default 2",
             *(
@@ -224,7 +241,7 @@ def enter(namespace: str) -> None:
     Raises:
         OSError: the namespace is gone, or the kernel refuses.
     """
-    with Path(namespace).open("rb") as file:
+    with (NAMES / namespace).open("rb") as file:
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), namespace)

@@ -1,4 +1,4 @@
-"""Processes as the kernel shows them: whether one works or waits for a turn.
+"""Processes as the kernel shows them: whether one lives, works, or waits for a turn.
 
 In: process ids. Out: what `/proc` says of them; None, or the cautious answer, where there is no
 `/proc`. No torch.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _SET_PARENT_DEATH_SIGNAL = 1  # of prctl
 # Fields of /proc/<pid>/stat behind the command, which may itself hold spaces and brackets.
-_STATE, _USER_TICKS, _SYSTEM_TICKS = 0, 11, 12
+_STATE, _USER_TICKS, _SYSTEM_TICKS, _START = 0, 11, 12, 19
 
 
 def _stat(path: Path) -> list[str] | None:
@@ -33,6 +33,21 @@ def wants_processor(pid: int) -> bool:
     """Whether a thread of a process would run if it could: on a busy machine some get no turn."""
     threads = (_stat(stat) for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
     return any(fields is not None and fields[_STATE] in "RD" for fields in threads)
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in ticks since the machine did; None where nobody says.
+
+    A process id is given again to another process, but never with the same start.
+    """
+    fields = _stat(Path(f"/proc/{pid}/stat"))
+    return int(fields[_START]) if fields else None
+
+
+def lives(pid: int, start: int) -> bool:
+    """Whether the process with this id still is the one that started then."""
+    fields = _stat(Path(f"/proc/{pid}/stat"))
+    return fields is not None and int(fields[_START]) == start and fields[_STATE] != "Z"
 
 
 def end_with(parent: int) -> None:

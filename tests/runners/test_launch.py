@@ -117,8 +117,12 @@ def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(how, tmp_path,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_until(  # itself, a forkserver and two ranks; who holds their namespaces, the switch's
-            lambda: len(marked(tmp_path)) >= 4 + 3 * can_link,
+
+        def spaces():
+            return [one for one in links._names() if one.startswith(f"proofbook-{process.pid}-")]
+
+        wait_until(  # itself, a forkserver and two ranks; each rank's namespace, and the switch's
+            lambda: len(marked(tmp_path)) >= 4 and len(spaces()) == 3 * can_link,
             meanwhile=lambda: process.poll() is None,
         )
         process.send_signal(how)
@@ -128,6 +132,9 @@ def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(how, tmp_path,
     assert "Traceback" not in said
     assert said.endswith("kept\n") == (how is not signal.SIGKILL)
     wait_until(lambda: not marked(tmp_path))
+    if how is signal.SIGKILL:  # nobody was left to remove them: the next launcher does
+        links.sweep()
+    assert spaces() == []
     assert not list(tmp_path.glob("*/*.json*"))
 
 

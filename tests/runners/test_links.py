@@ -1,6 +1,8 @@
 """Links of ranks: what passes them, what shapes them, and that none is left behind."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from runners.measuring import measure
 from runners.meters.link import sent_payload_bytes
 from runners.plans.experiment import find
-from runners.system import links
+from runners.system import links, processes
 
 REFUSAL = "RTNETLINK answers: Operation not permitted"
 NUM_BYTES = 4 << 20  # what the tests' own experiment reduces
@@ -73,6 +75,18 @@ def test_where_the_kernel_refuses_a_run_is_skipped_with_what_it_said(
     assert skipped.status == "skipped"
     assert skipped.reason == f"`ip` cannot make links here: {REFUSAL}"
     assert not skipped.is_surprise
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_namespace_s_owner_is_a_process_with_its_id_and_its_start():
+    """An id is given again, and a process that ended keeps its id until its parent asks."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        start = processes.start_ticks(process.pid)
+        assert processes.lives(process.pid, start)
+        assert not processes.lives(process.pid, start + 1)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not processes.lives(process.pid, start)
 
 
 def test_counts_are_read_from_the_kernel_s_table(tmp_path):

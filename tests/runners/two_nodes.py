@@ -22,7 +22,7 @@ from runners.system import links
 from runners.traces import machine
 from runners.traces.files import read
 from tests.conftest import slowness
-from tests.processes import OWN_EXPERIMENTS, marked, parent
+from tests.processes import OWN_EXPERIMENTS, parent
 
 PORT = 29400
 MOST_SECONDS = 900  # a loaded machine starts two torchruns, and loads torch eight times
@@ -34,7 +34,7 @@ SETS_UP = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"
 def _inside(namespace: str, node: int, hosts: Path, command: Sequence[str]) -> list[str]:
     """The command as a process of a node."""
     return [
-        *("nsenter", f"--net={namespace}", "unshare", "--uts", "--mount"),
+        *("nsenter", f"--net={links.NAMES / namespace}", "unshare", "--uts", "--mount"),
         *("sh", "-c", SETS_UP, "sh", f"n{node}", str(hosts), *command),
     ]
 
@@ -124,8 +124,14 @@ class TwoNodes:
 
     def processes(self, node: int) -> dict[int, str]:
         """The processes of a node, by process id, with their commands."""
+        told = subprocess.run(
+            ["ip", "netns", "pids", self.namespaces[node]],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         found = {}
-        for pid in marked(self.temporary(node)):
+        for pid in map(int, told.stdout.split()):
             with suppress(OSError):  # it may have ended a moment ago
                 found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
         return {pid: command for pid, command in found.items() if command}
@@ -148,14 +154,9 @@ class TwoNodes:
         self._started[node].terminate()
 
     def silence(self, node: int) -> None:
-        """Lose every packet from a node and to it, while its link stays up."""
-        lines = (
-            "link add hole type bridge",
-            f"link set {links.INTERFACE} master hole",
-            "route add blackhole 10.213.0.0/17",  # half of the switch's network, and all of ours
-        )
-        command = ["nsenter", f"--net={self.namespaces[node]}", "ip", "-batch", "-"]
-        subprocess.run(command, input="\n".join(lines), text=True, check=True)
+        """Let the switch drop every packet from a node and to it, while its link stays up."""
+        switch = self.namespaces[node].rpartition("-")[0] + "-switch"
+        subprocess.run(["ip", "-n", switch, "link", "set", f"port{node}", "nomaster"], check=True)
 
     def left(self) -> dict[int, str]:
         """Processes that outlive what was started by more than a busy machine takes to end them."""
