@@ -94,7 +94,8 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
     """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
     book, problem = evidence.book, None
     if one.mark == "run":
-        problem = evidence.evaluate(one.text).error
+        found = evidence.evaluate(one.text)
+        problem = found.error or (None if found.runs else f"{one.text!r} is no run")
     elif one.mark == "claim" and one.text not in book.claims:
         problem = book.laws.lacks(one.text)
     elif one.mark == "claim" and (isinstance(document.model, GuideFile) or "decisions" in one.path):

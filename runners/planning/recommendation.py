@@ -231,7 +231,13 @@ def told(
     Raises:
         PlanError: nothing fits.
     """
-    made = choice(answers, cluster, memory_bytes)
+    try:
+        made = choice(answers, cluster, memory_bytes)
+    except PlanError as error:
+        if is_whole:
+            raise
+        cut = f"{len(answers)} layouts simulated, the time of the search was over; see --seconds"
+        raise PlanError(f"{error} ({cut})") from None
     lines = [f"recommended: {made.best.name}", f"  {_reason(made.best, memory_bytes)}"]
     if made.runner_up is not None:
         lines.append(f"runner-up:   {made.runner_up.name}")

@@ -104,6 +104,7 @@ LESSONS = [
     (TRACE, "name: load", "name: ¦laod", "recorded no 'laod'; did you"),
     (TRACE, "run: tiny_training.averaged", "run: ¦tiny_trainings.averaged",
      "unknown name 'tiny_trainings'; did you mean 'tiny_training'?"),
+    (TRACE, "run: tiny_training.averaged", "run: ¦machine.name", "'machine.name' is no run"),
     (LEARN, "code: total = sum(gradients)", "code: ¦total = sum(gradient)",
      "does not stand in the listing; did you mean 'total = sum(gradients)'?"),
     (LEARN, MEAN, MEAN.replace("content", "¦content").replace("mean", "means"), "no file 'content"),

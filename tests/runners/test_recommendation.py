@@ -57,6 +57,8 @@ def test_slow_links_between_nodes_turn_the_choice(found):
 def test_where_nothing_fits_a_line_says_what_would(found):
     with pytest.raises(PlanError, match=r"no layout fits 1 GiB; the least needs \d"):
         told(found, CLUSTER, GIB, is_whole=True)
+    with pytest.raises(PlanError, match="the time of the search was over; see --seconds"):
+        told(found, CLUSTER, GIB, is_whole=False)
 
 
 def test_where_no_state_fits_the_recommendation_says_just_that():
