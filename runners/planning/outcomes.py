@@ -5,7 +5,7 @@ code runs with real tensors, under the same limit of the allocator.
 """
 
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import NamedTuple
 
 import torch
@@ -64,7 +64,12 @@ def outcome(question: Question, limit_bytes: float, device: torch.device) -> Out
 def outcome_apart(question: Question, limit_bytes: float, device: torch.device) -> Outcome:
     """The same in a new process: whoever simulates has started CUDA with every device hidden."""
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        return apart.submit(outcome, question, limit_bytes, device).result()
+        try:
+            return apart.submit(outcome, question, limit_bytes, device).result()
+        except KeyboardInterrupt:
+            for steps in active_children():  # else this one waits until all are taken
+                steps.kill()
+            raise
 
 
 def lines(simulated: GridRank, measured: Outcome, limit_bytes: float) -> list[str]:

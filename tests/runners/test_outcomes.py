@@ -1,6 +1,8 @@
 """A plan beside an accelerator: the simulated steps with real tensors, and what is said of both."""
 
 import json
+import signal
+from multiprocessing import active_children
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from runners.__main__ import main
 from runners.planning.answer import GIB
 from runners.planning.one_rank import simulate_rank
 from runners.planning.outcomes import Outcome, lines, outcome, outcome_apart
+from runners.planning.question import Model
 from tests.processes import python
 from tests.runners.questions import asked
 
@@ -33,6 +36,18 @@ def test_a_process_apart_holds_the_same():
     assert outcome_apart(QUESTION, GIB, torch.device("cpu")) == outcome(
         QUESTION, GIB, torch.device("cpu")
     )
+
+
+def test_who_stops_the_command_waits_for_none_of_its_steps(tmp_path, monkeypatch):
+    (tmp_path / "asleep.py").write_text("import time\n\ndef build():\n    time.sleep(600)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    model = Model(name="asleep", module="asleep:build", batch="asleep:build")
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(5)
+    with pytest.raises(KeyboardInterrupt):
+        outcome_apart(QUESTION.model_copy(update={"model": model}), GIB, torch.device("cpu"))
+    signal.signal(signal.SIGALRM, before)
+    assert not active_children()
 
 
 def test_numbers_and_the_verdict_stand_beside_the_simulation_and_out_of_memory_alone():
