@@ -50,7 +50,7 @@ def wanted(shown):
     """What each command names in the reference machine's traces, each of which is read once."""
     read_once = cache(reproduce._of_page)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(reproduce, "_of_page", lambda *of: replace(read_once(*of), fields=[]))
+        patched.setattr(reproduce, "_of_page", lambda *of: replace(read_once(*of), paths={}))
         return {one.command: requested(shlex.split(one.command)[4:], REFERENCE) for one in shown}
 
 
@@ -69,9 +69,10 @@ def test_every_command_names_values_that_the_page_shows(shown, wanted):
     wrong = []
     for one in shown:
         values = [
-            (at(experiment.trace.runs[field.run], field.steps), field.steps)
+            (at(experiment.trace.runs[run], steps), steps)
             for experiment in wanted[one.command]
-            for field in experiment.fields
+            for run, steps in experiment.paths.values()
+            if steps
         ]
         printed = {in_words(value, steps) for value, steps in values}
         printed |= {str(len(value)) for value, _ in values if isinstance(value, list | dict)}
