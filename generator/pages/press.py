@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
 from multiprocessing import active_children, get_context
-from pathlib import Path
+from threading import active_count
 from typing import Any
 
 from generator.checks import content_checks
@@ -126,7 +126,7 @@ def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
     make = partial(_one, planned, gathered)
     places = range(len(planned))
     num_processes = min(num_cores(), len(planned) // FEWEST)
-    may_fork = sys.platform == "linux" and len(list(Path("/proc/self/task").glob("*"))) == 1
+    may_fork = sys.platform == "linux" and active_count() == 1
     if may_fork and num_processes > 1:
         begin = partial(_begin, os.getpid(), make)
         try:
