@@ -245,7 +245,7 @@ def _check_program(asked: argparse.Namespace) -> None:
 
 def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
     """Write the program of a layout, and say how to try it."""
-    question, said = layout.answer.question, program.plan_of(layout)
+    question, said = layout.answer.question, program.summary_of(layout)
     text = program.program_of(question, _cluster(asked), asked.program, said, layout.needed_bytes)
     asked.program.write_text(text, encoding="utf-8")
     print(f"program:     {asked.program}, which says how to start it", file=sys.stderr)

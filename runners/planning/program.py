@@ -17,7 +17,7 @@ _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # o
 
 
 def program_of(
-    question: Question, cluster: Cluster, path: Path, plan: str, planned_bytes: int = 0
+    question: Question, cluster: Cluster, path: Path, summary: str, planned_bytes: int = 0
 ) -> str:
     """The program of a layout.
 
@@ -25,7 +25,7 @@ def program_of(
         question: model, training and strategy.
         cluster: nodes and devices, for the line that starts it.
         path: where the program will be.
-        plan: what it needs and how long it takes, for its first lines.
+        summary: what it needs and how long it takes, for its first lines.
         planned_bytes: that a rank needs.
 
     Raises:
@@ -33,12 +33,12 @@ def program_of(
     """
     check(question)
     docstring, rest = TEMPLATE.read_text(encoding="utf-8").split("\n\nfrom __future__", 1)
-    first_lines = docstring.format_map({**_words(question, cluster, path.name), "plan": plan})
+    first_lines = docstring.format_map({**_words(question, cluster, path.name), "plan": summary})
     filled = rest.replace("PLAN = Plan()", _plan(question, planned_bytes, _FIELD.findall(rest)), 1)
     return f"{first_lines}\n\nfrom __future__{filled}"
 
 
-def plan_of(layout: Layout) -> str:
+def summary_of(layout: Layout) -> str:
     """What a simulated layout needs, and how long a step takes: two lines of the program."""
     law, training = layout.bounds, layout.answer.question.training
     return (
@@ -76,7 +76,8 @@ def _obstacle(question: Question) -> str | None:
         "torch has no 8-bit Adam; plan --optimizer adam": training.optimizer == "adam8bit",
         "plan --precision bf16-mixed": training.precision == "bf16",
         "leave out --loss-chunks": training.loss_chunks > 1,
-        "heads have to make up the hidden size": shape.head_dim > 0,
+        "heads have to make up the hidden size": shape.num_heads * shape.head_size
+        != shape.hidden_size,
         "plan --checkpointing all or none": training.checkpointing == "selective",
         "name zero1 in place of ddp": is_plain and strategy.data < strategy.num_devices,
         "torch has no expert parallelism of its own; leave out ep": strategy.expert > 1,
@@ -100,7 +101,9 @@ def _plan(question: Question, planned_bytes: int, names: list[str]) -> str:
 
 def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]:
     """What the first lines of the program say."""
-    strategy, per_node = question.strategy, cluster.per_node
+    strategy = question.strategy
+    cluster = cluster.of(strategy.num_devices)  # `single` leaves devices unused
+    per_node = cluster.per_node
     launch = f"torchrun --nproc-per-node {per_node} {file} --tokens FILE"
     if cluster.nodes > 1:
         launch = (
@@ -108,11 +111,12 @@ def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]
             f"        --rdzv-backend c10d --rdzv-endpoint HOST:29500 {file} --tokens FILE"
         )
     axes = sum(size > 1 for size in (strategy.data, strategy.tensor, strategy.pipeline))
+    ranks = min(strategy.num_devices, max(4, 2**axes))
     return {
         "model": question.model.name,
         "devices": f"{cluster.nodes} × {per_node} devices",
         "layout": strategy.name,
         "launch": launch,
-        "ranks": min(strategy.num_devices, max(4, 2**axes)),
+        "ranks": 2 ** (ranks.bit_length() - 1),  # `made_small` doubles axes
         "file": file,
     }

@@ -1,6 +1,8 @@
 """Programs of planned layouts: what they train on ranks is what one process trains without them."""
 
 import json
+import re
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
@@ -117,6 +119,20 @@ def test_a_program_has_the_planned_model_and_layout(tmp_path):
         assert (program.PLAN.data, program.PLAN.num_microbatches) == (8, 8)
 
 
+@pytest.mark.parametrize(
+    ("layout", "devices"),
+    [("fsdp", n) for n in range(1, 8)]
+    + [("1f1b.2+zero1.3", 6), ("fsdp.3+tp-sp-keep.2", 6), ("single", 8)],
+)
+def test_a_program_names_a_number_of_ranks_that_its_small_layout_has(layout, devices, tmp_path):
+    program = loaded(written(tmp_path / "one.py", layout, devices, "llama-8b"))
+    (ranks,) = map(int, re.findall(r"--nproc-per-node (\d+) one.py --small", program.__doc__))
+    plan = program.made_small(program.PLAN, ranks)
+    assert plan.data * plan.tensor * plan.pipeline == ranks <= devices
+    (launched,) = map(int, re.findall(r"--nproc-per-node (\d+) one.py --tokens", program.__doc__))
+    assert launched == program.PLAN.data * program.PLAN.tensor * program.PLAN.pipeline
+
+
 def test_programs_are_formatted(programs):
     words = ["ruff", "format", "--check", "--isolated", "--line-length", "100", str(programs)]
     done = python("-m", *words)
@@ -169,6 +185,16 @@ def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, change
     with pytest.raises(PlanError, match=why) as raised:
         check(question(layout, devices, "llama-8b", **changes))
     assert "\n" not in str(raised.value)
+
+
+def test_a_model_whose_head_size_is_stated_has_a_program_where_heads_make_up_the_hidden_size():
+    asked = question("fsdp", 8, "llama-1b")
+    shape = asked.model.architecture
+    for head_dim, why in ((shape.head_size, None), (2 * shape.head_size, "heads have to make up")):
+        stated = shape.model_copy(update={"head_dim": head_dim})
+        model = Model(name="stated", architecture=stated)
+        with pytest.raises(PlanError, match=why) if why else nullcontext():
+            check(asked.model_copy(update={"model": model}))
 
 
 def test_each_layout_that_a_search_for_a_program_tries_has_one():
