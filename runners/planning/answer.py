@@ -57,8 +57,7 @@ class Answer(Record):
             sum(len(asked.layers_of(stage)) for stage in strategy.stages_of(rank))
             for rank in range(strategy.pipeline)
         ]
-        # What is known of the inner stages are their layers.
-        inner = sum(layers[1:-1]) / layers[1] if layers[1] else 1.0
+        inner = sum(layers[1:-1]) / layers[1]  # stages, of which the second one was simulated
         units = asked.num_microbatches * strategy.chunks
         pipelined = pipelined_work([one.flops for one in self.ranks], inner, units)
         return bounds(self.ranks, strategy, cluster, float(pipelined))

@@ -25,7 +25,7 @@ from runners.planning.question import (
     Training,
     strategy_of,
 )
-from runners.planning.recommendation import search, told
+from runners.planning.recommendation import recommendation_lines, search
 from runners.plans.architecture import model_presets
 from runners.system import accelerator
 from runners.system.errors import unknown
@@ -41,7 +41,7 @@ LONGEST = 4096  # tokens of a sample where none are named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the command's arguments."""
     parser.add_argument("preset", nargs="?", help=f"one of {', '.join(model_presets())}")
     add = parser.add_argument
     add("--hf", metavar="CONFIG", type=Path, help="a model's config.json, instead of a preset")
@@ -120,12 +120,13 @@ def _size(text: str) -> float:
 
 
 def main(asked: argparse.Namespace) -> int:
-    """What the command's words ask for; without any of these, a plan.
+    """Do what an option asks for; without one, plan.
 
     Raises:
         PlanError, TraceError: it cannot be done.
     """
     if asked.outcomes:
+        asked.devices = 1, 1  # whatever a plan has
         return _outcomes(asked)
     if asked.published:
         simulate = partial(answers, num_workers=num_cores())
@@ -148,7 +149,7 @@ def _outcomes(asked: argparse.Namespace) -> int:
 
     from runners.planning import outcomes
 
-    question, limit = _asked(asked), asked.memory * GIB
+    question, limit = _question(asked), asked.memory * GIB
     if not accelerator.num_devices():
         raise PlanError("outcomes need an accelerator; there is none here")
     (answer,) = answers([question], 1)
@@ -168,7 +169,7 @@ def _published(asked: argparse.Namespace, comparison: Comparison, runs: dict[str
     return 0
 
 
-def _asked(asked: argparse.Namespace) -> Question:
+def _question(asked: argparse.Namespace) -> Question:
     """The model and the training that the words name, on one device."""
     model, longest = _model(asked)
     training = Training(
@@ -204,7 +205,7 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
 
 def _plan(asked: argparse.Namespace) -> int:
     """A table of the strategies that are named; without any, a search and a recommendation."""
-    question, memory, cluster = _asked(asked), asked.memory * GIB, _cluster(asked)
+    question, memory, cluster = _question(asked), asked.memory * GIB, _cluster(asked)
     model, training = question.model, question.training
     if asked.strategies:
         names = dict.fromkeys(asked.strategies.split(","))
@@ -220,7 +221,7 @@ def _plan(asked: argparse.Namespace) -> int:
         tried = program.covered(model, training, cluster) if asked.program else None
         found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds, tried)
         best, unplanned = ordered(found, cluster, memory), []
-        said = told(found, cluster, memory, is_whole=is_whole)
+        said = recommendation_lines(found, cluster, memory, is_whole=is_whole)
         said += ["", *lines(layouts(found, cluster, memory))]
     if asked.json:
         found_ones = [one.document() for one in best] + [one.model_dump() for one in unplanned]
@@ -239,7 +240,7 @@ def _check_program(asked: argparse.Namespace) -> None:
     named = asked.strategies or ""
     if "," in named:
         raise PlanError("a program has one layout; name one of --strategies, or none for the best")
-    question = _asked(asked)
+    question = _question(asked)
     program.check(_on_mesh(question, named, asked) if named else question)
 
 
@@ -253,9 +254,10 @@ def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
 
 def _title(question: Question, asked: argparse.Namespace) -> str:
     training = question.training
-    devices = " × ".join(str(n) for n in asked.devices if n > 1) or "1"
+    mesh = " × ".join(str(n) for n in asked.devices if n > 1)
+    devices = f"{mesh} devices" if mesh else "one device"
     return (
-        f"{question.model.name} on {devices} devices of {asked.memory:.4g} GiB, sequence "
+        f"{question.model.name} on {devices} of {asked.memory:.4g} GiB, sequence "
         f"{training.sequence}, microbatch {training.microbatch}, global batch "
         f"{training.global_batch}, {training.precision}, {training.optimizer}, checkpointing "
         f"{training.checkpointing}; simulated"

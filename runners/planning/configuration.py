@@ -67,7 +67,7 @@ def architecture_of(path: Path) -> Architecture:
         )
     fields = dict(_FAMILIES[family])
     if family == "gpt2":
-        fields["ffn_size"] = 4 * said.get("n_embd", 0)  # where n_inner is null
+        fields["ffn_size"] = 4 * (said.get("n_embd") or 0)  # where n_inner is null
     stated = {
         field: [said[key] for key in keys if said.get(key) is not None]
         for field, keys in _KEYS.items()

@@ -88,7 +88,7 @@ GRIDS = {
 
 
 def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
-    """What the grid of a preset asks; not what the model or the mesh does not allow."""
+    """The questions of a preset's grid, but those that the model or the mesh does not allow."""
     plan = GRIDS[preset.id]
     model = Model(name=preset.id, architecture=preset.architecture)
     for name, state in _rows(plan):
@@ -134,7 +134,7 @@ def confirm(preset: str) -> Grid:
         TraceError: the file is no grid.
     """
     asked, grid = dict(questions(_preset(preset))), read_grid(PLANS / f"{preset}.json")
-    if any((one.strategy, one.state) not in asked for one in grid.rows):
+    if asked.keys() != {(one.strategy, one.state) for one in grid.rows}:
         raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
     chosen = grid.rows[::EACH]
     keys = [(one.strategy, one.state) for one in chosen]

@@ -62,7 +62,7 @@ def outcome(question: Question, limit_bytes: float, device: torch.device) -> Out
 
 
 def outcome_apart(question: Question, limit_bytes: float, device: torch.device) -> Outcome:
-    """The same in a new process: whoever simulates has started CUDA with every device hidden."""
+    """The same in a new process: this one has started CUDA with every device hidden."""
     with ProcessPoolExecutor(1, get_context("spawn")) as apart:
         try:
             return apart.submit(outcome, question, limit_bytes, device).result()

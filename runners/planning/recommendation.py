@@ -71,7 +71,7 @@ def strategies(cluster: Cluster, num_experts: int = 1, tensor: str = "tp-sp") ->
 def microbatch_of(strategy: Strategy, samples: int) -> int:
     """The microbatch with which a strategy is tried first.
 
-    As many samples for each rank, but in a pipeline, which idles less with more microbatches.
+    Each rank gets as many samples, except in a pipeline, which idles less with more microbatches.
     """
     return samples if strategy.pipeline > 1 else samples * strategy.tensor
 
@@ -139,9 +139,8 @@ def _waves(
 ) -> Iterator[list[Question]]:
     """What a search asks in turn.
 
-    Each strategy comes first with as many tokens on each rank, those that send little before the
-    others; then those that do not fit with smaller microbatches and with checkpointing, and the
-    best with larger microbatches.
+    First comes every strategy, with as many tokens on each rank; then those that do not fit, with
+    smaller microbatches and with checkpointing; then the best ones, with larger microbatches.
 
     Args:
         model: of each question.
@@ -150,21 +149,22 @@ def _waves(
         best: gives the layouts that fit, of those that were asked before.
     """
 
-    def asked(strategy: Strategy, times: int = 1, **changes: object) -> Question:
+    def question(strategy: Strategy, times: int = 1, **changes: object) -> Question:
         microbatch = microbatch_of(strategy, training.microbatch) * times
         settings = training.model_copy(update={"microbatch": microbatch, **changes})
         return Question(model=model, training=settings, strategy=strategy)
 
-    yield [asked(one) for one in tried]
+    yield [question(one) for one in tried]
     fitting = {one.strategy for one in best()}
     others = [one for one in tried if one.name not in fitting]
     if training.checkpointing == "none":
-        yield [asked(one, microbatch=training.microbatch) for one in others]
-        yield [asked(one, checkpointing="all") for one in others]
+        yield [question(one, microbatch=training.microbatch) for one in others]
+        yield [question(one, checkpointing="all") for one in others]
     for times in (2, 4, 8):
         leading = [one.answer.question for one in best()[:4]]
         yield [
-            asked(one.strategy, times, checkpointing=one.training.checkpointing) for one in leading
+            question(one.strategy, times, checkpointing=one.training.checkpointing)
+            for one in leading
         ]
 
 
@@ -223,7 +223,7 @@ def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> 
     return Choice(found, runner_up, list(_turns(answers, found, cluster, memory_bytes)))
 
 
-def told(
+def recommendation_lines(
     answers: Sequence[Answer], cluster: Cluster, memory_bytes: float, *, is_whole: bool
 ) -> list[str]:
     """The recommendation, its reason, the runner-up, and what would turn the choice.

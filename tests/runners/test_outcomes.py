@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from runners.__main__ import main
+from runners.planning import outcomes
 from runners.planning.answer import GIB
 from runners.planning.one_rank import simulate_rank
 from runners.planning.outcomes import Outcome, lines, outcome, outcome_apart
 from runners.planning.question import Model
+from runners.system import accelerator
 from tests.processes import python
 from tests.runners.questions import asked
 
@@ -22,6 +24,15 @@ def test_without_an_accelerator_there_are_no_outcomes(capsys, monkeypatch):
     monkeypatch.setenv("PROOFBOOK_DEVICE", "cpu")
     assert main(["plan", "gpt2-124m", "--outcomes"]) == 2
     assert "need an accelerator" in capsys.readouterr().err
+
+
+def test_an_outcome_is_that_of_one_device(capsys, monkeypatch):
+    monkeypatch.setattr(accelerator, "num_devices", lambda: 1)
+    monkeypatch.setattr(outcomes, "outcome_apart", lambda *_: Outcome("forward", 1, 1, 1))
+    assert main(["plan", "gpt2-124m", "--sequence", "64", "--outcomes"]) == 0
+    title, *_ = capsys.readouterr().out.splitlines()
+    assert title.startswith("gpt2-124m on one device of")
+    assert "microbatch 1, global batch 1," in title
 
 
 def test_the_steps_of_an_outcome_hold_what_is_simulated():

@@ -7,7 +7,7 @@ from runners.planning import grid
 from runners.planning.answer import Answer, answers_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.question import Model, PlanError, Training
-from runners.planning.recommendation import search, told
+from runners.planning.recommendation import recommendation_lines, search
 from runners.plans.architecture import model_presets
 from runners.simulate import processes
 from runners.traces import plan_grid, published
@@ -67,6 +67,9 @@ def test_a_file_holds_every_row_and_other_code_confirms_it_or_is_refused(tiny, m
     with pytest.raises(PlanError, match="single on 4 came out otherwise; make it again"):
         tiny(grid.confirm)
     assert read_grid(path).rows == rows
+    monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "zero1")})
+    with pytest.raises(PlanError, match="asks for other rows now; make it again"):
+        tiny(grid.confirm)
 
 
 def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):
@@ -138,7 +141,7 @@ def test_the_search_of_the_command_ends_in_what_all_rows_of_a_state_recommend(co
 def _said(answers, cluster, gib):
     """The recommended layout and its reason; that nothing fits, where that is so."""
     try:
-        return told(answers, cluster, gib * 2**30, is_whole=True)[:2]
+        return recommendation_lines(answers, cluster, gib * 2**30, is_whole=True)[:2]
     except PlanError:
         return ["nothing fits"]
 

@@ -11,7 +11,7 @@ from runners.planning.configuration import architecture_of
 from runners.planning.law_of_time import Cluster
 from runners.planning.processes import answers
 from runners.planning.question import Model, PlanError, Training
-from runners.planning.recommendation import search, strategies, told
+from runners.planning.recommendation import recommendation_lines, search, strategies
 from runners.plans.architecture import model_presets
 from tests.runners.questions import LLAMA, asked, changed
 
@@ -36,7 +36,7 @@ def test_the_recommendation_is_dominated_by_no_layout_that_fits(found):
     best, *others = layouts(found, CLUSTER, 80 * GIB)
     assert len(others) > 10
     assert not any(one.bounds.at_least < 0.98 * best.bounds.at_least for one in others)
-    lines = told(found, CLUSTER, 80 * GIB, is_whole=True)
+    lines = recommendation_lines(found, CLUSTER, 80 * GIB, is_whole=True)
     assert lines[0] == f"recommended: {best.name}"
     assert lines[2].startswith("runner-up:")
     assert lines[-1].endswith("all that the search knows")
@@ -56,15 +56,15 @@ def test_slow_links_between_nodes_turn_the_choice(found):
 @pytest.mark.builds
 def test_where_nothing_fits_a_line_says_what_would(found):
     with pytest.raises(PlanError, match=r"no layout fits 1 GiB; the least needs \d"):
-        told(found, CLUSTER, GIB, is_whole=True)
+        recommendation_lines(found, CLUSTER, GIB, is_whole=True)
     with pytest.raises(PlanError, match="the time of the search was over; see --seconds"):
-        told(found, CLUSTER, GIB, is_whole=False)
+        recommendation_lines(found, CLUSTER, GIB, is_whole=False)
 
 
 def test_where_no_state_fits_the_recommendation_says_just_that():
     unfit = Answer(question=asked("ddp"), seconds=0, reason="the optimizer alone needs more")
     with pytest.raises(PlanError, match=r"^the optimizer alone needs more$"):
-        told([unfit], CLUSTER, GIB, is_whole=True)
+        recommendation_lines([unfit], CLUSTER, GIB, is_whole=True)
 
 
 def test_a_search_begins_no_round_that_would_end_too_late(monkeypatch):
@@ -112,6 +112,7 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
         ("{", "is no configuration file"),
         (json.dumps({"model_type": "bert"}), "'bert' is not known"),
         (json.dumps({"model_type": "llama"}), "num_hidden_layers or n_layer: Field required"),
+        (json.dumps({"model_type": "gpt2", "n_embd": None}), "n_layer: Field required"),
         (json.dumps(LLAMA | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
         (json.dumps(LLAMA | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
     ],
