@@ -1,13 +1,13 @@
 """The law of time: the bounds of a step by what its ranks compute and send. No torch.
 
 In: simulated ranks, a strategy, and a cluster of nodes. Out: `Bounds`, in seconds. A step takes at
-least the longest of three things, since a rank can do them beside each other: computing, with what
-tensor parallelism makes it wait for; sending within its node; and sending between nodes. It takes
-at most their sum, plus what the program needs beyond its operations, which no bound tells. The
-rates are a device's highest, so these are bounds for comparing layouts, and no forecast.
+least as long as the longest of three parts, which a rank can overlap: computing, with the waits of
+tensor parallelism; sending within its node; and sending between nodes. It takes at most their sum,
+and in addition what the program does outside of its operations, which no bound includes. The rates
+are a device's highest, so these bounds compare layouts and predict no times.
 
-Collectives are taken to go by node where their group spans several: among the ranks of each node,
-and between nodes once for all of them.
+A collective whose group spans several nodes is assumed to run in two tiers: among the ranks of each
+node, and between nodes once for all of them.
 """
 
 from __future__ import annotations

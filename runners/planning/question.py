@@ -1,7 +1,7 @@
 """What a plan asks: a model, a way to train it, and a strategy on a mesh of devices. No torch.
 
 In: words of the command line, or a published configuration. Out: a `Question`, which one process
-simulates, and the mesh that it means. A mesh that cannot be is a `PlanError`, in one line.
+simulates, and its mesh. An impossible mesh raises a `PlanError` of one line.
 """
 
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ class Bucket:
 
 
 class _Silent:
-    """Takes whatever else DDP says, such as what is to be logged, which changes nothing here."""
+    """Accepts every other call of DDP, such as those that log, and does nothing."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("__"):
@@ -129,7 +129,7 @@ class Reducer(_Silent):
 
     @torch.no_grad()
     def _copy(self, index: int) -> None:
-        """A gradient is ready: into its bucket with it, and the bucket on its way once full."""
+        """Copy a gradient that is ready into its bucket, and reduce the bucket once it is full."""
         if self._finds_unused and not self._is_queued:
             self._queue()  # some gradients may never come
         if not self._has_rebuilt:
@@ -202,7 +202,7 @@ class Logger(_Silent):
     """Stands for `torch.distributed.Logger`: it logs nothing."""
 
     def __init__(self, reducer: Reducer) -> None:
-        """Of a reducer, which it forgets."""
+        """As torch's; the reducer is not kept."""
 
 
 def register_hook(reducer: Reducer, state: object, hook: Hook) -> None:
