@@ -27,6 +27,7 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     "reference": lambda book, _: book.references,
     "misconception": lambda book, _: book.misconceptions,
     "statement": lambda book, _: book.retractions,
+    "grid": lambda book, _: [name for name, one in book.traces.items() if one.grid],
     "topic": lambda book, _: [one.id for one in book.topics],
     "lesson": lambda book, _: [f"{one.id}/{mode}" for one in book.topics for mode in one.lessons],
     "technique": lambda _, document: [one.id for one in document.model.techniques],

@@ -204,15 +204,21 @@ class _Loader(Files):
         return [one for one in self.documents if isinstance(one.model, model)]
 
     def parts(self, model: type[Written], key: str) -> dict[str, Any]:
-        """The parts of the files of a kind by id; an id twice is an error at its second place."""
-        found: dict[str, Any] = {}
-        for document in self.of(model):
-            for position, part in enumerate(getattr(document.model, key)):
-                if part.id in found:
-                    message = f"duplicate {key.removesuffix('s')} id {part.id!r}"
-                    self.errors.append(document.error((key, position, "id"), message))
-                found[part.id] = part
-        return found
+        """The parts of the files of a kind by id."""
+        return {one.id: one for file in self.of(model) for one in getattr(file.model, key)}
+
+    def refuse_doubles(self) -> None:
+        """Refuse an id that stands twice: of a figure in its file, of all else in the book."""
+        known = set()
+        for document in self.documents:
+            for one in document.fields:
+                if one.path[-1] == "id":
+                    kind = str(one.path[-3]).removesuffix("s")
+                    id_ = (kind, one.text, document.source.file if kind == "figure" else "")
+                    if id_ in known:
+                        said = f"duplicate {kind} id {one.text!r}"
+                        self.errors.append(document.error(one.path, said))
+                    known.add(id_)
 
     def topics(self) -> Iterator[Topic]:
         """The folders of topics/ that hold a topic."""
@@ -227,8 +233,8 @@ class _Loader(Files):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
-        files = {Path(one.source.file): one for one in self.documents}
-        own = {path.stem: one for path, one in files.items() if path.parent.name == folder.name}
+        files = {self.content.parent / one.source.file: one for one in self.documents}
+        own = {path.stem: one for path, one in files.items() if path.parent == folder}
         file = own.get("topic")
         if file is None:
             return None
@@ -285,9 +291,7 @@ def load(
     loader = _Loader(content.resolve())
     loader.read()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
-    loader.parts(ClaimFile, "claims")
-    loader.parts(QuizFile, "items")
-    loader.parts(GuideFile, "techniques")
+    loader.refuse_doubles()
     retractions = loader.parts(RetractionFile, "statements")
     references = loader.parts(ReferenceFile, "references")
     terms = loader.parts(GlossaryFile, "terms")

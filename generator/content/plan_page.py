@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from generator.content.exhibit import Listing
-from generator.content.words import Expression, Line, Name, Prose, Written
+from generator.content.words import Expression, GridName, Line, Prose, Written
 
 
 class Device(Written):
@@ -74,7 +74,7 @@ class PlanFile(Written):
     """what the pages answer."""
     model_title: Line
     """of the page of one model; `{model}` stands for its name."""
-    models: Annotated[list[Name], Field(min_length=1)]
+    models: Annotated[list[GridName], Field(min_length=1)]
     """the experiments that hold the plans, in the order of the page."""
     opening: Prose
     """of each model's page: what it recommends, and at which rates."""

@@ -104,6 +104,7 @@ _SYMPTOM = StringConstraints(pattern=r"^[a-z][a-z0-9-]*(#ask-[1-9])?$")  # or a 
 SymptomId = Annotated[str, _SYMPTOM, Mark("symptom")]
 TechniqueId = Annotated[Id, Mark("technique")]
 TopicId = Annotated[Id, Mark("topic")]
+GridName = Annotated[Name, Mark("grid", "the committed plans of a model: `plan_llama_8b`")]
 
 
 class Written(BaseModel):

@@ -108,8 +108,8 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
                 has_toc=True,
             )  # fmt: skip
     for name in plan.models:
-        shown = book.traces.get(name)
-        if shown is not None and shown.grid is not None:
-            title = plan.model_title.replace("{model}", shown.grid.title)
-            path = shown.page.replace(".html", ".md")
-            yield Sheet(path, "planned.md.j2", title, plan.about, experiment=name, under=PLAN)
+        shown = book.traces[name]
+        assert shown.grid is not None
+        title = plan.model_title.replace("{model}", shown.grid.title)
+        path = shown.page.replace(".html", ".md")
+        yield Sheet(path, "planned.md.j2", title, plan.about, experiment=name, under=PLAN)

@@ -47,6 +47,13 @@ def test_mistakes_are_told_with_their_place(copy, write, text, error):
         Press().printed(copy.load())
 
 
+def test_a_page_beside_the_topics_may_have_the_names_of_a_lesson(copy, write, book):
+    write("sharding/deep.md", HEAD)
+    pages = Press().printed(copy.load())
+    assert pages["topics/sharding/deep.md"] == Press().printed(book)["topics/sharding/deep.md"]
+    assert "sharding/deep.md" in pages
+
+
 @pytest.mark.parametrize("name", ["evidence.md", "topics/sharding/index.md"])
 def test_a_page_may_not_take_the_place_of_one_of_the_books(copy, write, name):
     write(name, HEAD)

@@ -85,6 +85,7 @@ TEXTS = [
     ("references.yml", "https://arxiv", "¦http://arxiv", "url: must match"),
     ("planner/plan.yml", "Choose a model.", "It holds {{ ¦plan_tiny.ddp_on_4.ranks[0].rank }}.",
      "plan_tiny has no run 'ddp_on_4'"),
+    ("planner/plan.yml", "models: [plan_tiny]", "models: [¦plan_tyni]", "mean 'plan_tiny'?"),
     (GLOSSARY, "run: tiny_training.averaged", "run: ¦tiny_training.averagd", "mean 'averaged'?"),
     (GLOSSARY, "\nsynonyms:", "  - id: ¦gradient\n    term: slope\n    definition: It.\n"
      "    run: tiny_training.averaged\n\nsynonyms:", "duplicate term id 'gradient'"),
@@ -92,6 +93,8 @@ TEXTS = [
     (STATEMENTS, 'verdict: "true"', 'verdict: "false"', "it is confirmed"),
     (STATEMENTS, 'verdict: "true"', 'verdict: "too_general"', "too_general needs a claim"),
     (f"{SHARDING}/topic.yml", "order: 1", "order: 1\nrequires: [¦averaging]", "comes later"),
+    (LEARN, "figures:\n", "figures:\n  - {id: learnt, kind: epochs, title: A, caption: B, "
+     "runs: [tiny_training.single]}\n", "duplicate figure id 'learnt'", "learnt\n    kind"),
     (LEARN, "takeaway: ", "takeaway: On {{ ¦bath.world_size }}. ", "unknown name 'bath'"),
     (LEARN, "takeaway: ", "takeaway: On {{ ¦tiny_training.averaged.gone }}. ",
      "tiny_training.averaged has no field 'gone'"),
@@ -209,6 +212,7 @@ CLAIMS = [
 ]  # fmt: skip
 GUIDES = [
     (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),
+    (GUIDE, "- id: copies-differ", "- id: ¦too-large", "duplicate symptom id 'too-large'"),
     (GUIDE, "use: split", "use: ¦splitt", "no technique 'splitt'; did you mean 'split'?"),
     (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies", "no symptom 'copies'"),
     (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies-differ#ask-2", "no symptom"),

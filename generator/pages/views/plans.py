@@ -219,7 +219,7 @@ def recommended_rows(lesson: WhyFile, folio: Folio) -> list[Row]:
 def models(folio: Folio) -> Iterator[Row]:
     """Each model whose plans the book has, with the layout that its page recommends first."""
     assert folio.book.plan is not None
-    for name in (one for one in folio.book.plan.models if one in folio.book.traces):
+    for name in folio.book.plan.models:
         plans = Plans(name, folio)
         first, page = plans.asked[0], folio.book.traces[name].page
         made = first.choice
