@@ -145,6 +145,10 @@ def test_parts_that_weigh_alike_give_the_mean_of_their_means(run):
     assert shown == pytest.approx(expected.flatten()[: len(shown)].tolist(), rel=1e-4)
 
 
+def test_validation_samples_are_never_trained_on():
+    assert len(torch.unique(torch.cat([s.features for s in taught(500)]), dim=0)) == 1500
+
+
 # --- sharding
 
 

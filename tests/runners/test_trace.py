@@ -1,27 +1,47 @@
-"""Traces on disk: whole or not at all. `tests/generator/test_book.py` has traces that are wrong."""
+"""Traces on disk: whole or not at all; those of the book are fresh, and ended as declared.
+
+`tests/generator/test_book.py` has traces that are wrong.
+"""
 
 import errno
 import json
 import os
-from pathlib import Path
 
 import pytest
 
-from runners.traces.files import NOT_TRACES, TraceError, read, write, write_json
-
-REFERENCES = sorted(Path("content/traces").glob("reference-*/*.json"))
-TRACES = [p for p in REFERENCES if p.stem not in NOT_TRACES]
+from runners.plans.experiment import find, names
+from runners.traces.files import NOT_TRACES, TraceError, is_stale, read, write, write_json
 
 
-def test_a_trace_has_a_digest_and_survives_writing_and_reading(root, tmp_path):
-    for path in TRACES:
-        whole = read(root / path)
-        write(tmp_path / path.name, whole)
-        again = read(tmp_path / path.name)
-        assert again == whole
-        assert whole.values
-        write(tmp_path / "again.json", again)
-        assert (tmp_path / "again.json").read_bytes() == (tmp_path / path.name).read_bytes()
+@pytest.fixture(scope="module")
+def committed(root):
+    """The reference machine's traces; one that contradicts itself cannot be read."""
+    paths = sorted((root / "content" / "traces").glob("reference-*/*.json"))
+    return {p.stem: read(p) for p in paths if p.stem not in NOT_TRACES}
+
+
+@pytest.mark.ranks
+def test_every_experiment_has_a_committed_trace_of_the_code_as_it_stands(committed):
+    assert sorted(committed) == names()
+    assert [name for name, trace in committed.items() if is_stale(trace)] == []
+
+
+@pytest.mark.ranks
+def test_every_committed_run_ended_as_declared(committed):
+    for name, trace in committed.items():
+        assert set(trace.runs) == set(find(name).runs)
+        assert [n for n, run in trace.runs.items() if run.is_surprise] == []
+
+
+def test_a_trace_has_a_digest_and_survives_writing_and_reading(committed, tmp_path):
+    for name, trace in committed.items():
+        path = tmp_path / f"{name}.json"
+        write(path, trace)
+        written, again = path.read_bytes(), read(path)
+        assert again == trace
+        assert trace.values
+        write(path, again)
+        assert path.read_bytes() == written
 
 
 def test_a_missing_trace_says_how_to_measure_it(tmp_path):

@@ -69,7 +69,6 @@ RUNS = {
     "honest": RunPlan("honest", 1, **METERED),
     "loads": RunPlan("loads", 1, **METERED),
     "maps": RunPlan("maps", 1, **METERED),
-    "arrays": RunPlan("arrays", 1, **METERED),
-    "arrays_of_one_rank": RunPlan("arrays", 2, **METERED),
+    "arrays": RunPlan("arrays", 2, **METERED),
     "blinded": RunPlan("blinded", 1, **METERED),
 }
