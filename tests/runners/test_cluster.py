@@ -11,8 +11,6 @@ import pytest
 
 from runners.cluster import __main__ as cluster
 from runners.cluster import peers
-from runners.measuring.measure import measure_run
-from runners.plans.experiment import find
 from runners.traces.files import read, read_machine
 from tests.runners.two_nodes import DEAD, NO_ANSWER, SILENT, ended, lost, two_nodes, with_nodes
 
@@ -38,8 +36,8 @@ def trace(measured):
 
 
 @with_nodes
-def test_two_nodes_come_to_the_parameters_of_one_machine(launcher, trace):
-    here = measure_run(launcher, find("scaling"), "strong_2")
+def test_two_nodes_come_to_the_parameters_of_one_machine(run, trace):
+    here = run("scaling", "strong_2")
     nodes = trace.runs["strong_2"]
     assert [r.parameter_digest for r in nodes.ranks] == [r.parameter_digest for r in here.ranks]
     assert nodes.epochs == here.epochs

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.processes import OWN_EXPERIMENTS, marked, python
 pytestmark = pytest.mark.ranks
 # Python takes memory for objects in arenas of 1 MiB; glibc's heap and page rounding are smaller.
 LITTLE_BYTES = 4 << 20
+LOADING_SECONDS = 0.5  # that torch takes to load, at the very least
 
 
 @pytest.fixture
@@ -85,6 +87,14 @@ def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run):
     assert None in diverged.step_losses
     assert {n.kind for n in diverged.non_finite} <= {"nan", "inf"}
     assert diverged.non_finite[0].step == diverged.step_losses.index(None)
+
+
+def test_the_seconds_of_the_first_pass_hold_no_loading_of_torch(own_launcher):
+    before = time.monotonic()
+    result = own_launcher.run_pass(find("mishaps"), "well", "timed")
+    whole = time.monotonic() - before
+    assert result.root_cause is None
+    assert whole - result.seconds > LOADING_SECONDS
 
 
 def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(own_launcher):

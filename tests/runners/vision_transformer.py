@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.memory import MemoryMeter
 
-WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 128, 8, 4, 4, 32, 16
+WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 64, 8, 3, 4, 16, 16
 MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 8, 2, 2
 TOKENS = (SIDE // PATCH) ** 2 + 1
 
