@@ -6,12 +6,21 @@ Where a run belongs follows from what each control reads of it, so no author can
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from generator.content.exhibit import Figure, Play, PlayControl
+from generator.content.exhibit import Figure, Play, PlayControl, View
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
 from runners.traces.records import Run
+
+# What a view is drawn from and not every run has, as an expression over the run.
+NEEDED: dict[View, str] = {
+    "loss": "run.step_losses[0]",
+    "schedule": "run.settings.backward_ratio",
+    "overlap": "run.settings.reducing_seconds",
+    "units": "run.ranks[0].memory.peak_bytes",
+    "block": "run.settings.hidden_state_bytes",
+}
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,8 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
     }
     for position, control in enumerate(play.controls):
         read["controls", position, "reads"] = control.reads
+    for position, view in enumerate(play.shows):
+        read["shows", position] = NEEDED.get(view)
     if play.regions:
         read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None

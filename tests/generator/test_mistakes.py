@@ -115,6 +115,8 @@ LESSONS = [
      "it starts tiny_training.averaged."),
     (WHY, "          tiny_memory.whole: whole", "          tiny_memory.hole: whole",
      "tiny_memory.whole has no option of 'Way'", "task: What does"),
+    (WHY, "shows: [memory]", "shows: [memory, ¦schedule]",
+     "for tiny_memory.whole: run.settings.backward_ratio: "),
     (TRY, "set: {learning_rate: 0.2}", "set: {learning_rates: ¦0.2}",
      "has no setting 'learning_rates'; did you mean 'learning_rate'?"),
     (WHY, "claim: halves-complete", "claim: ¦broken-law", "no claim 'broken-law'"),
