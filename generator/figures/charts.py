@@ -1,5 +1,6 @@
 """Charts of runs: loss and accuracy over epochs, and how a number grows beside its formula."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,8 +28,9 @@ BY_FORMULA = "by the formula"
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
     """Two panels: losses and accuracies, in training and in validation where there is any."""
+    names = _names_of(figure.runs, folio)
     read = {
-        _name_of(path, folio): {
+        names[path]: {
             field: [folio.value(f"{path}.epochs[{n}].{field}") for n in range(len(run.epochs))]
             for field in FIELDS
         }
@@ -54,10 +56,12 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
     return Picture(_table_of_epochs(read, folio), drawings)
 
 
-def _name_of(path: str, folio: Folio) -> str:
-    """A short name of a run."""
-    own, words = path.partition(".")[2], folio.ui["strategies"]
-    return str(words.get(own, own.replace("_", " ")))
+def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
+    """A short name of each run; its whole path where another run has the same."""
+    own, words = {path: path.partition(".")[2] for path in paths}, folio.ui["strategies"]
+    short = {path: str(words.get(name, name.replace("_", " "))) for path, name in own.items()}
+    num = Counter(short.values())
+    return {path: name if num[name] == 1 else path for path, name in short.items()}
 
 
 def _lines(panel: str, read: Read) -> Iterator[Series]:

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.figures import step_rules
+from generator.content.exhibit import Figure
+from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import Folio
+from generator.figures import charts, step_rules
 from generator.figures.axes import Mark, Scale, percent, plain
 from generator.figures.drawing import NARROW, WIDE, Drawing, text_width
 from generator.figures.drawings.lanes import Lane as Rank
@@ -274,3 +277,16 @@ def test_layers_are_as_wide_as_their_bytes(layout):
     assert first == pytest.approx(3 * second, abs=NEAR)
     assert third == pytest.approx(2 * second, abs=NEAR)
     assert len(drawn.marks("rect", "shard")) == 1
+
+
+# --- runs over epochs
+
+
+def test_two_runs_of_one_name_are_both_drawn_by_their_paths(real):
+    evidence = Evidence(real)
+    folio = Folio(evidence, evidence, path="topics/one/two.md")
+    runs = ["ddp.single", "batch_split.single"]
+    written = {"id": "two", "kind": "epochs", "title": "T", "caption": "C", "runs": runs}
+    picture = charts.epochs(Figure.model_validate(written), folio)
+    assert len(picture.table.rows) == sum(len(real.run(path).epochs) for path in runs)
+    assert all(f"{path}, training" in picture.drawings for path in runs)
