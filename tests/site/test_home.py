@@ -73,3 +73,13 @@ def test_without_a_script_every_bar_and_every_end_is_shown(frozen_site, open_pag
     assert page.locator(".pb-bars rect:visible").count() == page.locator(".pb-bars rect").count()
     assert _ends(page) == [ENDED, "trains", "trains"]
     assert not page.locator(".pb-survive :is(input, button):visible").count()
+
+
+def test_a_reader_who_comes_back_finds_the_line_at_the_measured_budget(frozen_site, page):
+    line = page.locator(".pb-survive input[type=range]").first
+    measured = line.input_value()
+    page.get_by_role("button", name="See what happened").click()
+    line.fill("0")
+    page.goto((frozen_site / "glossary.html").as_uri())
+    page.go_back()
+    assert line.input_value() == measured
