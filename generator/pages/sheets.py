@@ -1,11 +1,9 @@
 """Book → what its pages are, before any of them is printed. Pure."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
-from generator.evidence.folio import interface_words
 from generator.pages.page import Sheet
 from runners.traces.published import PEAKS, STEPS
 
@@ -52,19 +50,20 @@ def _of_topic(topic: Topic) -> Iterator[Sheet]:
     yield Sheet(index, "topic.md.j2", file.title, file.summary, written, topic=topic)
 
 
-def _listed(key: str, path: str, template: str, source: str | None = None, **more: Any) -> Sheet:
-    """A page whose title and first words are the interface's."""
-    words = interface_words()[key]
-    return Sheet(path, template, words["title"], words["lede"], source, **more)
-
-
 def _of_the_book(book: Book) -> Iterator[Sheet]:
     """Home, the guide, the lists of topics, terms, claims and statements."""
     yield Sheet("index.md", "home.md.j2", book.home.title, book.home.about, HOME)
-    yield _listed("topics", "topics/index.md", "topics.md.j2")
+    yield Sheet(
+        "topics/index.md", "topics.md.j2", "Path",
+        "Begin with the first hour. Then take any topic whose predecessors you know; its lessons "
+        "lead from a short introduction to exercises.",
+    )  # fmt: skip
     if book.terms:
-        glossary = "content/glossary.yml"
-        yield _listed("glossary", "glossary.md", "glossary.md.j2", glossary)
+        yield Sheet(
+            "glossary.md", "glossary.md.j2", "Glossary",
+            "Each term with its definition and, where one exists, a run that shows it.",
+            "content/glossary.yml",
+        )  # fmt: skip
     if book.guide:
         yield Sheet(
             "guide.md", "guide.md.j2", book.guide.title, book.guide.about, "content/guide.yml",
@@ -75,13 +74,27 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
                 f"guide/{one.id}.md", "symptom.md.j2", one.title, one.tell, "content/guide.yml",
                 symptom=one.id, under="guide.md",
             )  # fmt: skip
-    yield _listed("evidence", EVIDENCE, "evidence.md.j2", "content/claims", has_toc=True)
-    yield _listed("retracted", "retracted.md", "retracted.md.j2", "content/statements.yml")
+    yield Sheet(
+        EVIDENCE, "evidence.md.j2", "Evidence",
+        "For each experiment, this page says how many laws hold and how many observations turned "
+        "out otherwise. The page of an experiment has each of its claims, with prediction, "
+        "observation and verdict.",
+        "content/claims", has_toc=True,
+    )  # fmt: skip
+    yield Sheet(
+        "retracted.md", "retracted.md.j2", "Common statements, tested",
+        "These are statements that people read about distributed training, in our words.",
+        "content/statements.yml",
+    )  # fmt: skip
 
 
 def _of_machines(book: Book) -> Iterator[Sheet]:
     """The machines, and the runs of each experiment."""
-    yield _listed("machines", "machines/index.md", "machines.md.j2", under=EVIDENCE)
+    yield Sheet(
+        "machines/index.md", "machines.md.j2", "Machines",
+        "Each machine that ran experiments has a page: what it is, and what it measured.",
+        under=EVIDENCE,
+    )  # fmt: skip
     for name in book.machines:
         yield Sheet(
             f"machines/{name}.md", "machine.md.j2", f"Machine {name}",

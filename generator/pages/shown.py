@@ -27,5 +27,5 @@ def label(text: str) -> Markup:
 def counted(number: int) -> Markup:
     """A number that the generator counted."""
     return Markup('<span class="pb-label" title="{}">{}</span>').format(
-        interface_words()["evidence"]["counted"], number
+        interface_words()["counted"], number
     )

@@ -32,12 +32,11 @@ COMPONENTS = (
     "palette", "frame", "shared", "text", "values", "tables", "figures", "drawings", "items",
     "lesson", "evidence", "system", "print",
 )  # fmt: skip
-# Scripts that begin with words of the interface: what they call them, and the key in ui.yml.
+# Scripts that begin with the words that they say, and the key of these in ui.yml.
 SPOKEN = {
-    "assets/proofbook.js": ("words", "script"),
-    "assets/play.js": ("playing", "playing"),
-    "assets/sources.js": ("source", "source"),
-}
+    "proofbook": "words", "kinds": "asking", "recall": "recall", "calculator": "calculator",
+    "play": "playing", "sources": "source",
+}  # fmt: skip
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
@@ -89,9 +88,9 @@ def _assets() -> dict[str, bytes]:
         if path.is_file() and path.parent != STYLES
     }
     files[STYLE] = style()
-    words = interface_words()
-    for script, (name, key) in SPOKEN.items():
-        files[script] = words_for_scripts(name, words[key]) + files[script]
+    for script, key in SPOKEN.items():
+        name = f"assets/{script}.js"
+        files[name] = words_for_scripts(key, interface_words()[key]) + files[name]
     return files
 
 

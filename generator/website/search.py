@@ -44,7 +44,7 @@ _REWRITTEN = (
 # evidence in rows.
 _KEPT_OUT = re.compile(
     r"<table\b|<details(?![^>]*\bpb-stage\b)|<[^>]*\bdata-(?:search-exclude|after)\b"
-    r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|actions|sure|status|waits|listing'
+    r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|sure|status|waits|listing'
     r"|listing-title|printed|suggestions|claim|sources|meta|eyebrow|level|controls|fields"
     r'|retraction)[" ]'
 )

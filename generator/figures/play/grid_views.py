@@ -65,7 +65,7 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
 
 def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The ring of each state, over the ranks of its first run."""
-    words, rank, found = folio.ui["play"]["ring"], "rank", []
+    words, found = folio.ui["play"]["ring"], []
     for state in states:
         num = state.runs[0].run.world_size
         frames = [start(num)]
@@ -77,16 +77,16 @@ def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         ]
         cells = [_cells(*pair) for pair in zip([frames[0], *frames], frames, strict=False)]
         places = _places(len(frames))
-        named = [[f"{name} {n}" for n in range(num)] for name in (rank, words["chunk"])]
+        named = [[f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"])]
         drawings = both(chunks, dict(zip(places, cells, strict=True)), *named, num)
-        says = (f"{said}\n{_in_words(one, rank)}" for said, one in zip(told, cells, strict=True))
+        says = (f"{said}\n{_in_words(one)}" for said, one in zip(told, cells, strict=True))
         found.append(Seen(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
     return found
 
 
-def _in_words(rows: Held, rank: str) -> str:
+def _in_words(rows: Held) -> str:
     held = (" · ".join(cell.words for cell in row if cell) for row in rows)
-    return "; ".join(f"{rank} {position}: {said}" for position, said in enumerate(held))
+    return "; ".join(f"rank {position}: {said}" for position, said in enumerate(held))
 
 
 def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
@@ -106,12 +106,12 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 
 def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The first block of each state's first run, on all its ranks."""
-    words, rank, found = folio.ui["play"]["block"], "rank", []
+    words, found = folio.ui["play"]["block"], []
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
         num, size = run.world_size, said_bytes(sizes["hidden_state_bytes"])
-        columns = [f"{rank} {n}" for _ in SUMS for n in range(num)]
+        columns = [f"rank {n}" for _ in SUMS for n in range(num)]
         frames: list[Held] = [[[None] * len(columns) for _ in FORWARD]]
         told = []
         for way, name in ((way, name) for way, names in HELD.items() for name in names):

@@ -31,7 +31,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
     Each has an axis of its own: forward passes of another number of microbatches last another time.
     """
-    words, rank, found = folio.ui["play"], "rank", []
+    words, found = folio.ui["play"], []
     is_split = any(state.runs[0].run.settings["num_microbatches"] != 1 for state in states)
     for state in states:
         run = state.runs[0].run
@@ -39,7 +39,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         rule = "gpipe" if num == 1 else run.strategy
         rows = step_rules.pipeline(rule, run.world_size, int(num), ratio)
         idle = units.printed(step_rules.idle_share(rows), units.SHARE, AS_RULED)
-        named = {f"{rank} {n}": actions for n, actions in enumerate(rows)}
+        named = {f"rank {n}": actions for n, actions in enumerate(rows)}
         loads = [step_rules.in_flight(actions) for actions in rows] if is_split else []
         drawings = both(drawn, named, "time, in forward passes", words["actions"], loads=loads)
         says = f"Idle, computed: {idle}"
@@ -62,7 +62,7 @@ def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         )  # fmt: skip
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
         rows = dict(zip(names, step, strict=True))
-        moments = _moments(rows, words | words["told"])
+        moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
         found.append(Seen(drawings, says, moments=moments))
     return found

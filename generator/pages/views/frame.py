@@ -27,13 +27,13 @@ APART = ("play",)  # a figure's own code, in a file of its own
 STYLES = {
     "assets/asking.css": ("pb-pieces", "pb-match", "pb-program", "pb-slider"),
     "assets/calculator.css": ("data-calculator",),
-    "assets/claims.css": ("pb-retraction",),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
     "assets/home.css": ("data-survive",),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
     "assets/recall.css": ("data-recall=",),
+    "assets/retracted.css": ("pb-retraction",),
     "assets/runs.css": ("pb-runs",),
     "assets/summary.css": ("pb-summary",),
 }

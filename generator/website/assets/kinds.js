@@ -2,8 +2,7 @@
 
 const book = window.proofbook;
 const { say, all } = book;
-const asking = document.querySelector("[data-asking]").dataset.asking;
-const words = Object.assign(book.words, JSON.parse(asking));
+const words = Object.assign(book.words, book.asking);
 
 const place = (element) => Number(element.dataset.position);
 const printed = (number, digits) =>

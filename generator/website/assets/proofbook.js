@@ -1,6 +1,6 @@
-// What all pages share: the answers that this browser keeps, and the marks beside links. Before it
-// stands `window.proofbook = {words: …}`; nothing is ever sent. Pages load each of these scripts as a
-// function of its own, in strict mode (`publish.py`).
+// What all pages share: the answers that this browser keeps, and the marks beside links; nothing is
+// ever sent. Before a script stand the words that it says, `window.proofbook.words = {…}`, and pages
+// load each script as a function of its own, in strict mode (`publish.py`).
 
 const book = window.proofbook;
 const ITEM = "proofbook:item:";

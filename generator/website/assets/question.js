@@ -54,7 +54,7 @@ class Question extends Waiting {
     this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
     actions.append(this.check, ...(this.hints.length ? [this.showHint] : []), this.giveUp, this.retry);
     [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
-    if (this.form.matches("[data-sure]")) this.status.before(document.querySelector("[data-asking] template").content.cloneNode(true));
+    if (this.form.matches("[data-sure]")) this.status.before(document.getElementById("pb-sure").content.cloneNode(true));
     this.status.before(actions);
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();

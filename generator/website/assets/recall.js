@@ -5,7 +5,7 @@ const book = window.proofbook;
 const { store, say, made, button, all, daysBetween, isDueNow } = book;
 const part = (name) => document.querySelector(`[data-recall${name}]`);
 const section = part("");
-const words = Object.assign(book.words, JSON.parse(section.dataset.words));
+const words = Object.assign(book.words, book.recall);
 const said = part("-said");
 const done = part("-done");
 const actions = made("p", "pb-actions");
