@@ -37,14 +37,11 @@ from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
 from runners.system.errors import nearest, unknown
+from runners.traces.digest import ROOT, experiment_files
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "runners" / "experiments"
 PRIMITIVES_FILE = ROOT / "runners" / "primitives" / "experiment.py"
-# A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
-MORE = "PROOFBOOK_EXPERIMENTS"
 SHORTENED = "PROOFBOOK_SHORTENED"
 # The primitives of a machine are measured as an experiment is, and are none of the book.
 PRIMITIVES = "primitives"
@@ -173,25 +170,18 @@ class Experiment:
         return next(iter([*exact, *kinds]), FreeSettings)
 
 
-def _files() -> dict[str, Path]:
-    """The file of each experiment."""
-    folders = [FOLDER, *([Path(os.environ[MORE])] if MORE in os.environ else [])]
-    paths = [path for folder in folders for path in folder.glob("*.py")]
-    return {path.stem: path for path in sorted(paths) if not path.stem.startswith("_")}
-
-
 def names() -> list[str]:
     """The names of all experiments, sorted."""
-    return sorted(_files())
+    return sorted(experiment_files())
 
 
 def check_names(wanted: Sequence[str]) -> list[str]:
-    """The experiments named, or all.
+    """The experiments named, each once, or all.
 
     Raises:
         FixableError: there is none of that name.
     """
-    return [check_name(name).stem for name in wanted] or names()
+    return list(dict.fromkeys(check_name(name).stem for name in wanted)) or names()
 
 
 def check_name(name: str) -> Path:
@@ -200,7 +190,7 @@ def check_name(name: str) -> Path:
     Raises:
         FixableError: there is none of that name.
     """
-    files = _files()
+    files = experiment_files()
     if name not in files:
         raise unknown("experiment", name, files)
     return files[name]
@@ -255,7 +245,7 @@ def find(name: str) -> Experiment:
 
 
 def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
-    """Experiments, and of each the runs named as `EXPERIMENT.RUN`; all where no run is named.
+    """Experiments, and of each the runs named as `EXPERIMENT.RUN`, each once; all where none is.
 
     Raises:
         FixableError: there is no such experiment, or no such run of it.
@@ -266,7 +256,8 @@ def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
         runs = find(name).runs
         if run and run not in runs:
             raise unknown(f"run of {name}", run, runs)
-        named.setdefault(name, []).extend([run] if run else runs)
+        known = named.setdefault(name, [])
+        known += [one for one in ([run] if run else runs) if one not in known]
     return named
 
 

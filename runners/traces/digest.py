@@ -9,6 +9,7 @@ whole text: a new one, or a changed one, leaves the runs of the others as they a
 
 import ast
 import hashlib
+import os
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from typing import NamedTuple
 from runners.traces.schema import digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
+# A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
+MORE = "PROOFBOOK_EXPERIMENTS"
 COVERED = ("runners.experiments", "runners.training")
 # What every run passes through: how its ranks are set up, metered, recorded and gathered.
 MEASURING = (
@@ -29,9 +32,12 @@ MEASURING = (
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-def experiment_path(name: str) -> Path:
-    """The file that declares an experiment."""
-    return ROOT / "runners" / "experiments" / f"{name}.py"
+def experiment_files() -> dict[str, Path]:
+    """The file that declares each experiment, by its name."""
+    paths = list(ROOT.glob("runners/experiments/[!_]*.py"))
+    if folder := os.environ.get(MORE):
+        paths += Path(folder).glob("[!_]*.py")
+    return {path.stem: path for path in sorted(paths)}
 
 
 class _Read(NamedTuple):
@@ -140,16 +146,17 @@ def source_digest(experiment: str) -> str:
     somebody leaves it while typing, has a digest that no trace has. An experiment that no longer
     exists has the digest of nothing, so its traces are stale.
     """
-    measuring = {path for pattern in MEASURING for path in ROOT.glob(pattern)}
-    files = measuring | set(covered_files(experiment_path(experiment)))
+    files = {path for pattern in MEASURING for path in ROOT.glob(pattern)}
+    if path := experiment_files().get(experiment):
+        files.update(covered_files(path))
     return digest_of(sorted(file_digest(path) for path in files))
 
 
 @cache
 def program_digests(experiment: str) -> dict[str, str]:
     """The digest of each program that an experiment finds by a pattern, by its path."""
-    path = experiment_path(experiment)
-    programs = _read(path).programs if path.is_file() else ()
+    path = experiment_files().get(experiment)
+    programs = _read(path).programs if path else ()
     found = sorted(one for name in programs if "*" in name for one in ROOT.glob(name))
     return {path.relative_to(ROOT).as_posix(): file_digest(path)[:16] for path in found}
 

@@ -10,9 +10,10 @@ import torch
 from runners.commands import run as running
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.plans.experiment import MORE, find
+from runners.plans.experiment import find
 from runners.simulate import processes
 from runners.traces import machine
+from runners.traces.digest import MORE
 from runners.traces.records import Run
 from tests.processes import OWN_EXPERIMENTS
 

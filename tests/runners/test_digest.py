@@ -55,6 +55,21 @@ def test_the_code_that_measures_changes_it(digest_of, tmp_path):
     assert digest_of(CODE) != before
 
 
+def test_an_edit_of_an_experiment_outside_the_book_makes_its_trace_stale(
+    digest_of, tmp_path, monkeypatch
+):
+    monkeypatch.setenv(digest.MORE, str(tmp_path))
+    digest_of(CODE)
+
+    def beside(code):
+        (tmp_path / "mine.py").write_text(code)
+        digest.forget_code()
+        return digest.source_digest("mine")
+
+    assert beside(CODE) == digest.source_digest("one")
+    assert beside(CODE.replace("100", "101")) != digest.source_digest("one")
+
+
 def test_a_module_that_moves_changes_nothing(digest_of, tmp_path):
     before = digest_of(CODE)
     (tmp_path / "runners" / "training" / "data.py").write_text("def teach(): return 1\n")

@@ -7,8 +7,9 @@ from typing import Literal
 import pytest
 
 from runners.__main__ import main
-from runners.plans.experiment import MORE, RunPlan, find, names
+from runners.plans.experiment import RunPlan, find, names
 from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
+from runners.traces.digest import MORE
 from runners.traces.records import Death
 from runners.training.settings import StackSettings
 

@@ -10,11 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from runners.__main__ import main
 from runners.plans.closed_forms import ring_bytes
-from runners.plans.experiment import MORE, find
+from runners.plans.experiment import find
 from runners.simulate import command
 from runners.simulate.command import compare, simulate, wanted
 from runners.system.errors import FixableError
 from runners.traces import machine
+from runners.traces.digest import MORE
 from runners.training.networks import mlp
 from tests.processes import OWN_EXPERIMENTS
 
@@ -176,6 +177,10 @@ def test_no_run_of_the_book_fails_by_what_a_simulation_lacks():
 
 def test_nobody_sleeps(untrue):
     assert simulated_run("untrue", "sleeps").reason is None
+
+
+def test_a_run_that_is_named_twice_is_simulated_once():
+    assert wanted(["ddp.single", "ddp.ddp", "ddp.single"]) == wanted(["ddp.single", "ddp.ddp"])
 
 
 def test_an_unknown_run_is_refused_with_those_there_are():

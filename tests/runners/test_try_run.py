@@ -5,7 +5,7 @@ import re
 import pytest
 
 from runners.commands.try_run import prepare
-from runners.plans.experiment import FOLDER, MORE, find, names
+from runners.plans.experiment import find, names
 from runners.system.errors import FixableError
 from runners.traces import digest
 from tests.processes import OWN_EXPERIMENTS
@@ -16,7 +16,7 @@ BOOK = names()
 @pytest.fixture
 def changeable(monkeypatch):
     """The tests' own experiment, whose settings depend on each other."""
-    monkeypatch.setenv(MORE, OWN_EXPERIMENTS[MORE])
+    monkeypatch.setenv(digest.MORE, OWN_EXPERIMENTS[digest.MORE])
     return find("changeable")
 
 
@@ -87,9 +87,9 @@ def test_other_ranks_have_one_stage_each_too():
 def test_no_setting_can_be_changed_without_effect(name):
     """A setting is read by the code of the run, or setting it is refused."""
     experiment = find(name)
-    files = digest.covered_files(digest.experiment_path(name))
-    code = "\n".join(p.read_text() for p in files if p.is_relative_to(FOLDER.parent))
-    code += (FOLDER.parent / "plans" / "experiment.py").read_text()
+    files = digest.covered_files(experiment.path)
+    code = "\n".join(p.read_text() for p in files if p.is_relative_to(digest.ROOT / "runners"))
+    code += (digest.ROOT / "runners" / "plans" / "experiment.py").read_text()
     for run, plan in experiment.runs.items():
         for key, value in plan.settings.as_json().items():
             is_read = rf"\b(?:settings|self)(?:\.|, \"){key}\b"
