@@ -16,7 +16,7 @@ from pathlib import Path
 from runners.measuring import measure
 from runners.measuring.endings import UnfinishedError, is_full
 from runners.measuring.launch import Launcher
-from runners.measuring.pending import Pending, part_of, pending
+from runners.measuring.pending import Pending, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
 from runners.plans.experiment import check_names, find
@@ -161,9 +161,6 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
     chosen = check_names(request.names)
     with measure.alone():
         where = measure.folder(as_reference=request.as_reference)
-        if request.force:
-            for name in chosen:
-                part_of(name, where).unlink(missing_ok=True)
         waiting = request.pending(where)
         unfinished = _measure(waiting, where, request, readings or Readings()) if waiting else {}
         if not request.as_reference and (where / "machine.json").exists():

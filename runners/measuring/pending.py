@@ -68,7 +68,7 @@ def pending(
     """
     trace, outdated = existing(where / f"{name}.json")
     part, problem = existing(part_of(name, where))
-    part = None if problem else part
+    part = None if problem or force else part
     source = part or (None if outdated or force else trace)
     reason = "unfinished" if part else outdated
     if trace is not None and reason is None:

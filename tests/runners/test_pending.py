@@ -77,6 +77,14 @@ def test_an_interrupted_run_goes_on_where_it_was(run, folder, launcher, monkeypa
     assert files == ["heavier.json", "machine.json"]
 
 
+def test_a_forced_run_measures_also_what_an_interrupted_one_had_ended(
+    folder, launcher, monkeypatch
+):
+    _interrupted(monkeypatch, folder, launcher, after="light")
+    one = pending("heavier", folder, full=True, force=True)
+    assert (one.measured, one.kept) == (("light", "heavy"), {})
+
+
 def test_what_was_interrupted_counts_for_the_same_code_and_torch_only(
     folder, launcher, monkeypatch
 ):
