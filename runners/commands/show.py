@@ -71,8 +71,7 @@ def _shown(experiment: str, run: str) -> Iterator[str]:
     own = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
     folders = [*own, *machine.references()]
     known = {path.stem: path for folder in reversed(folders) for path in trace_paths(folder)}
-    for name in [experiment] if experiment else sorted(known):
-        check_name(name)
+    for name in [check_name(experiment).stem] if experiment else sorted(known):
         trace = read(known.get(name, machine.TRACES / f"{name}.json"))
         if run and run not in trace.runs:
             raise unknown(f"run of {name}", run, trace.runs)

@@ -1,10 +1,14 @@
 """`python -m runners show`: what it prints is what an author can paste."""
 
+import json
+
 import pytest
 
 from runners.__main__ import main
 from runners.commands.show import lines, overview
+from runners.traces import machine
 from tests.processes import python
+from tests.recorded import write
 
 
 def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidence):
@@ -37,6 +41,16 @@ def test_a_run_is_among_all_that_is_shown(capsys):
     everything = capsys.readouterr().out.splitlines()
     assert of_run == [line for line in everything if line.startswith("{{ ddp.single.")]
     assert len({line.split(".")[0] for line in everything}) > 30
+
+
+def test_the_trace_of_an_experiment_that_is_gone_is_shown_among_all(capsys, monkeypatch, tmp_path):
+    document = json.loads(next(machine.TRACES.glob("reference-*/batch_split.json")).read_text())
+    folder = tmp_path / "reference-here"
+    folder.mkdir()
+    write(folder / "gone.json", document | {"experiment": "gone"})
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
+    assert main(["show"]) == 0
+    assert capsys.readouterr().out.startswith("{{ gone.")
 
 
 @pytest.mark.parametrize(
