@@ -65,10 +65,10 @@ def held() -> Iterator[None]:
         yield
     finally:
         _is_held = False
-    if _waiting:
-        number = _waiting[0]
-        _waiting.clear()
-        _stop(number, None)
+        if _waiting:
+            number = _waiting[0]
+            _waiting.clear()
+            _stop(number, None)
 
 
 def told(stopped: KeyboardInterrupt) -> int:

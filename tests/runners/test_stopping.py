@@ -105,6 +105,25 @@ def test_a_process_forked_from_a_command_ends_at_once_without_a_word():
     assert (told.stdout, told.stderr) == ("15\n", "")
 
 
+HELD = """
+import os, signal
+from runners.system import stopping
+
+stopping.listen("stopped")
+try:
+    with stopping.held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise OSError("no such program")
+except stopping.Stopped as stopped:
+    print(stopped)
+"""
+
+
+def test_a_signal_that_waited_stops_the_command_also_where_the_block_fails():
+    done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("stopped by SIGTERM\n", "")
+
+
 def test_what_torch_compiles_goes_with_the_first_folder_and_not_with_one_within(monkeypatch):
     monkeypatch.delenv(COMPILED, raising=False)
     with Scratch() as first:
