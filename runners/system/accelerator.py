@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from runners.system.errors import FixableError
 
@@ -57,8 +56,15 @@ def kind() -> str:
     if chosen == "cpu" or not (is_there or "torch" in sys.modules):
         return "cpu"
     # Once CUDA's runtime was asked, no process that is forked afterwards could use a device.
-    with patch.dict(os.environ, {_ASKS_DRIVER: "1"}):
+    with _environment(**{_ASKS_DRIVER: "1"}):
         return "cuda" if _cuda().is_available() else "cpu"
+
+
+def _environment(**values: str) -> AbstractContextManager[object]:
+    """Within, variables of the environment have other values."""
+    from unittest.mock import patch  # it loads asyncio, for which `show` need not wait
+
+    return patch.dict(os.environ, values)
 
 
 def _cuda() -> Any:  # noqa: ANN401
@@ -70,7 +76,7 @@ def _cuda() -> Any:  # noqa: ANN401
 
 def hidden() -> AbstractContextManager[object]:
     """Within, torch sees no accelerator: an Adam under fake tensors would start CUDA there."""
-    return patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "", _ASKS_DRIVER: "1"})
+    return _environment(**{"CUDA_VISIBLE_DEVICES": "", _ASKS_DRIVER: "1"})
 
 
 def num_devices() -> int:
