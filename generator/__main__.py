@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         num = len(errors.errors)
         print(f"{num} mistake{'s' if num != 1 else ''} in the content", file=sys.stderr)
     except KeyboardInterrupt as stopped:
-        return stopping.told(stopped)
+        return stopping.report(stopped)
     except scaffold.CannotScaffoldError as error:
         print(error, file=sys.stderr)
     except BrokenPipeError:  # such as `| head`

@@ -12,7 +12,7 @@
                                                one, the tolerance, and "same" or "differs"
     python -m runners show NAME[.RUN]          its runs; of one run each value, and what to paste
     python -m runners show                     every value there is, for grep
-    python -m runners compare A B              what two machines measured otherwise
+    python -m runners compare A B              what two machines measured differently
     python -m runners simulate [EXPERIMENT[.RUN] …]
                                                every run as one rank of many, without data: its
                                                peak and payload beside the recorded ones
@@ -60,7 +60,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return _executed(name, others)
     except KeyboardInterrupt as stopped:
-        return stopping.told(stopped)
+        return stopping.report(stopped)
     except FixableError as error:
         head = "" if error.exit_code == FixableError.exit_code else "not measured: "
         print(f"{PROGRAM}: {head}{error}", file=sys.stderr)
@@ -75,7 +75,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def _executed(name: str, words: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    if name != "show" and importlib.util.find_spec("torch") is None:  # as `make pages` sets up
+    # `make pages` sets up without torch.
+    if name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
         raise FixableError(
             "this Python has no torch; run `make .venv/.run` once and call .venv/bin/python, or "
             "pip install 'proofbook[run]'"

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from runners.traces.machine import ROOT
+from runners.traces.digest import ROOT
 from tests.processes import ran
 
 pytestmark = pytest.mark.builds

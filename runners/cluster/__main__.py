@@ -36,7 +36,7 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
-from runners.cluster.peers import Peers, Place, explain
+from runners.cluster.peers import Peers, Worker, explain
 from runners.measuring.endings import UnfinishedError
 from runners.measuring.measure import alone, measure
 from runners.measuring.pending import pending
@@ -65,7 +65,7 @@ def _described(peers: Peers) -> Machine:
                 f"{peers.name(rank)} has other code, or another torch, than {peers.name(0)}; "
                 "bring the same commit and environment to all nodes"
             )
-    here, num_nodes = machine.describe(), peers.place.num_nodes
+    here, num_nodes = machine.describe(), peers.worker.num_nodes
     name, system = f"{num_nodes}-nodes-{here.name}", f"{here.system}, {num_nodes} nodes"
     return here.model_copy(update={"name": name, "system": system})
 
@@ -73,7 +73,7 @@ def _described(peers: Peers) -> Machine:
 def _refusal(name: str, run: str, plan: RunPlan, num_ranks: int, named: list[str]) -> str | None:
     """Why a run is not measured on these nodes; None where it is."""
     if plan.own_network:
-        return "its ranks need links of their own making, and nodes speak over theirs"
+        return "its ranks need links of their own, and nodes communicate over theirs"
     if plan.world_size not in (1, num_ranks):
         return f"it takes {plan.world_size} ranks, and {num_ranks} were started on these nodes"
     if plan.follows is not None:
@@ -88,7 +88,7 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, list[str]]) ->
     surprises = []
     with alone():
         here, progress = _described(peers), Progress()
-        where, num_ranks = machine.TRACES / here.name, peers.place.world_size
+        where, num_ranks = machine.TRACES / here.name, peers.worker.world_size
         for name, named in wanted.items():
             experiment = find(name)
             refused = {
@@ -117,24 +117,24 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, list[str]]) ->
 
 def _together(peers: Peers, wanted: dict[str, list[str]]) -> int:
     """Measure with the other processes; whatever ends this one early, the others hear of."""
-    place = peers.place
-    here = peers.name(place.rank)
+    worker = peers.worker
+    here = peers.name(worker.rank)
     try:
         if found := interface_of(peers.address):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", found)
             os.environ.setdefault("NCCL_SOCKET_IFNAME", found)
         interface = os.environ.get("GLOO_SOCKET_IFNAME", "the interface of its host name")
-        say(f"{here}: one of {place.num_nodes}, connected over {interface}, {peers.address}")
+        say(f"{here}: one of {worker.num_nodes}, connected over {interface}, {peers.address}")
         launcher = NodeLauncher(peers, accelerator.kind())
         with launcher:
-            code = launcher.serve() if place.rank else _lead(peers, launcher, wanted)
+            code = launcher.serve() if worker.rank else _lead(peers, launcher, wanted)
         peers.leave()
     except stopping.Stopped as stopped:
         time.sleep(REASON_SECONDS)
         peers.lose(f"{here} was {stopped}", stopped.exit_code)
     except DistError:
         time.sleep(REASON_SECONDS)
-        peers.lose(f"torchrun's store at {place.host}:{place.port} does not answer {here}")
+        peers.lose(f"torchrun's store at {worker.host}:{worker.port} does not answer {here}")
     except (UnfinishedError, LaunchError) as error:
         peers.lose(f"{here} ended: {error}")
     except (ValueError, OSError) as error:
@@ -151,11 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="+", metavar="EXPERIMENT[.RUN]")
     names = parser.parse_args(arguments).names
     try:
-        wanted, place = runs_named(names), Place.of(os.environ)
+        wanted, worker = runs_named(names), Worker.of(os.environ)
         code = [[source_digest(name), program_digests(name)] for name in wanted]
-        peers = Peers(place, {"software": [metadata.version("torch"), code]})
+        peers = Peers(worker, {"software": [metadata.version("torch"), code]})
     except stopping.Stopped as stopped:
-        return stopping.told(stopped)
+        return stopping.report(stopped)
     except (ValueError, OSError, DistError) as error:
         explain(f"python -m runners.cluster: {error}")
         return 2

@@ -40,7 +40,7 @@ class NodeLauncher(Launcher):
 
     def is_crowded(self, plan: RunPlan) -> bool:
         """Whether a node gets more ranks of a run than it has cores, or accelerators."""
-        num_local = min(plan.world_size, self._peers.place.num_local)
+        num_local = min(plan.world_size, self._peers.worker.num_local)
         return super().is_crowded(replace(plan, world_size=num_local))
 
     def _requests(
@@ -49,9 +49,9 @@ class NodeLauncher(Launcher):
         everybody = super()._requests(experiment, plan, pass_name, attempt)
         if plan.world_size == 1:
             return everybody
-        place = self._peers.place
-        rendezvous = (place.host, place.port, f"ranks/{self._pass}")
-        return [{**everybody[place.rank], "rendezvous": rendezvous}]
+        worker = self._peers.worker
+        rendezvous = (worker.host, worker.port, f"ranks/{self._pass}")
+        return [{**everybody[worker.rank], "rendezvous": rendezvous}]
 
     def run_pass(
         self,
@@ -89,12 +89,12 @@ class NodeLauncher(Launcher):
         self._pass = f"{experiment.name}.{run}/{pass_name}"
         own = super().run_pass(experiment, run, pass_name, watch)
         shared = [own.outcomes[0].model_dump(mode="json"), own.seconds, own.not_measured]
-        self._peers.put(f"{self._pass}/{self._peers.place.rank}", shared)
+        self._peers.put(f"{self._pass}/{self._peers.worker.rank}", shared)
         return own
 
     def _whole(self, experiment: Experiment, run: str, own: PassResult) -> PassResult:
         """The pass with the outcomes of all ranks; one that a node's loss ended is no evidence."""
-        ranks = range(self._peers.place.world_size)
+        ranks = range(self._peers.worker.world_size)
         shared = [self._peers.get(f"{self._pass}/{rank}", rank) for rank in ranks]
         outcomes = [RankOutcome.model_validate_json(json.dumps(one)) for one, _, _ in shared]
         cause = cause_among(outcomes, [0] * len(outcomes))

@@ -27,7 +27,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from runners.system import processes, stopping
 from runners.system.patience import Patience, say
 
-# Torchrun's variables of a `Place`, in the order of its fields.
+# Torchrun's variables of a `Worker`, in the order of its fields.
 NUMBERS = (
     "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_PORT",
 )  # fmt: skip
@@ -40,8 +40,8 @@ STORE_SECONDS = timedelta(seconds=20)  # for torchrun's store, which has just an
 LINGER_SECONDS = 30.0  # torchrun waits for minutes where no packet reaches its own store
 
 
-class Place(NamedTuple):
-    """Where this process stands among those that torchrun started."""
+class Worker(NamedTuple):
+    """One of the processes that torchrun started: its rank and node, and where the store is."""
 
     rank: int  # of the whole
     world_size: int
@@ -52,7 +52,7 @@ class Place(NamedTuple):
     host: str  # of rank 0's node, which keeps the store
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Place:
+    def of(cls, environment: Mapping[str, str]) -> Worker:
         """As torchrun's variables say.
 
         Raises:
@@ -87,37 +87,37 @@ def _address_towards(host: str, port: int) -> str:
 class Peers:
     """What one process shares with the others, and its watch over them."""
 
-    def __init__(self, place: Place, facts: Mapping[str, object]) -> None:
+    def __init__(self, worker: Worker, facts: Mapping[str, object]) -> None:
         """Meet the other processes.
 
         Args:
-            place: where this process stands.
+            worker: this process.
             facts: of this process, which the others see in `facts`, in the order of ranks.
         """
-        self.place = place
+        self.worker = worker
         self._torchrun = os.getppid()
-        self._names = {place.rank: f"node {place.node} ({socket.gethostname()})"}
+        self._names = {worker.rank: f"node {worker.node} ({socket.gethostname()})"}
         self._answered = time.monotonic()  # when the store last did
         until = self._answered + MEET_SECONDS - SILENT_SECONDS
-        others = [rank for rank in range(place.world_size) if rank != place.rank]
+        others = [rank for rank in range(worker.world_size) if rank != worker.rank]
         # Of each other rank its heartbeat, and since when that is what it is.
         self._heard = dict.fromkeys(others, (b"", until))
         self.is_over = False  # who leaves from now on is not lost
         self._ending = threading.RLock()
-        store = TCPStore(place.host, place.port, timeout=STORE_SECONDS, wait_for_workers=False)
+        store = TCPStore(worker.host, worker.port, timeout=STORE_SECONDS, wait_for_workers=False)
         self._store: Store = PrefixStore("proofbook", store)
-        address = _address_towards(place.host, place.port)
-        own = {**facts, "node": self.name(place.rank), "address": address}
-        self.put(f"facts/{place.rank}", own)
+        address = _address_towards(worker.host, worker.port)
+        own = {**facts, "node": self.name(worker.rank), "address": address}
+        self.put(f"facts/{worker.rank}", own)
         for look in (self._beat, self._watch):
             threading.Thread(target=look, daemon=True).start()
-        everybody = range(place.world_size)
+        everybody = range(worker.world_size)
         self.facts = [self.get(f"facts/{rank}", rank) for rank in everybody]
         self._names = {rank: self.facts[rank]["node"] for rank in everybody}
         # Node 0 may know itself by a name that means its loopback: what leads to another does not.
         there = [one["address"] for one in self.facts if one["node"] != own["node"]]
-        leads = place.node == 0 and there
-        self.address = _address_towards(there[0], place.port) if leads else address
+        leads = worker.node == 0 and there
+        self.address = _address_towards(there[0], worker.port) if leads else address
 
     def name(self, rank: int) -> str:
         """The node of a rank: its number and its host."""
@@ -132,17 +132,17 @@ class Peers:
         patience = Patience()
         while not self._store.check([key]):
             time.sleep(LOOK_SECONDS)
-            here, there = self.name(self.place.rank), self.name(rank)
+            here, there = self.name(self.worker.rank), self.name(rank)
             patience.tell(f"{here}: waiting for {there} ({{}}): {key}")
         return json.loads(self._store.get(key))
 
     def leave(self) -> None:
         """Go without being missed; rank 0, whose torchrun keeps the store, goes last."""
         self.is_over = True
-        self.put(f"left/{self.place.rank}", None)
-        everybody = [f"left/{rank}" for rank in range(self.place.world_size)]
+        self.put(f"left/{self.worker.rank}", None)
+        everybody = [f"left/{rank}" for rank in range(self.worker.world_size)]
         end = time.monotonic() + SILENT_SECONDS
-        while self.place.rank == 0 and time.monotonic() < end and not self._store.check(everybody):
+        while self.worker.rank == 0 and time.monotonic() < end and not self._store.check(everybody):
             time.sleep(LOOK_SECONDS)
 
     def lose(self, what: str, code: int = LOST) -> NoReturn:
@@ -174,7 +174,7 @@ class Peers:
         try:
             while not self.is_over:
                 number += 1
-                self._store.set(f"beat/{self.place.rank}", str(number))
+                self._store.set(f"beat/{self.worker.rank}", str(number))
                 for rank, (before, _) in self._heard.items():
                     key = f"beat/{rank}"
                     beat = self._store.get(key) if self._store.check([key]) else before
@@ -196,7 +196,7 @@ class Peers:
         while not self.is_over:
             time.sleep(LOOK_SECONDS)
             if os.getppid() != self._torchrun:
-                self.lose(f"{self.name(self.place.rank)} is lost: its torchrun ended")
+                self.lose(f"{self.name(self.worker.rank)} is lost: its torchrun ended")
             if time.monotonic() - self._answered > SILENT_SECONDS:
                 self.lose(f"{self.name(0)} is lost: its store has been {why}")
             for rank, (_, since) in tuple(self._heard.items()):

@@ -1,4 +1,4 @@
-"""`python -m runners compare`: what two machines' traces say differently, beyond their spread.
+"""`python -m runners compare`: how two machines' traces differ, beyond their spread.
 
 In: the traces of two folders. Out: lines. Outcomes and everything else that a rerun must reproduce
 should be equal, by the rule of `traces/tolerance.py`. What the kernel counts, and what another
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from runners.traces import machine
-from runners.traces.fields import Key, in_words, is_of_kernel, is_of_time, written
+from runners.traces.fields import Steps, in_words, is_of_kernel, is_of_time, written
 from runners.traces.files import read, trace_paths
 from runners.traces.records import Run, Trace
 from runners.traces.summary import seconds_in_words
@@ -25,12 +25,11 @@ NOT_COMPARED = {
 # What is said above the lines of each list of a `Difference`.
 HEADS = {
     "circumstances": "measured under other circumstances",
-    "outcomes": "ended otherwise",
+    "outcomes": "ended differently",
     "unequal": "should be equal, and is not",
-    "times": "took another time, beyond its spread",
+    "times": "took a different time, beyond its spread",
     "left_out": "not compared",
 }
-Steps = tuple[Key, ...]
 
 
 @dataclass
@@ -55,7 +54,7 @@ class Difference:
         for name, head in HEADS.items():
             rows = dict.fromkeys(getattr(self, name))
             said += [f"{head}:", *(f"  {row}" for row in rows)] if rows else []
-        return [*said, f"stayed: {self.num_equal} outcomes, fields and times"]
+        return [*said, f"equal: {self.num_equal} outcomes, fields and times"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

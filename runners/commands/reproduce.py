@@ -24,7 +24,7 @@ from runners.plans.experiment import check_name, find, runs_named
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
-from runners.traces.fields import Key, at, in_words, steps_of
+from runners.traces.fields import Key, Steps, at, in_words, steps_of
 from runners.traces.files import is_stale, read, read_grid, read_machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
@@ -47,7 +47,7 @@ class Requested:
 
     trace: Trace
     machine: Machine | None
-    paths: dict[str, tuple[str, tuple[Key, ...]]] = field(default_factory=dict)
+    paths: dict[str, tuple[str, Steps]] = field(default_factory=dict)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def _of_page(experiment: str, folder: Path) -> Requested:
     return Requested(read(path), read_machine(folder))
 
 
-def _steps(path: str, run: Run) -> tuple[Key, ...]:
+def _steps(path: str, run: Run) -> Steps:
     """The steps of a path from its run to a field.
 
     Raises:
@@ -198,9 +198,7 @@ def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
     return ["the page | here", *found.lines()], found.is_none and not found.left_out
 
 
-def _of_field(
-    page: Requested, run: str, steps: tuple[Key, ...], new: Run
-) -> tuple[list[str], bool]:
+def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[str], bool]:
     """What became of one field, and whether it is the same."""
     old = page.trace.runs[run]
     where = page.machine.name if page.machine else "simulated"

@@ -164,7 +164,7 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         waiting = request.pending(where)
         unfinished = _measure(waiting, where, request, readings or Readings()) if waiting else {}
         if not request.as_reference and (where / "machine.json").exists():
-            machine.remember(machine.name_of(where))
+            machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])
     measured = {one.experiment.name for one in waiting}
     for name in (name for name in chosen if name not in unfinished):
@@ -190,7 +190,7 @@ def _measure(
     with Launcher(accelerator.kind()) as launcher:
         plans = (one.experiment.runs[run] for one in waiting for run in one.measured)
         launcher.prepare(sorted({name for plan in plans for name in plan.passes}))
-        if not request.names:  # who names experiments works on them, and has no time for it
+        if not request.names:  # who names experiments does not want to wait for them
             try:
                 measure_once(launcher, where, progress)
             except FixableError as error:  # the experiments are measured all the same
@@ -218,7 +218,7 @@ def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
         where: this machine's folder.
     """
     if not waiting:
-        return ["nothing would run: all that was asked for is fresh"]
+        return ["nothing would run: everything requested is fresh"]
     said, everything = [], list[Run]()
     for one in waiting:
         runs = _known(one, where)

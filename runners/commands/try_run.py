@@ -53,8 +53,8 @@ def main(arguments: argparse.Namespace) -> int:
         changed = replace(experiment, runs={run: plan})
         trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]
-    asked = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
-    path = TRIES / f"{name}.{run}-{digest_of(asked)}.json"
+    settings = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
+    path = TRIES / f"{name}.{run}-{digest_of(settings)}.json"
     write(path, trace)
     print("\n".join(summary_lines(measured)))
     print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")

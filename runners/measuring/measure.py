@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +22,7 @@ from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine
-from runners.traces.digest import program_digests, source_digest
+from runners.traces.digest import ROOT, program_digests, source_digest
 from runners.traces.files import TORN, write
 from runners.traces.records import Code, Machine, Quiet, Run, Trace
 from runners.traces.schema import now
@@ -65,7 +64,7 @@ def alone() -> Iterator[None]:
 def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=machine.ROOT, capture_output=True, text=True, check=True
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -250,7 +249,7 @@ def _runs(
 def measure_alone(
     experiment: Experiment, name: str, launcher: Launcher, progress: Progress
 ) -> Trace:
-    """Measure one run of an experiment; a trace of it alone, which nothing has written yet.
+    """Measure the one run of a try; its trace, which nothing has written yet.
 
     Raises:
         LaunchError, OSError.
@@ -258,7 +257,7 @@ def measure_alone(
     code = code_of(experiment.name)
     if launcher.device == "cpu":
         launcher.most_bytes = machine.available_bytes()
-    progress.begin(replace(experiment, runs={name: experiment.runs[name]}))
+    progress.begin(experiment)
     run = measure_run(launcher, experiment, name, progress)
     return trace_of(experiment, code, machine.name(), {name: run})
 

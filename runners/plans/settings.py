@@ -60,7 +60,7 @@ class SettingsError(FixableError):
 
 
 class RunSettings(BaseModel):
-    """What a run is told; a subclass names each setting with its type."""
+    """The settings of a run; a subclass names each one with its type."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()

@@ -1,4 +1,4 @@
-"""What this machine computes and communicates in how long, measured by itself.
+"""How fast this machine computes and communicates, measured by itself.
 
 Out: `primitives.json` of the machine's folder.
 """

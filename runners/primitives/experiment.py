@@ -1,4 +1,4 @@
-"""What a machine does in how long: its primitives.
+"""How fast a machine computes and communicates: its primitives.
 
 An experiment that is no part of the book: `runners.plans.experiment.find` knows it by name, nothing
 lists it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed
@@ -20,7 +20,7 @@ from runners.plans.experiment import RunPlan
 from runners.primitives.measured import LARGE_BYTES, ROWS, SMALL_BYTES, WIDTH
 from runners.ranks.rank import Rank
 
-QUESTION = "What does this machine do in how long?"
+QUESTION = "How fast does this machine compute and communicate?"
 
 BUSY = (1, 2, 4)  # ranks that do the same at once
 NUM_CALLS = {SMALL_BYTES: 15, LARGE_BYTES: 6}  # of an all_reduce, by bytes

@@ -33,7 +33,7 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
     taken = measured(launcher, progress)
     found = Primitives(
         schema_version=1,
-        machine=machine.name_of(where),
+        machine=where.name,
         recorded_at=now(),
         primitives={**taken, **summary(taken)},
     )

@@ -139,16 +139,16 @@ def _keep_order(switch: str, ranks: list[str]) -> None:
 
     A shaped link sends from whichever core its timer fires on, and what two cores hand on may
     arrive in another order: TCP then takes frames for lost, sends them again, and slows down. Where
-    the kernel cannot be told, links work, only less evenly.
+    the kernel refuses, links work, only less evenly.
     """
     cores = sorted(os.sched_getaffinity(0))
     arrivals = [(switch, f"port{rank}") for rank in range(len(ranks))]
     arrivals += [(name, INTERFACE) for name in ranks]
     for index, (namespace, interface) in enumerate(arrivals):
         mask = f"{1 << cores[index % len(cores)]:x}"
-        told = f"echo {mask} > /sys/class/net/{interface}/queues/rx-0/rps_cpus"
+        command = f"echo {mask} > /sys/class/net/{interface}/queues/rx-0/rps_cpus"
         with suppress(LinkError):
-            _call("ip", "netns", "exec", namespace, "sh", "-c", told)
+            _call("ip", "netns", "exec", namespace, "sh", "-c", command)
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def cannot_link() -> str | None:
     It is tried, once: whether the kernel lets us is not written anywhere.
     """
     if not (shutil.which("ip") and shutil.which("tc") and os.geteuid() == 0):
-        return "links of their own for ranks take root, and `ip` and `tc` of Linux"
+        return "ranks with links of their own need root, and Linux's `ip` and `tc`"
     try:
         with linked(1, 10**9):
             return None
@@ -197,8 +197,8 @@ def interface_of(wanted: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # an interface without an IPv4 address
-                told = fcntl.ioctl(any_socket, get_address, struct.pack("256s", name.encode()))
-                if socket.inet_ntoa(told[20:24]) == wanted:
+                answer = fcntl.ioctl(any_socket, get_address, struct.pack("256s", name.encode()))
+                if socket.inet_ntoa(answer[20:24]) == wanted:
                     return name
     return None
 

@@ -1,4 +1,4 @@
-"""What a person is told who waits: a line now and then. No torch.
+"""Lines of progress for a person who waits. No torch.
 
 In: how far something is. Out: a line on standard error every few seconds, so that a log shows that
 a command goes on, and the log of a short one stays short.
@@ -17,7 +17,7 @@ def say(line: str) -> None:
 
 
 class Patience:
-    """Tells how far something is that takes long. Call `tell` at least every `WORD_SECONDS`."""
+    """Says how far a slow task has come. Call `tell` at least every `WORD_SECONDS`."""
 
     def __init__(self) -> None:
         self._start = self._said = time.monotonic()

@@ -1,4 +1,4 @@
-"""How a command ends that somebody stops: by Ctrl-C, `kill`, or closing the terminal. No torch.
+"""How a command ends when somebody stops it: Ctrl-C, `kill`, a closed terminal. No torch.
 
     if __name__ == "__main__":
         stopping.listen("stopped; what was measured before is kept")
@@ -44,7 +44,7 @@ def listen(line: str) -> None:
     """Let these signals stop this command, unless its starter wants one ignored.
 
     Args:
-        line: what a person is told then.
+        line: what the command then says.
     """
     global _line, _command
     _line, _command = line, os.getpid()
@@ -71,8 +71,8 @@ def held() -> Iterator[None]:
             _stop(number, None)
 
 
-def told(stopped: KeyboardInterrupt) -> int:
-    """Tell the person that the command has been stopped; the exit code."""
+def report(stopped: KeyboardInterrupt) -> int:
+    """Say that the command has been stopped; the exit code."""
     say(_line)
     return stopped.exit_code if isinstance(stopped, Stopped) else 128 + signal.SIGINT
 
@@ -102,7 +102,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if _is_loading(frame):
         for clean in reversed(tuple(at_end)):
             clean()
-        os._exit(told(Stopped(number)))
+        os._exit(report(Stopped(number)))
     raise Stopped(number)
 
 

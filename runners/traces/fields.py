@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 Key = str | int
+Steps = tuple[Key, ...]  # of a path, from a run to one of its fields
 Measure = Literal["bytes", "seconds"]
 NAMES = ("name", "operation", "rank")  # a list of things with one of these is indexed by it
 DECLARED = frozenset({"expected_status", "expected_death"})  # which prove nothing of their run

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from runners.system.errors import FixableError
 from runners.traces import published
 from runners.traces.digest import program_digests, source_digest
+from runners.traces.fields import Steps
 from runners.traces.invariants import violations
 from runners.traces.plan_grid import PREFIX, Grid
 from runners.traces.records import Machine, Primitives, Trace
@@ -60,7 +61,7 @@ def _torn(path: Path, error: Exception) -> TraceError:
     return TraceError(f"{path}: not a whole JSON file ({error}); delete it and run again")
 
 
-def _of_field(path: Path, field: tuple[str | int, ...], message: str, others: int) -> TraceError:
+def _of_field(path: Path, field: Steps, message: str, others: int) -> TraceError:
     """An error that names file and field, and how many others there are."""
     more = f" (and {others} more)" if others else ""
     return TraceError(f"{path}: {'.'.join(map(str, field)) or '(whole file)'}: {message}{more}")
@@ -106,9 +107,8 @@ def trace_paths(folder: Path) -> list[Path]:
 
 
 def machine_folders(traces: Path) -> list[str]:
-    """The names of all machines' folders: `<machine>`, or `<machine>/<share>` for a part of one."""
-    described = [*traces.glob("*/machine.json"), *traces.glob("*/*/machine.json")]
-    return sorted(path.parent.relative_to(traces).as_posix() for path in described)
+    """The names of all machines' folders."""
+    return sorted(path.parent.name for path in traces.glob("*/machine.json"))
 
 
 def read_machine(folder: Path) -> Machine:

@@ -12,15 +12,14 @@ somebody could forge beyond them, `reproduce` finds: it measures a number again.
 from collections import Counter
 from collections.abc import Iterator
 
+from runners.traces.fields import Steps
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace
-
-Place = tuple[str | int, ...]
 
 ENDED = ("completed", "diverged")
 
 
-def violations(trace: Trace) -> Iterator[tuple[Place, str]]:
+def violations(trace: Trace) -> Iterator[tuple[Steps, str]]:
     """The path of each field that contradicts another in its run, and what is wrong with it.
 
     A skipped run has recorded nothing.
@@ -30,7 +29,7 @@ def violations(trace: Trace) -> Iterator[tuple[Place, str]]:
             yield ("runs", name, *field), wrong
 
 
-def _of_run(run: Run) -> Iterator[tuple[Place, str]]:
+def _of_run(run: Run) -> Iterator[tuple[Steps, str]]:
     if not _has_its_ranks(run):
         yield ("ranks",), "are not as many as world_size, each once"
     if (run.error is None) != (run.status in ENDED):

@@ -18,10 +18,10 @@ from pydantic import TypeAdapter
 
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
+from runners.traces.digest import ROOT
 from runners.traces.files import machine_folders, write_json, write_text
 from runners.traces.records import Accelerator, Circumstances, Machine
 
-ROOT = Path(__file__).resolve().parents[2]
 # Where commands write: in a clone, or in the current folder where the package was installed.
 HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
 # Elsewhere only for tests, and for measuring without touching the book.
@@ -79,7 +79,7 @@ def caches() -> str:
 
 
 def circumstances() -> Circumstances:
-    """Under what this process measures."""
+    """The circumstances under which this process measures."""
     return Circumstances(
         python=platform.python_version(),
         torch=torch_version(),
@@ -129,7 +129,7 @@ def _kept_ids() -> dict[str, str]:
 
 
 def _known_as() -> str:
-    """What makes a machine another one, in words."""
+    """What identifies this machine, in words: another processor, say, makes another machine."""
     devices = ", ".join(one.name for one in accelerators()) or "no accelerator"
     return f"{cpu_name()}, {num_cores()} cores, {devices}"
 
@@ -142,7 +142,7 @@ def name(*, as_reference: bool = False) -> str:
     """
     kind = f"cpu-{num_cores()}c"
     if found := accelerators():
-        model = found[0].name.lower().replace("nvidia", "").split()
+        model = re.findall(r"[a-z0-9.]+", found[0].name.lower().replace("nvidia", ""))
         kind = f"{len(found)}x-{'-'.join(model)}"
     if as_reference:
         return f"reference-{kind}"
@@ -195,11 +195,6 @@ def folder_of(name: str | None) -> Path:
     if name not in known:
         raise unknown("machine", name, known)
     return TRACES / name
-
-
-def name_of(folder: Path) -> str:
-    """The name of the machine whose folder this is."""
-    return folder.relative_to(TRACES).as_posix() if folder.is_relative_to(TRACES) else folder.name
 
 
 def shown(path: Path) -> Path:

@@ -24,7 +24,6 @@ from runners.system.errors import FixableError
 from runners.traces.machine import shown
 from runners.traces.schema import Setting, Status
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<file>\S+\.py)")
 DECLARED = re.compile(r"^# (?P<name>[a-z][a-z0-9_]*): (?P<value>.+)$")
 # A program cannot declare how it dies; an experiment's `RunPlan` can.

@@ -94,12 +94,12 @@ class Failure(Record):
 
 
 class Death(Record):
-    """How a process dies that is meant to: by which signal or exit code, which rank, and where."""
+    """The declared death of a process: its rank, the phase, and the signal or the exit code."""
 
     rank: int
     phase: str
-    signal: str | None = None  # such as SIGABRT; of a process that exits null
-    exit_code: int | None = None  # of one that a signal ends null
+    signal: str | None = None  # such as SIGABRT; null for a process that exits
+    exit_code: int | None = None  # null for one that a signal ends
 
     @model_validator(mode="after")
     def _ends_one_way(self) -> Self:
@@ -330,7 +330,7 @@ class Machine(Record):
 
 
 class Primitives(Record):
-    """What a machine computes and communicates in how long."""
+    """How fast a machine computes and communicates."""
 
     schema_version: Literal[1]
     machine: str

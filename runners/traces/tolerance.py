@@ -16,7 +16,7 @@ and whether they are. `reproduce` judges one field by it, `compare` every field 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
-from runners.traces.fields import Key, at, exactly, in_words, is_of_kernel, is_of_time
+from runners.traces.fields import Key, as_written, at, in_words, is_of_kernel, is_of_time
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
 
@@ -99,8 +99,8 @@ def _by_samples(page: SampledSeconds, here: SampledSeconds) -> Tolerance:
     low, high = page.first_quartile_seconds, page.third_quartile_seconds
     near, far = here.first_quartile_seconds, here.third_quartile_seconds
     words = (
-        f"quartile ranges overlap: {exactly(low, None)} to {exactly(high, None)} s "
-        f"there, {exactly(near, None)} to {exactly(far, None)} s here"
+        f"quartile ranges overlap: {as_written(low)} to {as_written(high)} s "
+        f"there, {as_written(near)} to {as_written(far)} s here"
     )
     return Tolerance(words, overlap(page, here))
 

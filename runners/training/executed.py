@@ -14,7 +14,7 @@ from torch import nn
 
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
-from runners.traces.programs import ROOT
+from runners.traces.digest import ROOT
 from runners.traces.records import PredictionStep
 from runners.traces.schema import Setting
 from runners.training.settings import ProgramSettings

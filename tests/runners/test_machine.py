@@ -9,6 +9,7 @@ import pytest
 from runners.measuring.measure import alone
 from runners.system.errors import FixableError
 from runners.traces import machine
+from runners.traces.digest import ROOT
 from runners.traces.files import write
 from runners.traces.records import Accelerator
 
@@ -86,7 +87,7 @@ def test_circumstances_are_those_of_this_process(monkeypatch):
 
 
 def test_where_traces_are_kept_elsewhere_the_reference_is_that_of_the_code(desk):
-    assert machine.folder_of(None).parent == machine.ROOT / "content" / "traces"
+    assert machine.folder_of(None).parent == ROOT / "content" / "traces"
     own = desk.traces / "reference-desk"
     own.mkdir(parents=True)
     assert machine.folder_of(None) == own

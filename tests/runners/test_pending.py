@@ -13,8 +13,7 @@ from runners.measuring import pending as dues
 from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
 from runners.traces import files as traces
-from runners.traces import machine
-from runners.traces.digest import source_digest
+from runners.traces.digest import ROOT, source_digest
 from runners.traces.files import read, write
 
 pytestmark = pytest.mark.ranks
@@ -118,10 +117,10 @@ def test_the_command_tells_what_it_left_to_full():
 @pytest.fixture
 def listed(folder, monkeypatch):
     """The reference machine's trace of the programs that pages list, as one of this machine."""
-    committed = read(next(machine.ROOT.glob("content/traces/reference-*/listings.json")))
+    committed = read(next(ROOT.glob("content/traces/reference-*/listings.json")))
     under = committed.circumstances.model_copy(update={"torch": metadata.version("torch")})
     code = committed.code.model_copy(update={"digest": source_digest("listings")})
-    own = {"machine": machine.name_of(folder), "circumstances": under, "code": code}
+    own = {"machine": folder.name, "circumstances": under, "code": code}
     write(folder / "listings.json", committed.model_copy(update=own))
     now = dict(committed.code.programs)
     for module in (dues, traces):
