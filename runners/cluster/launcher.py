@@ -78,7 +78,7 @@ class NodeLauncher(Launcher):
             self._own(self.fitted(find(name)), run, pass_name, None)
 
     def finish(self, exit_code: int) -> None:
-        """Say that all is measured, and miss nobody who then leaves."""
+        """Say that everything is measured; a process that then leaves is not lost."""
         self._peers.is_over = True
         self._peers.put(f"order/{next(self._numbers)}", exit_code)
 

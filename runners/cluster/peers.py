@@ -102,7 +102,7 @@ class Peers:
         others = [rank for rank in range(worker.world_size) if rank != worker.rank]
         # Of each other rank its heartbeat, and since when that is what it is.
         self._heard = dict.fromkeys(others, (b"", until))
-        self.is_over = False  # who leaves from now on is not lost
+        self.is_over = False  # a process that leaves from now on is not lost
         self._ending = threading.RLock()
         store = TCPStore(worker.host, worker.port, timeout=STORE_SECONDS, wait_for_workers=False)
         self._store: Store = PrefixStore("proofbook", store)
@@ -137,7 +137,7 @@ class Peers:
         return json.loads(self._store.get(key))
 
     def leave(self) -> None:
-        """Go without being missed; rank 0, whose torchrun keeps the store, goes last."""
+        """Leave without being lost; rank 0, whose torchrun keeps the store, leaves last."""
         self.is_over = True
         self.put(f"left/{self.worker.rank}", None)
         everybody = [f"left/{rank}" for rank in range(self.worker.world_size)]
@@ -150,7 +150,7 @@ class Peers:
 
         Called from any thread: the store or a rank may keep the main thread waiting.
         """
-        with self._ending:  # one reason is enough: who has another waits here for the end
+        with self._ending:  # one reason is enough: a thread with another one waits here for the end
             telling = threading.Thread(target=self._tell, args=(what,), daemon=True)
             telling.start()
             telling.join(TELL_SECONDS)

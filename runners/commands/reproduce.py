@@ -1,4 +1,4 @@
-"""`python -m runners reproduce`: one value of a page measured again, and what became of it.
+"""`python -m runners reproduce`: measure values of a page again, and compare.
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
 them; for a value computed from many fields, pages name the run alone. Out: for each path the page's
@@ -55,7 +55,7 @@ class Requested:
         return tuple(dict.fromkeys(run for run, _ in self.paths.values()))
 
     def otherwise_here(self) -> Iterator[str]:
-        """What else than chance may keep values apart: was this there, is that here."""
+        """What besides chance may explain a difference: where this machine is another one."""
         pairs = {"torch": (self.trace.circumstances.torch, machine.torch_version())}
         if self.machine is not None:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
@@ -174,7 +174,7 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 
 def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
-    """Say what became of the runs and fields of an experiment; whether each is the same."""
+    """Print how the runs and fields of an experiment compare; whether each is the same."""
     if is_stale(one.trace):
         _say(f"note: the code of {one.trace.experiment} has changed since the page was made")
     for line in one.otherwise_here():
@@ -188,7 +188,7 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
 
 
 def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
-    """What became of a whole run, and whether it is the same."""
+    """How a whole run compares, and whether it is the same."""
     # Of one digest, so that runs of changed code are compared too; the note has said that.
     there, here = (
         {page.trace.experiment: page.trace.model_copy(update={"runs": {run: one}})}
@@ -199,7 +199,7 @@ def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
 
 
 def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[str], bool]:
-    """What became of one field, and whether it is the same."""
+    """How one field compares, and whether it is the same."""
     old = page.trace.runs[run]
     where = page.machine.name if page.machine else "simulated"
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)

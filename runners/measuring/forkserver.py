@@ -2,12 +2,12 @@
 
     python -m runners.measuring.forkserver PID FD   started by `ForkServer` of that process
 
-`ForkServer` is the launcher's side of the conversation, `serve` the process's own. They talk over a
-pipe of `multiprocessing`. In: lists of rank requests. Out: pairs of a word and what belongs to it:
-"ready", "started" with process ids, "exited" with a process id and its exit code. It is a process
-of its own because two settings of the allocator cannot share one environment, and because
-`multiprocessing` keeps a single forkserver with a single environment. The kernel kills it with the
-launcher, and its ranks with it; where the kernel cannot, it goes when the pipe ends.
+`ForkServer` is the launcher's side, `serve` the process's own; they communicate over a pipe of
+`multiprocessing`. In: lists of rank requests. Out: pairs of a word and what belongs to it: "ready",
+"started" with process ids, "exited" with a process id and its exit code. It is a process of its own
+because two settings of the allocator cannot share one environment, and because `multiprocessing`
+keeps a single forkserver with a single environment. The kernel kills it with the launcher, and its
+ranks with it; where the kernel cannot, it goes when the pipe ends.
 
 Only on Linux are ranks forked. On macOS a process that has loaded torch must not be: the system's
 frameworks, of which torch uses one for linear algebra, are undefined after a fork without exec.

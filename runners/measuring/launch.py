@@ -203,9 +203,9 @@ class Launcher:
             for pid, request in zip(pids, requests, strict=True)
         ]
         patience, settle = self.quiet_seconds, SETTLE_SECONDS
-        if requests[0]["plan"]["expected"] == "deadlocked":  # who is to hang is believed sooner,
+        if requests[0]["plan"]["expected"] == "deadlocked":  # a declared hang is believed sooner,
             patience = min(patience, EXPECTED_QUIET_SECONDS)
-            settle = EXPECTED_QUIET_SECONDS  # and meets time-outs of its own, not all at once
+            settle = EXPECTED_QUIET_SECONDS  # and its ranks meet their time-outs one after another
         try:
             return ranks, self._follow(server, ranks, watch, patience, settle)
         finally:

@@ -136,7 +136,7 @@ def measure_run(
 def _followed(
     launcher: Launcher, experiment: Experiment, plan: RunPlan, earlier: Mapping[str, Run]
 ) -> dict[str, list[float]]:
-    """The times that the run before this one took, in seconds, raw."""
+    """The measured times of the run that this one follows, in seconds, raw."""
     if plan.follows is None:
         return {}
     run = earlier.get(plan.follows)
@@ -174,7 +174,7 @@ def measure(
         FixableError, LaunchError, OSError.
     """
     name = waiting.experiment.name
-    # Before it runs: who edits it meanwhile gets a stale trace, not a false one.
+    # Taken before it runs: an edit meanwhile makes the trace stale, not false.
     code = code_of(name)
     experiment = launcher.fitted(waiting.experiment)
     described = here or machine.describe(as_reference=as_reference)

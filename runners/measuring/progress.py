@@ -1,4 +1,4 @@
-"""What a person sees while experiments run: one line a run, and a word where one takes long."""
+"""Progress of experiments on the terminal: a line for each run, and more where one takes long."""
 
 import sys
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Progress:
         self._write(f"{experiment.name}: {experiment.question}")
 
     def watcher(self, run: str, pass_name: str) -> Callable[[list[Beat]], None]:
-        """A function that says what the ranks do, where a pass takes long."""
+        """A function that prints what the ranks do where a pass takes long."""
         patience, place = Patience(), f"[{self._number + 1}/{self._total}]"
 
         def watch(beats: list[Beat]) -> None:

@@ -77,10 +77,10 @@ class RunPlan(Generic[S]):
         keeps_steps: whether the trace keeps the loss of every step.
         needs_group: whether the ranks form a process group before the strategy starts.
         has_timeline: whether a metered pass also profiles one step, for who was busy when.
-        can_share_device: whether ranks may share one accelerator. They then speak through gloo,
+        can_share_device: whether ranks may share one accelerator. They then communicate over gloo,
             which moves accelerator tensors in `all_reduce` and `broadcast` only.
         only_on_cpu: whether the ranks stay on the CPU even where there are accelerators.
-        nature: `paced` where stages last as long as they were told, `simulated` where tensors are
+        nature: `paced` where each stage lasts a set time, `simulated` where tensors are
             fake; pages say so beside every number of the run.
         full: a heavier sweep: measured only by `run --full`, else skipped with that reason.
         own_network: each rank lives in a network namespace of its own, with one link to a switch;

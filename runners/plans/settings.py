@@ -83,7 +83,7 @@ class RunSettings(BaseModel):
 
     @property
     def seed(self) -> int:
-        """The seed of the run, from which settings may follow that chance decides."""
+        """The seed of the run, from which random settings may follow."""
         return self._seed
 
     def forced(self) -> dict[str, Setting]:

@@ -70,7 +70,7 @@ def communicate(rank: Rank) -> None:
     """An all_reduce, by bytes; on every rank as often as on the others.
 
     Before each call a rank computes for a moment, as it does in training: it has to be woken up for
-    the call, and to wait for who is late.
+    the call, and waits for ranks that are late.
     """
     step = _layer(rank)
     for num_bytes, num_calls in NUM_CALLS.items():

@@ -3,8 +3,8 @@
 In: this rank's place, and a delay. Out: an interface `delayed0` beside the rank's link, through
 which the ranks reach each other as through the link, only later. Kernels without a queue that
 delays (`netem`) need this: a process beside the rank reads packets from a TUN device, keeps each
-for as long as it was told to, and sends it over the link as one datagram; at the other end it is
-written into the TUN device there.
+for the delay, and sends it over the link as one datagram; at the other end it is written into the
+TUN device there.
 
 The process outlives the rank that started it by what the rank's last packets wait: another rank may
 wait for them. Linux and root are needed. No torch.

@@ -36,7 +36,7 @@ def wants_processor(pid: int) -> bool:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in ticks since the machine did; None where nobody says.
+    """When a process started, in ticks since the machine did; None where the system does not say.
 
     A process id is given again to another process, but never with the same start.
     """

@@ -260,7 +260,7 @@ def engine_digest() -> str:
 @cache
 def _architectures() -> dict[str, object]:
     path = ROOT / "content" / "planner" / "model_presets.yml"
-    import yaml  # most who read this file never ask for presets
+    import yaml  # few that import this module need presets
 
     presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
     return {experiment_of(one["id"]): one["architecture"] for one in presets}

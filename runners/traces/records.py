@@ -262,7 +262,7 @@ class Run(Record):
     ranks: list[RankRecord] = []
     printed: list[str] = []  # what rank 0 printed
     non_finite: list[NonFinite] = []
-    nature: Nature = "real"  # paced: stages last as long as they were told; simulated: fake tensors
+    nature: Nature = "real"  # paced: each stage lasts a set time; simulated: fake tensors
     expected_death: Death | None = None  # of a run that is meant to die; null: none was declared
     circumstances: Circumstances | None = None  # where they are not those of the whole trace
     label: str = ""  # the key of readers' words for the strategy; empty: the strategy

@@ -91,7 +91,7 @@ def _of_parts(steps: Sequence[Key], one: Any, other: Any, *, is_like: bool) -> T
 
 
 def is_number(thing: object) -> TypeGuard[int | float]:
-    """Whether a value is a number; whether something holds is none."""
+    """Whether a value is a number, which true and false are not."""
     return isinstance(thing, int | float) and not isinstance(thing, bool)
 
 
