@@ -24,7 +24,7 @@ def _commands(section):
 def ran(tmp_path_factory):
     """A fresh clone that had measured nothing, and what each command of the examples printed."""
     clone = cloned(tmp_path_factory.mktemp("examples") / "proofbook")
-    titles = ("Add an experiment", "Add a lesson, a program")
+    titles = ("Add an experiment", "Add a lesson or a program")
     commands = [line for title in titles for line in _commands(_section(title))]
     once = [one for at, one in enumerate(commands) if one not in commands[at + 1 :]]
     return clone, {command: _tried(command, clone) for command in once}  # `check` sees all of it

@@ -1,4 +1,4 @@
-"""The README is true: its tree exists, its links lead somewhere, its commands run as written.
+"""The README is true: its tree exists, its commands run as written. So are the guides' links.
 
 Commands run in a fresh clone that shares this environment, after its first `make site`.
 """
@@ -12,6 +12,7 @@ from tests.clones import pasted
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDES = ("README.md", "CONTRIBUTING.md", "generator/README.md", "runners/README.md")
 # The first has made the clone, the second runs this test; the third is for `make soak`.
 NOT_HERE = {"make site", "make test", ".venv/bin/python -m runners run --full"}
 
@@ -40,10 +41,16 @@ def test_the_tree_shows_what_is_there():
     assert [path for path in shown if not (ROOT / path).exists()] == []
 
 
-def test_links_and_pictures_lead_to_files():
-    targets = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert targets
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+@pytest.mark.parametrize("guide", GUIDES)
+def test_links_pictures_and_modules_that_a_guide_names_are_there(guide):
+    """A module is named from the root, or from the part that the sentence is about."""
+    text, folder = (ROOT / guide).read_text(encoding="utf-8"), (ROOT / guide).parent
+    links = re.findall(r"\]\(([^)#:]+)[#)]", text)
+    modules = re.findall(r"`([a-z_]+/[a-z_/-]+\.(?:py|js|j2|yml))`", text)
+    assert links
+    parts = (ROOT, folder, ROOT / "generator", ROOT / "runners")
+    lost = [one for one in modules if not any((part / one).exists() for part in parts)]
+    assert lost + [one for one in links if not (folder / one).exists()] == []
 
 
 def test_every_make_command_it_names_exists():

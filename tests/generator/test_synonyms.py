@@ -1,4 +1,4 @@
-"""Synonyms: whoever types one word of a group also finds the entries that say another."""
+"""Synonyms: one word of a group, typed, also finds the entries that say another."""
 
 from __future__ import annotations
 
