@@ -23,11 +23,16 @@ def cloned(into: Path) -> Path:
         if (ROOT / name).is_file():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, into / name)
-    if not (into / ".venv").exists():
-        (into / ".venv").symlink_to(ROOT / ".venv")
-    for path in (into / "pyproject.toml", *(into / "requirements").iterdir()):
-        os.utime(path, (0, 0))  # older than the environment, or make would set that up again
+    lend_environment(into)
     return into
+
+
+def lend_environment(clone: Path) -> None:
+    """Let make find this environment, and nothing in the clone that is newer than it."""
+    if not (clone / ".venv").exists():
+        (clone / ".venv").symlink_to(ROOT / ".venv")
+    for path in (clone / "pyproject.toml", *(clone / "requirements").iterdir()):
+        os.utime(path, (0, 0))
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -38,6 +43,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 def pasted(command: str, clone: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A line in a shell, as a reader pastes it, with these variables beside."""
-    ours = ("MAKE", "PROOFBOOK", "PYTEST")  # what this session of tests set for itself
+    # What this session of tests set for itself, and what changes a book that is published.
+    ours = ("MAKE", "PROOFBOOK", "PYTEST", "SOURCE_DATE_EPOCH", "SITE_URL")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return ran(["bash", "-c", command], clone, environment | more)

@@ -27,12 +27,11 @@ from hypothesis import settings
 
 from runners.system.scratch import COMPILED
 from tests.browser import find_browser
-from tests.processes import ran
+from tests.processes import ROOT, ran
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-ROOT = Path(__file__).resolve().parent.parent
 BUILT_FROM = ("content", "generator", "runners", "mkdocs.yml", "README.md", "pyproject.toml")
 LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
 # What `_fixed_work` took on the reference machine while nothing else ran.

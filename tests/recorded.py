@@ -44,9 +44,8 @@ def as_recorded(run: dict[str, Any]) -> None:
         rank["failure"] = rank.get("failure") if run["error"] else None
         rank["status"] = run["status"] if rank["failure"] else "completed"
         _settle_memory(rank.get("memory"))
-        _settle_parameters(rank, run)
-    _settle_losses(run)
-    _settle_times(timing, run["world_size"])
+    for times in filter(None, (timing["step"], *timing.get("measures", {}).values())):
+        times.update(SampledSeconds.of(times["samples"]).model_dump())
 
 
 def _failure(status: str) -> dict[str, Any]:
@@ -68,35 +67,3 @@ def _settle_memory(memory: dict[str, Any] | None) -> None:
     peak, classes = memory["peak_bytes"], memory["at_peak"]
     if sum(classes.values()) != peak:
         memory["at_peak"] = {**dict.fromkeys(classes, 0), "activations_bytes": peak}
-
-
-def _settle_parameters(rank: dict[str, Any], run: dict[str, Any]) -> None:
-    """Let a rank hold no more than the model, or than its peak has room for."""
-    model, memory, held = run["model"], rank.get("memory"), rank.get("num_parameters")
-    if not model or held is None:
-        return
-    room = memory["peak_bytes"] if memory and memory["peak_bytes"] is not None else model["bytes"]
-    most = min(model["num_parameters"], room * model["num_parameters"] // model["bytes"])
-    rank["num_parameters"] = min(held, most)
-
-
-def _settle_losses(run: dict[str, Any]) -> None:
-    """Let the losses of ranks and steps follow from those of the epochs."""
-    for epoch in run["epochs"]:
-        known = [one["loss"] for one in epoch["ranks"]]
-        is_known = epoch["loss"] is not None and known and None not in known
-        if is_known and not min(known) - 1e-6 <= epoch["loss"] <= max(known) + 1e-6:
-            epoch["ranks"] = [{**one, "loss": epoch["loss"]} for one in epoch["ranks"]]
-            run["step_losses"] = []
-
-
-def _settle_times(timing: dict[str, Any], world_size: int) -> None:
-    """Let summaries follow from samples, and leave out the timeline of other ranks."""
-    if len(timing["ranks"]) != world_size:
-        timing.update(timeline=[], ranks=[])
-    for times in (timing["step"], *timing.get("measures", {}).values()):
-        if times:
-            times.update(SampledSeconds.of(times["samples"]).model_dump())
-    lasted = [*timing["stages"].values(), *timing["prediction"].values()]
-    lasted += timing["step"]["samples"] if timing["step"] else []
-    timing["wall_seconds"] = max(timing["wall_seconds"], sum(lasted))

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 
 import pytest
@@ -36,11 +37,8 @@ def test_serve_on_a_port_that_is_taken_is_one_clear_line(root):
 
 def test_a_missing_python_is_one_clear_line(root, tmp_path):
     for name in ("Makefile", "pyproject.toml"):
-        (tmp_path / name).write_text((root / name).read_text())
-    (tmp_path / "requirements").mkdir()
-    for path in (root / "requirements").iterdir():
-        if path.is_file():
-            (tmp_path / "requirements" / path.name).write_text(path.read_text())
+        shutil.copy(root / name, tmp_path)
+    shutil.copytree(root / "requirements", tmp_path / "requirements")
     done = _make(tmp_path, ".venv/.pages", "PYTHON=no-such-python")
     ours = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert ours == ["proofbook: no no-such-python here; try make PYTHON=…"]

@@ -75,8 +75,9 @@ def test_a_law_that_an_accelerator_may_break_names_its_domain(pattern):
     assert names_no_domain(pattern) == []
 
 
-@pytest.mark.parametrize("machine", ["reference-cpu-2c", "cpu-1c-ea2ab3", "1x-h200-af8bca"])
-def test_no_law_is_false_on_a_committed_machine(machine):
+@pytest.mark.parametrize("machine", ["cpu-1c-ea2ab3", "1x-h200-af8bca"])
+def test_no_law_is_false_on_another_committed_machine(machine):
+    """Of the reference machine, `test_committed.py` asks more."""
     verdicts = [(one.verdict, one.claim.id) for one, _ in laws_of(machine)]
     assert sum(verdict == "holds" for verdict, _ in verdicts) > 20
     assert [law for verdict, law in verdicts if verdict == "does_not_hold"] == []

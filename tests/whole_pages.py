@@ -6,6 +6,7 @@ In: a page as Markdown, with the sources of its values. Out: what is wrong with 
 import json
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.popovers import BLOCK, KINDS, WITHOUT_RUN
 
@@ -35,19 +36,27 @@ def machines_behind(section: str, page: str) -> set[str]:
     """The machines that measured what a section of a page prints."""
     block = BLOCK.search(page)
     data = json.loads(block[1]) if block else {}
-    return {
-        machine for number in _VALUE.findall(section) for machine in _measured(int(number), data)
-    }
+    found = {one for number in _VALUE.findall(section) for one in read_off(int(number), data)}
+    return {one.machine for one in found if one.machine}
 
 
-def _measured(number: int, data: dict) -> Iterator[str]:
-    """The machine of a value, or those of the values it was computed from; a plan has none."""
+class ReadOff(NamedTuple):
+    """Where a value was read: its kind, the machine (a plan has none), and the experiment."""
+
+    kind: str
+    machine: str
+    experiment: str | None
+
+
+def read_off(number: int, data: dict) -> Iterator[ReadOff]:
+    """Where a value of a page was read, or the values that it was computed from."""
     _, kind, _, of, *_ = [*data["values"][number], 0, 0]
     if isinstance(of, list):
         for one in of:
-            yield from _measured(one, data)
-    elif KINDS[kind] not in WITHOUT_RUN and data["runs"][of][0]:
-        yield data["runs"][of][0]
+            yield from read_off(one, data)
+    elif KINDS[kind] not in WITHOUT_RUN:
+        machine, experiment, *_ = [*data["runs"][of], None]
+        yield ReadOff(KINDS[kind], machine, experiment)
 
 
 def unsound(page: str) -> list[str]:

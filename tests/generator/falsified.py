@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from generator.content.book import Book
 from generator.content.claim import Claim
 from generator.evidence.evaluation import Evidence
@@ -19,14 +17,11 @@ from generator.evidence.verdicts import MIN_SAMPLES
 from runners.traces.fields import NAMES, Key, at, steps_of
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
+from tests.recorded import as_recorded
 
 TOO_SLOW, TOO_FAST = 99.0, 1e-9  # seconds that no step here takes
 MOST = 12  # fields of a claim that are tried
 WORDS = ("completed", "out_of_memory", "deadlocked", "0123456789ab", "another word")
-KINDS = {
-    "out_of_memory": "out_of_memory", "deadlocked": "hang", "diverged": "diverged",
-    "failed": "exception", "died": "signal",
-}  # fmt: skip
 
 
 def refuted(evidence: Evidence, claim: Claim) -> Evidence | None:
@@ -80,7 +75,7 @@ def with_field(book: Book, field: str, value: object) -> Book:
     With the status of a run its declared outcome, its error and the status of its ranks change.
 
     Raises:
-        ValueError: the trace would not be a trace any more.
+        ValueError: of pydantic, where the run would be none any more.
     """
     experiment, name, *steps = steps_of(field)
     assert isinstance(experiment, str)
@@ -88,34 +83,17 @@ def with_field(book: Book, field: str, value: object) -> Book:
     shown = book.traces[experiment]
     document = shown.runs[name].model_dump(mode="json")
     if steps == ["status"]:
-        _end_as(document, str(value))
+        document |= dict.fromkeys(("status", "expected_status"), value)
+        document |= dict.fromkeys(("expected_death", "error"))
+        as_recorded(document)
     else:
         holder: Any = document
         for key in steps[:-1]:
             holder = holder[_place(holder, key)]
         holder[_place(holder, steps[-1])] = value
-    try:
-        run = Run.model_validate(document)
-    except ValidationError as error:
-        raise ValueError(str(error)) from None
+    run = Run.model_validate(document)
     trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, name: run}})
     return replace(book, traces={**book.traces, experiment: replace(shown, trace=trace)})
-
-
-def _end_as(run: Any, status: str) -> None:
-    """Let a run end otherwise, as a record that agrees with itself and with its declaration."""
-    run["status"] = run["expected_status"] = status
-    run.pop("expected_death", None)
-    run["error"] = None
-    if status in KINDS:
-        run["error"] = {
-            "kind": KINDS[status], "message": "changed", "requested_bytes": None, "rank": 0,
-            "phase": "another phase", "step": None,
-            **({"signal": "SIGKILL"} if status == "died" else {}),
-        }  # fmt: skip
-    for rank in run["ranks"]:
-        if rank["rank"] == 0 or status not in KINDS:
-            rank["status"], rank["failure"] = status, run["error"]
 
 
 def _place(holder: Any, key: Key) -> Any:

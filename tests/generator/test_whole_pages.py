@@ -9,8 +9,8 @@ from generator.content.book import load
 from generator.content.shelf import PROGRAMS
 from tests.generator.conftest import fresh, render
 from tests.newcomer import MACHINE, REFERENCE, content_of
-from tests.popovers import BLOCK, KINDS
-from tests.whole_pages import holes, unsound
+from tests.popovers import BLOCK
+from tests.whole_pages import holes, read_off, unsound
 
 pytestmark = pytest.mark.builds
 # A table or a figure whose runs are all of the reference machine, which it says itself.
@@ -50,13 +50,10 @@ def test_no_cost_is_without_its_number(lessons):
 
 def of_reference(number, data):
     """Whether the reference machine measured any of what a value is made of."""
-    _, kind, _, of, *_ = [*data["values"][number], 0, 0]
-    if isinstance(of, list):
-        return any(of_reference(one, data) for one in of)
-    if KINDS[kind] != "measured":
-        return False
-    machine, experiment, *_ = [*data["runs"][of], None]
-    return machine == REFERENCE and experiment != PROGRAMS
+    return any(
+        (one.kind, one.machine) == ("measured", REFERENCE) and one.experiment != PROGRAMS
+        for one in read_off(number, data)
+    )
 
 
 def test_every_topic_is_the_newcomers_and_numbers_of_what_he_left_out_are_marked(

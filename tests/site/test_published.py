@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.clones import lend_environment, pasted
 from tests.conftest import ROOT, copy_of_the_book
 from tests.site.html_reading import pages, read_head
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 COMMITTED_AT = "2026-01-02T03:04:05Z"
-OURS = ("MAKE", "PROOFBOOK", "PYTEST", "SOURCE_DATE_EPOCH", "SITE_URL")
 
 
 class Published(NamedTuple):
@@ -67,9 +67,7 @@ def _clone(folder: Path) -> Path:
     for name in ("Makefile", ".gitignore"):
         shutil.copy2(ROOT / name, folder)
     shutil.copytree(ROOT / "requirements", folder / "requirements")
-    (folder / ".venv").symlink_to(ROOT / ".venv")
-    for path in (folder / "pyproject.toml", *(folder / "requirements").iterdir()):
-        os.utime(path, (0, 0))  # set up long ago, whatever was edited since
+    lend_environment(folder)
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
     when = {**os.environ, "GIT_COMMITTER_DATE": COMMITTED_AT}
     for command in (["init", "-q"], ["add", "-A", "content"], ["commit", "-qm", "book"]):
@@ -91,11 +89,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     handler = partial(Handler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         address = f"http://127.0.0.1:{server.server_port}/book/"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-        done = subprocess.run(
-            ["make", "publish", f"SITE_URL={address}"],
-            cwd=folder, env=environment, capture_output=True, text=True,
-        )  # fmt: skip
+        done = pasted(f"make publish SITE_URL={address}", folder)
         assert done.returncode == 0, done.stdout + done.stderr
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
