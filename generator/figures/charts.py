@@ -78,7 +78,7 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
                 for n, value in enumerate(values[field], 1)
                 if value is not None and not isinstance(value.number, str)
             ]
-            if points and position < len(LINES):
+            if points:
                 yield dashed(name, points, position)
                 position += 1
 

@@ -65,9 +65,10 @@ class Series:
 
 
 def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int) -> Series:
-    """A line with the look of its position among `LINES`."""
-    look = LINES[position]
-    return Series(name, points, f"{look} thick", (look.partition(" ")[0], "circle"), 3.3)
+    """A line with the look of its position among `LINES`; beyond, its points have another shape."""
+    turn, place = divmod(position, len(LINES))
+    look, (_, shape) = LINES[place], MARKS[turn]
+    return Series(name, points, f"{look} thick", (look.partition(" ")[0], shape), 3.3)
 
 
 def _parted(series: Sequence[Series], near: float) -> list[Series]:
