@@ -39,7 +39,7 @@ class FigureOnPage(NamedTuple):
 
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
-    """Draw a figure from the runs it names; a run that was skipped is left out and said."""
+    """Draw a figure from the runs it names; the caption names those that were skipped."""
     named = _named(figure)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)

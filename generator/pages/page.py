@@ -146,7 +146,7 @@ class Printed:
 
 @dataclass
 class Gathered:
-    """What pages tell of claims, and of the lessons, which are printed before any that does.
+    """What pages say of claims and of lessons; lessons are printed before the pages that list them.
 
     Attributes:
         evidence: of the machine at hand.
@@ -160,7 +160,7 @@ class Gathered:
 
     @cached_property
     def minutes(self) -> dict[str, int]:
-        """That each lesson takes, by its path."""
+        """The minutes that each lesson takes, by its path."""
         return {path: page.minutes for path, page in self.pages.items()}
 
     @cached_property

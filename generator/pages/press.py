@@ -39,10 +39,10 @@ _Make = Callable[[int], _Made]
 
 
 def pages_of(files: Iterable[str]) -> tuple[str, ...]:
-    """How the paths of the pages begin that an author sees change with some files of content/.
+    """The pages to print after an edit of some files of content/, by how their paths begin.
 
-    That is the page of a lesson, the pages of a topic, or every page. Pages that only count or list
-    what changed are among them with the next file that changes everything.
+    These are the page of a lesson, the pages of a topic, or all pages. Pages that only count or
+    list what changed are printed with the next edit that concerns all pages.
     """
     found = set()
     for file in files:
@@ -161,9 +161,9 @@ def _made_here(place: int) -> _Made:
 
 
 def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet]:
-    """The sheets, with the reference machine shown where their text needs it: of a topic, for all.
+    """The sheets, each with the experiments for which it shows the reference machine, if it does.
 
-    The page of all claims names the machine beside each of them, and decides nothing.
+    All pages of a topic show one machine. The page of all claims names a machine beside each claim.
     """
 
     @cache
@@ -177,7 +177,7 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
 
 
 def _files(of: str, book: Book) -> Iterator[Document[Any]]:
-    """What decides: a topic's files, or a file and those set apart from it; of home, both."""
+    """The files of a topic, or one and those named after it; home's are its own and all topics'."""
     starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
     return (one for one in book.documents if one.source.file.startswith(starts))
 

@@ -123,7 +123,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """End a build; while serving, go on with the last good pages of this process, if any."""
         if not self.files:
             raise ContentAbort(mistakes) from None
-        self.mistakes = mistakes  # told last, below whatever the last good pages are warned of
+        self.mistakes = mistakes  # logged last, below the warnings of the last good pages
 
     def _publish(self, config: MkDocsConfig) -> None:
         """Print the book; while serving, the pages of what has changed since they were printed."""

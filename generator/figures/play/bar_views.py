@@ -19,8 +19,8 @@ from runners.traces.measured import Memory
 from runners.traces.records import RankRecord, Run
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
-AXIS = 2.2  # memories of a device that the axis of a plan reaches to, where bars are cut
-MOST = 1.05 * AXIS  # beyond which they are
+AXIS = 2.2  # where the axis of a plan ends, in memories of the device
+MOST = 1.05 * AXIS  # a longer bar is cut at the end of the axis
 FAR = 3  # times the longest bar: more memory is beyond the axis, and has no line
 
 

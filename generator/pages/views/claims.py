@@ -41,7 +41,7 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[Shown]:
 
 
 def verdict_row(name: str, folio: Folio) -> Shown:
-    """One claim, judged on the runs this book shows; without numbers that its section has told."""
+    """One claim, judged on the runs this book shows; its numbers once in a section."""
     claim, outcome = folio.book.claims[name], folio.outcome(name)
     folio.runs.update(outcome.runs)
     is_told = name in folio.shown_claims

@@ -23,7 +23,7 @@ _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ranks their layers
-_AMONG_TWO = ("send", "recv", "barrier")
+_NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 
 
 def recorded(written: Recorded, field: str, folio: Folio) -> list[Shown]:
@@ -172,7 +172,7 @@ def _moves(
         moves = [
             (Move(operation=one.operation, bytes=one.bytes), f"{first}['{one.operation}'].bytes")
             for one in run.ranks[0].collectives
-            if one.operation not in _AMONG_TWO
+            if one.operation not in _NOT_AMONG_ALL
         ]
     for one, expression in sorted(moves, key=lambda move: -move[0].bytes):
         words = f"{one.operation} {folio.value(expression)}"
