@@ -117,7 +117,7 @@ def split_waiting(
 
 
 def _joined(spans: list[Span], shortest_seconds: float) -> list[Span]:
-    """Spans with those too short to see given to the one before; at most what a figure can show."""
+    """The spans that a figure shows: one too short to see lengthens the span before it."""
     kept: list[Span] = []
     for span in spans:
         if kept and (

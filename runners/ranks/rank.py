@@ -333,7 +333,7 @@ class Rank(Recorder, Generic[S]):
     # --- passing tensors between two ranks
 
     def send(self, tensor: Tensor, to: int) -> None:
-        """Send a tensor to another rank and wait until it has it."""
+        """Send a tensor to another rank; once it may be changed, it may still be under way."""
         passed = self._where_it_can_travel(tensor.contiguous())
         self._passed("send", to, lambda: dist.send(passed, to))
 

@@ -70,7 +70,7 @@ class Recorder:
     def stage(
         self, name: str, operation: str, of: Tensor | None = None, everywhere: bool = False
     ) -> Iterator[Callable[[Tensor], None]]:
-        """Record a stage from its tensors, the first time it is passed in a timed pass.
+        """Record a stage from its tensors the first time it is passed; a metered pass keeps none.
 
         Args:
             name: as the lesson's data-flow table names it.

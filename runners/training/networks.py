@@ -106,9 +106,9 @@ def description(
 
 
 def described(module: nn.Module, num_ranks: int, uncut: str) -> Model:
-    """Describe any module that is split over so many ranks, by the layers in it, before it is.
+    """Describe a module by its layers before it is split over so many ranks.
 
-    Those whose names end in `uncut` every rank keeps whole.
+    Every rank keeps layers whole whose names end in `uncut`.
     """
     layers = [
         Layer(

@@ -101,7 +101,7 @@ class StackSettings(RunSettings):
 
 
 class SharedBatchSettings(StackSettings):
-    """The same, and one batch that the ranks divide among them."""
+    """A stack of equal linear layers, and one batch that the ranks divide among them."""
 
     global_batch_size: Count
     num_steps: Count
