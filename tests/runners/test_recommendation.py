@@ -15,9 +15,7 @@ from runners.planning.recommendation import recommendation_lines, search, strate
 from runners.plans.architecture import model_presets
 from tests.runners.questions import LLAMA, asked, changed
 
-SMALL = changed(
-    LLAMA, num_layers=4, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128
-)
+SMALL = changed(LLAMA, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128)
 TRAINING = Training(sequence=128, global_batch=8)
 CLUSTER = Cluster(2, 2, 1e15, within=1e15, between=1e15)
 
@@ -88,7 +86,7 @@ def test_tensor_parallelism_is_searched_within_a_node_alone():
         assert one.tensor <= 2
 
 
-LLAMA = {
+FILE = {  # of Llama 8B
     "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
     "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
     "max_position_embeddings": 131072,
@@ -97,12 +95,12 @@ LLAMA = {
 
 def test_a_configuration_file_gives_the_published_size(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(LLAMA))
+    path.write_text(json.dumps(FILE))
     read = architecture_of(path)
     preset = model_presets()["llama-8b"]
     assert read.num_parameters == preset.architecture.num_parameters
     assert abs(read.num_parameters - 8_030_000_000) < 10_000_000  # as its model card says
-    path.write_text(json.dumps(LLAMA | {"tie_word_embeddings": True}))
+    path.write_text(json.dumps(FILE | {"tie_word_embeddings": True}))
     assert read.num_parameters - architecture_of(path).num_parameters == 128256 * 4096
 
 
@@ -113,8 +111,8 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
         (json.dumps({"model_type": "bert"}), "'bert' is not known"),
         (json.dumps({"model_type": "llama"}), "num_hidden_layers or n_layer: Field required"),
         (json.dumps({"model_type": "gpt2", "n_embd": None}), "n_layer: Field required"),
-        (json.dumps(LLAMA | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
-        (json.dumps(LLAMA | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
+        (json.dumps(FILE | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
+        (json.dumps(FILE | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
     ],
 )
 def test_a_file_that_is_no_such_configuration_is_refused_in_one_line(text, why, tmp_path):
