@@ -159,7 +159,7 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     known = {name: value for name, value in given.items() if value}
     off = off_by(by_formula, measured)
     if off is None:
-        raise ExpressionError("words have no difference")
+        raise ExpressionError(f"the formula and {check.measured} are no numbers of one unit")
     return Checked(check.run, known, by_formula, measured, off)
 
 

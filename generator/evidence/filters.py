@@ -3,14 +3,16 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from generator.content.claim import EPSILONS
 from generator.evidence import units
 from generator.evidence.formula import Tree
 from generator.evidence.outcome_words import ended
-from generator.evidence.paths import Node, field_name
+from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError, Value, computed, constant, numeric, quotient
 from runners.plans.closed_forms import LAWS
+from runners.traces.fields import written
 from runners.traces.measured import SampledSeconds
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
@@ -62,22 +64,12 @@ def _made_of(name: str, values: Sequence[Value], thing: Thing) -> Tree:
     return (name, *inside)
 
 
-def _same_unit(values: Sequence[Value]) -> units.Unit:
-    unit = values[0].unit
-    for value in values[1:]:
-        try:
-            unit = units.of_sum(unit, value.unit)
-        except units.UnitError as error:
-            raise ExpressionError(str(error)) from None
-    return unit
-
-
 def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Thing], Value]:
     def gather(listed: Thing) -> Value:
         values = _values(listed, name)
         number = of([numeric(value) for value in values])
-        formula = _made_of(name, values, listed)
-        return computed(number, _same_unit(values), formula, tuple(values))
+        unit = reduce(units.of_sum, [value.unit for value in values])
+        return computed(number, unit, _made_of(name, values, listed), values)
 
     gather.__doc__ = f"The {name} of a list."
     return gather
@@ -159,7 +151,7 @@ def _shape(sizes: Thing) -> Value:
     if not isinstance(sizes, Node) or not all(isinstance(one.number, int) for one in values):
         raise ExpressionError("|shape wants a list of whole numbers")
     text = f"{units.NBSP}×{units.NBSP}".join(f"{value.number:,}" for value in values)
-    origin = sizes.origin._replace(field=field_name(sizes.steps))
+    origin = sizes.origin._replace(field=written(sizes.steps))
     return replace(values[0], number=text, unit=units.TEXT, tree=sizes.formula, origin=origin)
 
 

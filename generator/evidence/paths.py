@@ -19,7 +19,8 @@ from generator.evidence import units
 from generator.evidence.regime import is_crowded
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
-from runners.traces.fields import DECLARED, NAMES, Key, at, measure_of
+from runners.traces import fields
+from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
 from runners.traces.published import COMPARISONS
 
@@ -133,7 +134,7 @@ class Node:
         """An element of a list, by its position, or by its name, its operation or its rank."""
         position: int | None = key if isinstance(key, int) else None
         if isinstance(key, str):
-            named = (at for at, one in enumerate(self.thing) if key in _names(one))
+            named = (at for at, one in enumerate(self.thing) if key in fields.names_of(one))
             position = next(named, None)
         if position is None or not -len(self.thing) <= position < len(self.thing):
             raise self._missing((key,), f"{self.formula} has no element {key!r}")
@@ -155,14 +156,14 @@ class Node:
     def value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
-        written = field_name(steps) if self.shown else formula  # `machine.num_cores`
+        path = fields.written(steps) if self.shown else formula  # `machine.num_cores`
         if self.shown and kind != "given":
             self._note(steps)
         if isinstance(thing, bool):
             thing = "yes" if thing else "no"
         unit = unit_of(steps, thing)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
-        origin = self.origin._replace(field=written)
+        origin = self.origin._replace(field=path)
         return Value(thing, unit, kind, formula, origin=origin, form=form)
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
@@ -175,7 +176,7 @@ class Node:
 
     def _note(self, steps: tuple[Key, ...]) -> None:
         """Remember that this evaluation read a measured field."""
-        self.reading.measured[self.origin._replace(field=field_name(steps)).path] = None
+        self.reading.measured[self.origin._replace(field=fields.written(steps)).path] = None
 
     def refuse_if_skipped(self) -> None:
         """Refuse to read anything into the emptiness of a run that was skipped.
@@ -209,21 +210,9 @@ class Node:
         if self.shown is None or reference is None or reference is self.shown.trace:
             return False
         try:
-            return at(reference.runs, [str(self.origin.run), *steps]) is not None
+            return fields.at(reference.runs, [str(self.origin.run), *steps]) is not None
         except (KeyError, IndexError, AttributeError, TypeError):
             return False
-
-
-def _names(element: object) -> list[str]:
-    return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
-
-
-def field_name(steps: tuple[Key, ...]) -> str:
-    """Steps as people write them: `ranks[0].memory.peak_bytes`."""
-    text = ""
-    for key in steps:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}"
-    return text.removeprefix(".")
 
 
 def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:
@@ -232,7 +221,7 @@ def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:
         return units.TEXT
     names = [key for key in steps if isinstance(key, str)]
     last = names[-1]
-    if measure := measure_of(steps):
+    if measure := fields.measure_of(steps):
         return units.BYTES if measure == "bytes" else units.SECONDS
     if last.endswith(("_share", "accuracy")):
         return units.SHARE

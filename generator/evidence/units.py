@@ -9,7 +9,7 @@ floats is correctly rounded, so the text is the same on every platform.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from runners.traces.fields import as_written, exactly
+from runners.traces.fields import SUPERSCRIPTS, as_written, exactly
 
 NBSP = "\u00a0"
 WORDS = "words cannot be multiplied or divided"
@@ -17,7 +17,6 @@ LEAST_ERROR = 1e-5  # of a formula: what is less is the rounding of small number
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
 Way = Literal["percent", "times", "exact", "written", "error"]
 _FREE = frozenset({"plain", "count", "ordinal", "ratio"})
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class UnitError(ValueError):
@@ -208,5 +207,5 @@ def significant(number: float, digits: int) -> str:
     mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
     power = int(exponent)
     if power < -4 or power > 14:
-        return f"{mantissa}{NBSP}×{NBSP}10{str(power).translate(_SUPERSCRIPTS)}"
+        return f"{mantissa}{NBSP}×{NBSP}10{str(power).translate(SUPERSCRIPTS)}"
     return f"{number:,.{max(digits - 1 - power, 0)}f}"

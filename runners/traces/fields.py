@@ -19,7 +19,7 @@ NAMES = ("name", "operation", "rank")  # a list of things with one of these is i
 DECLARED = frozenset({"expected_status", "expected_death"})  # which prove nothing of their run
 NBSP = "\u00a0"
 _STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def steps_of(path: str) -> list[Key]:
@@ -58,13 +58,14 @@ def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
         if isinstance(thing, BaseModel):
             thing = getattr(thing, str(key))
         elif isinstance(thing, list) and isinstance(key, str):
-            thing = next((one for one in thing if key in _names(one)), None)
+            thing = next((one for one in thing if key in names_of(one)), None)
         else:
             thing = thing[key]
     return thing
 
 
-def _names(element: object) -> list[str]:
+def names_of(element: object) -> list[str]:
+    """What an element of a list is called by."""
     return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
 
 
@@ -108,7 +109,7 @@ def as_written(number: float) -> str:
     mantissa = mantissa.removesuffix(".0")
     if not exponent:
         return mantissa
-    return f"{mantissa}{NBSP}×{NBSP}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    return f"{mantissa}{NBSP}×{NBSP}10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
 def exactly(number: float, measure: str | None) -> str:
