@@ -24,6 +24,11 @@ Found = tuple[Path, str]
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Everything in one lesson that does not fit what it names."""
+    named = {one.text for one in document.fields if one.mark == "figure"}
+    for position, figure in enumerate(document.model.figures):
+        if figure.id not in named:
+            message = f"no part of the page shows it; write figure: {figure.id} where it teaches"
+            yield document.error(("figures", position, "id"), message)
     for path, message in _mistakes(evidence, document.model):
         yield document.error(path, message)
 

@@ -378,8 +378,6 @@ class ExperimentFile(LessonFile):
 class RecallFile(LessonFile):
     """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
 
-    figures: Annotated[list[Figure], Field(max_length=0)] = []
-    """none; Recall draws none of its own."""
     leave_out: list[ItemId] = []
     """ids of questions that make sense on their own page only; Recall leads there."""
     afterword: Prose

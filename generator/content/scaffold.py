@@ -62,15 +62,15 @@ data_flow:
 {% endif %}
 {% if run.epochs %}
 training: {introduction: "Epoch by epoch, as measured.", figure: shown}
+figures:
+  - id: shown
+    kind: epochs
+    title: Loss by epoch
+    caption: What the figure shows.
+    runs: [{{ path }}]
 {% endif %}
 quiz: [{{ name }}-second, {{ name }}-third]
 key_insight: The one sentence to remember.
-figures:
-  - id: shown
-    kind: {{ "epochs" if run.epochs else "placement" }}
-    title: {{ "Loss by epoch" if run.epochs else "Which rank holds what" }}
-    caption: What the figure shows.
-    runs: [{{ path }}]
 """,
     "recall": """\
 title: {{ title }}, again

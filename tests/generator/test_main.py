@@ -126,6 +126,13 @@ def test_a_new_lesson_passes_check_appears_in_the_book_and_is_not_started_again(
     assert "exists already" in error
 
 
+def test_a_new_lesson_on_a_run_without_epochs_declares_no_figure_that_it_does_not_show(run, copy):
+    assert run("new", "lesson", "peaks", "--from", "tiny_memory")[0] == 0
+    assert "figures" not in (copy.content / "topics/peaks/trace.yml").read_text()
+    code, _, error = run("check")
+    assert code == 0, error
+
+
 def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(run):
     code, said, _ = run("keys")
     assert code == 0

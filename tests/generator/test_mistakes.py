@@ -77,6 +77,7 @@ TEXTS = [
     (EXPERIMENT, "[whole-fails, whole-needs", "[¦whole-failed, whole-needs",
      "no claim 'whole-failed'; did you mean 'whole-fails'?"),
     (EXPERIMENT, "figure: bars", "figure: ¦bras", "did you mean 'bars'?"),
+    (EXPERIMENT, "  figure: bars\n", "", "write figure: bars where it teaches", "bars\n    kind"),
     (EXPERIMENT, "[ddp-paper]", "[¦ddp-papers]", "no reference 'ddp-papers'; did"),
     (EXPERIMENT, "output: tiny_memory.whole_b", "output: ¦tiny_memory.whale_b", "whole_budget'?"),
     (EXPERIMENT, "path: content/topics/sharding/code/halve.py", "path: ¦../../etc/passwd",
