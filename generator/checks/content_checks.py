@@ -9,7 +9,7 @@ from typing import Any
 from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
 from generator.content import listed_code, prose
 from generator.content.book import Book
-from generator.content.claim import ClaimFile, RetractionFile
+from generator.content.claim import ClaimFile, StatementFile
 from generator.content.documents import TEXTS, Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
@@ -26,7 +26,7 @@ from generator.items import item_checks
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     "reference": lambda book, _: book.references,
     "misconception": lambda book, _: book.misconceptions,
-    "statement": lambda book, _: book.retractions,
+    "statement": lambda book, _: book.statements,
     "grid": lambda book, _: [name for name, one in book.traces.items() if one.grid],
     "topic": lambda book, _: [one.id for one in book.topics],
     "lesson": lambda book, _: [f"{one.id}/{mode}" for one in book.topics for mode in one.lessons],
@@ -191,7 +191,7 @@ _Check = Callable[[Evidence, Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
-    (RetractionFile, statement_checks.mistakes),
+    (StatementFile, statement_checks.mistakes),
     (TopicFile, _topic),
     (GuideFile, layout_checks.mistakes),
     (LessonFile, layout_checks.mistakes),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from generator.content import listed_code
 from generator.content.book import Book
-from generator.content.claim import Retraction, SentenceVerdict
+from generator.content.claim import SentenceVerdict, Statement
 from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.evidence.evaluation import Evidence
@@ -25,7 +25,7 @@ BORNE_OUT_BY: dict[SentenceVerdict, tuple[Shown, ...]] = {
 }
 
 
-def shown(sentence: Retraction, outcome: Outcome) -> Shown:
+def shown(sentence: Statement, outcome: Outcome) -> Shown:
     """What the runs of one machine show of a sentence."""
     if outcome.verdict in UNDECIDED:
         return "untested"
@@ -34,7 +34,7 @@ def shown(sentence: Retraction, outcome: Outcome) -> Shown:
     return "refuted" if outcome.verdict == "holds" else "untested"
 
 
-def bears_out(sentence: Retraction, outcome: Outcome) -> bool:
+def bears_out(sentence: Statement, outcome: Outcome) -> bool:
     """Whether the outcome of its claim agrees with the author's verdict on a sentence."""
     return shown(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
 

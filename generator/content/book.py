@@ -21,8 +21,8 @@ from generator.content.claim import (
     MisconceptionFile,
     Reference,
     ReferenceFile,
-    Retraction,
-    RetractionFile,
+    Statement,
+    StatementFile,
 )
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, Files, found_in, nearest
@@ -56,7 +56,7 @@ FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are
     "topics/*/quiz*.yml": QuizFile,
     **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
     "claims/*.yml": ClaimFile,
-    "statements.yml": RetractionFile,
+    "statements.yml": StatementFile,
     "references.yml": ReferenceFile,
     "glossary.yml": GlossaryFile,
     "guide.yml": GuideFile,
@@ -97,8 +97,7 @@ class Book:
         machines: every machine that has a folder: the one shown, the reference, the others.
         documents: every YAML file, for checks that need places.
         tries: what readers ran themselves; only where they were asked for.
-        terms: those of the glossary, in the order of the alphabet.
-        glossary: as written, with what the search is told.
+        glossary: as written; a book without the file has one without terms.
         guide: from symptoms to techniques; None where the book has none.
         plan: what the pages of plans say; None where the book has none.
     """
@@ -107,20 +106,24 @@ class Book:
     home: HomeFile
     topics: tuple[Topic, ...]
     claims: dict[str, Claim]
-    retractions: dict[str, Retraction]
+    statements: dict[str, Statement]
     misconceptions: dict[str, Misconception]
     references: dict[str, Reference]
     traces: dict[str, TraceOnPage]
     machine: Machine
     reference: Machine
-    laws: Laws = field(default_factory=Laws, repr=False)
-    machines: dict[str, Measured] = field(default_factory=dict)
-    documents: tuple[Document[Any], ...] = field(default=(), repr=False)
-    tries: tuple[Trace, ...] = ()
-    terms: tuple[Term, ...] = ()
-    glossary: GlossaryFile = field(default_factory=lambda: GlossaryFile(terms=[]))
-    guide: GuideFile | None = None
-    plan: PlanFile | None = None
+    laws: Laws = field(repr=False)
+    machines: dict[str, Measured]
+    documents: tuple[Document[Any], ...] = field(repr=False)
+    tries: tuple[Trace, ...]
+    glossary: GlossaryFile
+    guide: GuideFile | None
+    plan: PlanFile | None
+
+    @cached_property
+    def terms(self) -> list[Term]:
+        """Those of the glossary, in the order of the alphabet."""
+        return sorted(self.glossary.terms, key=lambda one: one.term.lower())
 
     @property
     def handwritten(self) -> list[Document[HandWritten]]:
@@ -292,9 +295,8 @@ def load(
     loader.read()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     loader.refuse_doubles()
-    retractions = loader.parts(RetractionFile, "statements")
+    statements = loader.parts(StatementFile, "statements")
     references = loader.parts(ReferenceFile, "references")
-    terms = loader.parts(GlossaryFile, "terms")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
     shown, reference = shelf.first_two(machines)
@@ -306,16 +308,15 @@ def load(
         raise ContentErrors([*loader.errors, *faults])
     (home,), guides, plans = loader.of(HomeFile), loader.of(GuideFile), loader.of(PlanFile)
     glossary = loader.of(GlossaryFile)
-    first = [name for name in home.model.statements if name in retractions]
+    first = [name for name in home.model.statements if name in statements]
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics), claims=judged.claims,
-        retractions={name: retractions[name] for name in dict.fromkeys([*first, *retractions])},
+        statements={name: statements[name] for name in dict.fromkeys([*first, *statements])},
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         references=references, traces=on_pages,
         machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=loader.tries() if with_tries else (),
-        terms=tuple(sorted(terms.values(), key=lambda one: one.term.lower())),
         glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),
         plan=plans[0].model if plans else None, guide=guides[0].model if guides else None,
     )  # fmt: skip

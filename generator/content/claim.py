@@ -1,4 +1,4 @@
-"""Claims, retractions, misconceptions and references, as an author writes them."""
+"""Claims, statements, misconceptions and references, as an author writes them."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class ClaimFile(Written):
     """rules over its traces."""
 
 
-class Retraction(Written):
+class Statement(Written):
     """One sentence that people read, where it stands, and what a run shows of it.
 
     The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
@@ -218,10 +218,10 @@ class Retraction(Written):
     """the model of that program, or what stands in for one; said once for each program."""
 
 
-class RetractionFile(Written):
+class StatementFile(Written):
     """content/statements.yml."""
 
-    statements: list[Retraction]
+    statements: list[Statement]
 
 
 class Misconception(Written):

@@ -86,6 +86,6 @@ class HomeFile(Written):
     first_hour: list[HourStep] = []
     """the lessons that lead through the book first, in their order."""
     statements: list[StatementId] = []
-    """the retractions that their page shows first."""
+    """the statements that their page shows first."""
     repeat: Prose
     """what a reader needs to measure a number again; every popover leads there."""

@@ -112,7 +112,7 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
 
 def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
-    retold = {one.program for one in book.retractions.values() if one.program}
+    retold = {one.program for one in book.statements.values() if one.program}
     fields = (field for document in book.documents for field in document.fields)
     paths = {statement_checks.path_of(book, run) for run in retold}
     paths |= {one.text for one in fields if one.path[-1] == "path"}

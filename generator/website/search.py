@@ -46,7 +46,7 @@ _KEPT_OUT = re.compile(
     r"<table\b|<details(?![^>]*\bpb-stage\b)|<[^>]*\bdata-(?:search-exclude|after)\b"
     r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|sure|status|waits|listing'
     r"|listing-title|printed|suggestions|claim|sources|meta|eyebrow|level|controls|fields"
-    r'|retraction)[" ]'
+    r'|statement)[" ]'
 )
 
 

@@ -181,7 +181,7 @@ def test_a_link_to_a_question_of_a_part_that_waits_shows_the_question(
 
 def test_typed_words_leave_the_statements_that_have_them(frozen_site, open_page):
     page = open_page(frozen_site / "retracted.html")
-    shown = page.locator(".pb-retraction:visible")
+    shown = page.locator(".pb-statement:visible")
     whole = shown.count()
     field = page.get_by_label("Show statements that contain")
     field.fill("model fits")

@@ -33,7 +33,7 @@ STYLES = {
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
     "assets/play.css": ("pb-states",),
     "assets/recall.css": ("data-recall=",),
-    "assets/retracted.css": ("pb-retraction",),
+    "assets/retracted.css": ("pb-statement",),
     "assets/runs.css": ("pb-runs",),
     "assets/summary.css": ("pb-summary",),
 }

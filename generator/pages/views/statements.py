@@ -4,7 +4,7 @@ import re
 
 from generator.checks import statement_checks
 from generator.content import listed_code
-from generator.content.claim import Retraction
+from generator.content.claim import Statement
 from generator.evidence.folio import Folio
 from generator.evidence.sources import command
 from generator.evidence.verdicts import Outcome
@@ -25,7 +25,7 @@ STANDINGS = {
 }
 
 
-def retraction(one: Retraction, folio: Folio) -> Shown:
+def statement(one: Statement, folio: Folio) -> Shown:
     """A sentence of the book, judged on its runs."""
     first, *others = re.split(r"\n\s*\n", one.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
@@ -42,7 +42,7 @@ def retraction(one: Retraction, folio: Folio) -> Shown:
     )
 
 
-def _standings(one: Retraction, folio: Folio) -> list[Shown]:
+def _standings(one: Statement, folio: Folio) -> list[Shown]:
     """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
 
     A machine on which it is untested says nothing beside one on which it is.
@@ -68,7 +68,7 @@ def _standings(one: Retraction, folio: Folio) -> list[Shown]:
     ]
 
 
-def _standing(sentence: Retraction, outcome: Outcome) -> str:
+def _standing(sentence: Statement, outcome: Outcome) -> str:
     """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
     if statement_checks.shown(sentence, outcome) == "untested":
         return "untested"
@@ -78,7 +78,7 @@ def _standing(sentence: Retraction, outcome: Outcome) -> str:
 def _program(path: str, folio: Folio) -> Shown:
     """The program of a run, which several sentences may share, and what it printed."""
     file = statement_checks.path_of(folio.book, path)
-    sharing = (one.uses for one in folio.book.retractions.values() if one.program == path)
+    sharing = (one.uses for one in folio.book.statements.values() if one.program == path)
     run = folio.run(path)
     assert run is not None, path  # the checks have looked
     name, start = file.rpartition("/")[2], f"torchrun --nproc-per-node {run.world_size}"
