@@ -13,6 +13,12 @@ from generator.evidence.folio import Folio
 from generator.evidence.value import Value
 from runners.traces.records import Run
 
+# The strategies whose step the rule of a view computes.
+RULES: dict[View, tuple[str, ...]] = {
+    "schedule": ("gpipe", "one_f_one_b"),
+    "overlap": ("ddp", "after_backward"),
+    "units": ("fsdp", "fsdp_kept"),
+}
 # What a view is drawn from and not every run has, as an expression over the run.
 NEEDED: dict[View, str] = {
     "loss": "run.step_losses[0]",
@@ -127,8 +133,12 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
     }
     for position, control in enumerate(play.controls):
         read["controls", position, "reads"] = control.reads
+    run = evidence.book.run(path)
     for position, view in enumerate(play.shows):
         read["shows", position] = NEEDED.get(view)
+        if run and view in RULES and run.strategy not in RULES[view]:
+            message = f"{view} has no rule for {path}, a run of {run.strategy!r}; it has one for "
+            yield ("play", "shows", position), message + " and ".join(RULES[view])
     if play.regions:
         read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None

@@ -21,7 +21,6 @@ from typing import Literal, NamedTuple
 from runners.traces.schema import Setting
 
 Kind = Literal["whole", "gather", "forward", "backward", "reduce", "wait"]
-RULES = ("gpipe", "one_f_one_b")
 NUM_MOMENTS = 2  # of Adam, for each parameter
 
 
@@ -50,13 +49,7 @@ def number(setting: Setting) -> float:
 def pipeline(
     rule: str, num_ranks: int, num_microbatches: int, backward_ratio: float
 ) -> list[list[Action]]:
-    """The actions of each rank.
-
-    Raises:
-        ValueError: the rule is none of `RULES`.
-    """
-    if rule not in RULES:
-        raise ValueError(f"no rule for the schedule {rule!r}; there are {', '.join(RULES)}")
+    """The actions of each rank, by the rule `gpipe` or `one_f_one_b`."""
     left = [list(_order(rule, num_ranks - rank, num_microbatches)) for rank in range(num_ranks)]
     done: dict[tuple[Kind, int, int], float] = {}
     found: list[list[Action]] = [[] for _ in range(num_ranks)]

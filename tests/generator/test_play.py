@@ -15,7 +15,7 @@ import pytest
 from generator.content.exhibit import Figure
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
-from generator.evidence.play_states import faults, states
+from generator.evidence.play_states import RULES, faults, states
 from generator.figures import step_rules
 from generator.figures.play import frame, grid_views
 from tests.conftest import ROOT
@@ -88,6 +88,7 @@ def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
         ({"controls": [{"label": "A", "reads": "run.ranks"}]}, "run.ranks"),
         ({"controls": [{"label": "A", "words": {"sharding.ddp_1": "B"}}]},
          "sharding.ddp_2 has no option of 'A'"),
+        ({"shows": ["units"]}, "units has no rule for sharding.ddp_1, a run of 'ddp'"),
     ],
 )  # fmt: skip
 def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
@@ -130,7 +131,7 @@ def test_the_parts_of_a_bar_are_the_classes_that_the_run_recorded(played, folio)
 # --- schedules
 
 
-@pytest.mark.parametrize("rule", step_rules.RULES)
+@pytest.mark.parametrize("rule", RULES["schedule"])
 @pytest.mark.parametrize(("num_ranks", "num"), [(1, 1), (2, 8), (3, 3), (4, 2), (4, 16), (5, 7)])
 def test_a_schedule_runs_everything_once_in_order_and_idles_as_the_closed_form_says(
     rule, num_ranks, num

@@ -36,8 +36,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     for state in states:
         run = state.runs[0].run
         ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
-        rule = "gpipe" if num == 1 else run.strategy
-        rows = step_rules.pipeline(rule, run.world_size, int(num), ratio)
+        rows = step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
         idle = units.printed(step_rules.idle_share(rows), units.SHARE, AS_RULED)
         named = {f"rank {n}": actions for n, actions in enumerate(rows)}
         loads = [step_rules.in_flight(actions) for actions in rows] if is_split else []
