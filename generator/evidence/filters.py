@@ -12,7 +12,7 @@ from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError, Value, computed, constant, numeric, quotient
 from runners.plans.closed_forms import LAWS
-from runners.traces.fields import written
+from runners.traces.fields import NBSP, written
 from runners.traces.measured import SampledSeconds
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
@@ -150,7 +150,7 @@ def _shape(sizes: Thing) -> Value:
     values = _values(sizes, "shape")
     if not isinstance(sizes, Node) or not all(isinstance(one.number, int) for one in values):
         raise ExpressionError("|shape wants a list of whole numbers")
-    text = f"{units.NBSP}×{units.NBSP}".join(f"{value.number:,}" for value in values)
+    text = f"{NBSP}×{NBSP}".join(f"{value.number:,}" for value in values)
     origin = sizes.origin._replace(field=written(sizes.steps))
     return replace(values[0], number=text, unit=units.TEXT, tree=sizes.formula, origin=origin)
 
@@ -208,7 +208,7 @@ def _label(name: str) -> Callable[[Thing], Thing]:
     def label(number: Thing) -> Thing:
         if not isinstance(number, int):
             raise ExpressionError(f"{name}(…) wants a whole number")
-        return Label(f"{name}{units.NBSP}{number}")
+        return Label(f"{name}{NBSP}{number}")
 
     label.__doc__ = f"The words `{name} 0`: a number that names, and was not measured."
     return label

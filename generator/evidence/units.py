@@ -9,9 +9,17 @@ floats is correctly rounded, so the text is the same on every platform.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from runners.traces.fields import SUPERSCRIPTS, as_written, exactly
+from runners.traces.fields import (
+    NBSP,
+    SIZES,
+    TIMES,
+    Sizes,
+    as_written,
+    exactly,
+    scaled,
+    significant,
+)
 
-NBSP = "\u00a0"
 WORDS = "words cannot be multiplied or divided"
 LEAST_ERROR = 1e-5  # of a formula: what is less is the rounding of small numbers
 Style = Literal["plain", "count", "ordinal", "share", "ratio", "loss", "text"]
@@ -54,10 +62,7 @@ BY_NAME: dict[str, Unit] = {
     "bytes": BYTES, "seconds": SECONDS, "bytes_per_second": Unit(num_bytes=1, num_seconds=-1),
     "count": COUNT, "share": SHARE, "plain": PLAIN,
 }  # fmt: skip
-Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
-SIZES: Sizes = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 RATES: Sizes = tuple((f"{name}/s", size) for name, size in SIZES)
-TIMES: Sizes = (("days", 86400), ("h", 3600), ("s", 1), ("ms", 1e-3), ("µs", 1e-6))
 COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
 _SCALES: dict[tuple[int, int], Sizes] = {(1, 0): SIZES, (1, -1): RATES, (0, 1): TIMES}
 
@@ -163,21 +168,10 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
     if powers == (0, -1):
         return f"{_count(number, digits)}{NBSP}per{NBSP}second"
     if powers in _SCALES:
-        return _scaled(number, _SCALES[powers], digits)
+        return scaled(number, _SCALES[powers], digits)
     if any(powers):
         raise UnitError(f"this would print in {unit}")
     return _pure(number, unit, form, digits)
-
-
-def _scaled(number: float, sizes: Sizes, digits: int) -> str:
-    """A number in the largest size of which it has one, once rounded; whole bytes are exact."""
-    if number == 0:
-        return f"0{NBSP}{next(name for name, size in sizes if size == 1)}"
-    found = (one for one in sizes if float(f"{number / one[1]:.{digits - 1}e}") >= 1)
-    name, size = next(found, sizes[-1])
-    is_whole = name in ("B", "B/s") and number == int(number)
-    text = f"{number:,.0f}" if is_whole else significant(number / size, digits)
-    return f"{text}{NBSP}{name}" if name else text
 
 
 def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
@@ -195,17 +189,4 @@ def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
 def _count(number: float, digits: int) -> str:
     if isinstance(number, int) and number < 1_000_000:
         return f"{number:,}"
-    return _scaled(number, COUNTS, digits) if number >= 1 else significant(number, digits)
-
-
-def significant(number: float, digits: int) -> str:
-    """A plain number with so many digits that count."""
-    if number == 0:
-        return "0"
-    if isinstance(number, int) and number >= 10 ** (digits - 1):
-        return f"{number:,}"
-    mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
-    power = int(exponent)
-    if power < -4 or power > 14:
-        return f"{mantissa}{NBSP}×{NBSP}10{str(power).translate(SUPERSCRIPTS)}"
-    return f"{number:,.{max(digits - 1 - power, 0)}f}"
+    return scaled(number, COUNTS, digits) if number >= 1 else significant(number, digits)

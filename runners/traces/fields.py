@@ -1,8 +1,8 @@
 """One field of a run as people write it, `ranks[0].memory.peak_bytes`, and how its value reads.
 
-In: a path or its steps. Out: the steps, what lies at their end, and a number written out exactly,
-with its unit. The pages and `python -m runners reproduce` both write numbers by this module, so
-that a reader finds the same digits in both. Pure; no torch.
+In: a path or its steps. Out: the steps, what lies at their end, and a number with its unit, written
+out exactly or with the digits that count. The pages and the commands both write numbers by this
+module, so that a reader finds the same digits in both. Pure; no torch.
 """
 
 import json
@@ -19,7 +19,10 @@ NAMES = ("name", "operation", "rank")  # a list of things with one of these is i
 DECLARED = frozenset({"expected_status", "expected_death"})  # which prove nothing of their run
 NBSP = "\u00a0"
 _STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
+SIZES: Sizes = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+TIMES: Sizes = (("days", 86400), ("h", 3600), ("s", 1), ("ms", 1e-3), ("µs", 1e-6))
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def steps_of(path: str) -> list[Key]:
@@ -109,7 +112,35 @@ def as_written(number: float) -> str:
     mantissa = mantissa.removesuffix(".0")
     if not exponent:
         return mantissa
-    return f"{mantissa}{NBSP}×{NBSP}10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    return _times_power(mantissa, int(exponent))
+
+
+def _times_power(mantissa: str, power: int) -> str:
+    return f"{mantissa}{NBSP}×{NBSP}10{str(power).translate(_SUPERSCRIPTS)}"
+
+
+def significant(number: float, digits: int) -> str:
+    """A plain number with so many digits that count."""
+    if number == 0:
+        return "0"
+    if isinstance(number, int) and number >= 10 ** (digits - 1):
+        return f"{number:,}"
+    mantissa, exponent = f"{number:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if power < -4 or power > 14:
+        return _times_power(mantissa, power)
+    return f"{number:,.{max(digits - 1 - power, 0)}f}"
+
+
+def scaled(number: float, sizes: Sizes, digits: int = 3) -> str:
+    """A number in the largest size of which it has one, once rounded; whole bytes are exact."""
+    if number == 0:
+        return f"0{NBSP}{next(name for name, size in sizes if size == 1)}"
+    found = (one for one in sizes if float(f"{number / one[1]:.{digits - 1}e}") >= 1)
+    name, size = next(found, sizes[-1])
+    is_whole = name in ("B", "B/s") and number == int(number)
+    text = f"{number:,.0f}" if is_whole else significant(number / size, digits)
+    return f"{text}{NBSP}{name}" if name else text
 
 
 def exactly(number: float, measure: str | None) -> str:

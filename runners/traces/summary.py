@@ -4,12 +4,10 @@ In: a `Run`. Out: lines. `python -m runners try` prints them of a run just measu
 show them of the recorded one, so that a reader sees the same lines in both places.
 """
 
-import math
 from collections.abc import Callable, Iterator
 
+from runners.traces.fields import NBSP, SIZES, TIMES, scaled
 from runners.traces.records import RankRecord, Run
-
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def how_it_ended(run: Run) -> str:
@@ -114,20 +112,9 @@ def _times(run: Run) -> Iterator[str]:
 
 def bytes_in_words(number: float) -> str:
     """Bytes in the largest unit of which there is one, to three digits."""
-    if number < 1024:
-        return f"{number:.0f} B"
-    power = min(int(math.log2(number) // 10), len(_BYTES) - 1)
-    return f"{_three_digits(number / 1024**power)} {_BYTES[power]}"
+    return scaled(number, SIZES).replace(NBSP, " ")
 
 
 def seconds_in_words(seconds: float) -> str:
-    """Seconds in s, ms or µs, to three digits."""
-    if seconds < 0:  # of a clock that is behind
-        return f"−{seconds_in_words(-seconds)}"
-    factor, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
-    return f"{_three_digits(seconds * factor)} {unit}"
-
-
-def _three_digits(number: float) -> str:
-    """Three significant digits; digits before the point are never rounded away."""
-    return f"{number:.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
+    """Seconds in their unit, to three digits; below 0 of a clock that is behind."""
+    return ("−" if seconds < 0 else "") + scaled(abs(seconds), TIMES).replace(NBSP, " ")

@@ -55,8 +55,9 @@ def test_a_refusal_says_where_and_for_how_much():
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (10_000, "9.77 KiB"),
-     (454_000_000, "433 MiB"), (1.5 * 2**30, "1.50 GiB"), (2**52, "4096 TiB")],
+    [(0, "0 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (10_000, "9.77 KiB"),
+     (454_000_000, "433 MiB"), (1.5 * 2**30, "1.50 GiB"), (2**52, "4,096 TiB"),
+     (2**30 - 1, "1.00 GiB")],
 )  # fmt: skip
 def test_bytes_are_told_in_the_largest_unit_there_is_one_of(number, said):
     assert bytes_in_words(number) == said

@@ -12,10 +12,11 @@ from generator.content.claim import Tolerance
 from generator.content.quiz import Number, Predict
 from generator.evidence import units
 from generator.evidence.folio import Folio
-from generator.evidence.units import AS_RULED, NBSP, PLAIN, SIZES, printed
+from generator.evidence.units import AS_RULED, PLAIN, printed
 from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, Reach, against
 from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit
+from runners.traces.fields import NBSP, SIZES
 
 _PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
 TypedT = TypeVar("TypedT", bound=Number | Predict)

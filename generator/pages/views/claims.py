@@ -21,6 +21,7 @@ from generator.evidence.machines import parts
 from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import SIGNS, UNDECIDED, Outcome, written
 from generator.pages.shown import Shown
+from runners.traces.fields import NBSP
 
 MAX_DIGITS = 12
 CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a difference
@@ -77,7 +78,7 @@ def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
     predicted, observed = _readable(outcome)
     is_bare = predicted is None or predicted.is_digest
     relation = outcome.claim.relation
-    sign = "" if is_bare or relation == "equals" else SIGNS[relation] + units.NBSP
+    sign = "" if is_bare or relation == "equals" else SIGNS[relation] + NBSP
     said = Markup("{}{}").format(sign, _side(predicted, folio, outcome.claim.id))
     return said, _side(observed, folio, outcome.claim.id)
 
@@ -250,7 +251,7 @@ def _off(outcome: Outcome, folio: Folio) -> Markup | None:
 def _points(share: float) -> str:
     """A difference between two shares, which is no share of either."""
     sign = "−" if share < 0 else ""
-    return f"{sign}{abs(share) * 100:.3g}{units.NBSP}points"
+    return f"{sign}{abs(share) * 100:.3g}{NBSP}points"
 
 
 def tolerance_of(one: Tolerance | None, observed: Value | None) -> str:

@@ -22,6 +22,7 @@ from generator.evidence.value import Value, numeric
 from generator.evidence.verdicts import Outcome
 from generator.pages.shown import Row, Shown, label
 from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
+from runners.traces.fields import NBSP
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
@@ -131,7 +132,7 @@ def _field(
         is_whole=is_whole,
         most=calculators.parsed(one.at_most).postfix if one.at_most else "",  # as scripts read it
         covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
-        symbol=units.NBSP + one.unit if one.unit and not one.unit.islower() else "",
+        symbol=NBSP + one.unit if one.unit and not one.unit.islower() else "",
         range=" ".join(str(float(numeric(end))) for end in covered),  # as the script reads them
     )
 

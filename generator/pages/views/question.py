@@ -15,13 +15,13 @@ from generator.content.listed_code import listed
 from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
-from generator.evidence.units import NBSP
 from generator.items.answers import claim_behind, told_once
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Kind
 from generator.pages.shown import Row, Shown
 from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
+from runners.traces.fields import NBSP
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
