@@ -35,7 +35,7 @@ _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
-_ELSEWHERE = re.compile(
+_OTHER_ADDRESS = re.compile(
     r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
 )
 _IMAGE = re.compile(r"!\[")
@@ -106,7 +106,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     plain = _LINK.sub(_blank, prints)
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
-        (text, _ELSEWHERE, "link to", "links are relative or https"),
+        (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         ("" if mark == "page" else plain, _IMAGE, "an image", "lessons show figures"),
         (plain, _BRACES, "braces", "the other half of the expression is missing"),
         (plain, _SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),

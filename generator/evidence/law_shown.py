@@ -41,7 +41,6 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"memory\.largest\.optimizer_bytes", "optimizer state held"),
     (r"memory\.(?:largest|at_peak)\.(\w+)_bytes", "{} held"),
     (r"measures\.num_wrong", "wrong sums"),
-    (r"measures\.num_distinct", "distinct replicas"),
     (r"validation\.(loss|accuracy)", "validation {}"),
     (r"epochs\.(?:0\.|-1\.)?loss", "loss"),
     (r"step_losses", "loss of each step"),
@@ -57,10 +56,10 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"(?:measures|model|prediction\.\w+\.facts)\.(?:num_)?(\w+)", "{}"),
 ))  # fmt: skip
 _NOUNS = {  # behind a count without a unit, by how the name of its field ends; before a rank
-    "count": "calls", "_collectives": "calls", "_all_reduce": "calls", "_pending": "calls",
+    "count": "calls", "_collectives": "calls", "_pending": "calls",
     "num_parameters": "parameters", "num_samples": "samples", "num_given": "samples",
     "_flops": "operations", "halvings": "halvings", "_updates_done": "updates", "_epoch": "orders",
-    "_not_finite": "values", "_cast_to_zero": "gradients", "_to_zero_bf16": "gradients",
+    "_cast_to_zero": "gradients", "_to_zero_bf16": "gradients",
     "destination": "rank",
 }  # fmt: skip
 _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")

@@ -69,7 +69,7 @@ class Answer:
     reach: Reach | None = None
 
 
-def told_once(
+def without_repeats(
     explained: Sequence[Answer], more: Sequence[Backing]
 ) -> tuple[tuple[Answer, ...], tuple[Backing, ...]]:
     """The answers, and the evidence below them, so that no sentence of evidence is repeated.

@@ -112,9 +112,9 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
 
 def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
-    retold = {one.program for one in book.statements.values() if one.program}
     fields = (field for document in book.documents for field in document.fields)
-    paths = {statement_checks.path_of(book, run) for run in retold}
+    runs = (one.program for one in book.statements.values() if one.program)
+    paths = {statement_checks.path_of(book, run) for run in runs}
     paths |= {one.text for one in fields if one.path[-1] == "path"}
     files = {name: path for path in sorted(paths) if (name := listed_code.file_of(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}

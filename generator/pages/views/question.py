@@ -15,7 +15,7 @@ from generator.content.listed_code import listed
 from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
 from generator.evidence.folio import Folio
-from generator.items.answers import claim_behind, told_once
+from generator.items.answers import claim_behind, without_repeats
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Kind
@@ -36,7 +36,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     again = folio.items.count(item.id)
     stem, more = _stem(folio.prose(item.stem))
     behind = [claim_behind(name, folio) for name in item.claims]
-    explained, backing = told_once(kind.answers(folio), behind)
+    explained, backing = without_repeats(kind.answers(folio), behind)
     by_place = {one.position: one for one in explained}
     faulty = item if isinstance(item, FaultyLine) else None
     told = item.reveal if isinstance(item, Predict) else item.explains
