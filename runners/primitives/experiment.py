@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from runners.plans.experiment import RunPlan
+from runners.plans.work import FLOAT_BYTES
 from runners.primitives.measured import LARGE_BYTES, ROWS, SMALL_BYTES, WIDTH
 from runners.ranks.rank import Rank
 
@@ -27,7 +28,6 @@ NUM_CALLS = {SMALL_BYTES: 15, LARGE_BYTES: 6}  # of an all_reduce, by bytes
 NUM_SAMPLES = 15  # of the products
 SAMPLE_SECONDS = 0.002  # the least that one sample takes: shorter ones are repeated within it
 NUM_SETTLING = 3
-FLOAT_BYTES = 4
 
 
 def _together(rank: Rank) -> None:
