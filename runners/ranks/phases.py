@@ -77,7 +77,7 @@ class StepPhases:
         self._handles.append(hook)
         if optimizer is not None:
             self._handles.append(optimizer.register_step_pre_hook(self._on_step))
-            # It has no hook. The instance's own attribute covers the method until `detach`.
+            # It has no hook. An attribute of the instance covers the method, after `detach` too.
             optimizer.zero_grad = self._then_close(optimizer.zero_grad)  # type: ignore[method-assign]
         if StepPhases.current is None:
             _hear_of_backward()
