@@ -31,7 +31,7 @@ def test_ranks_train_and_are_metered_where_a_process_with_torch_must_not_fork(tr
 
 def test_a_metered_pass_has_no_kernel_mark_where_there_is_no_proc(trace):
     memory = trace.runs["shared"].ranks[0].memory
-    assert memory.peak_bytes == 12  # floats: the number of rows, a sum, and the one before it
+    assert memory.peak_bytes == 12  # floats: the number of samples, a sum, and the one before it
     assert memory.kernel_peak_bytes is None
 
 

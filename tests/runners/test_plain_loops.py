@@ -185,8 +185,9 @@ def test_every_way_trains_as_a_plain_loop_over_all_samples_does(run, third_loss,
     assert shown == pytest.approx(third_loss, rel=1e-4)
 
 
-def test_a_block_that_is_recomputed_adds_what_it_computes_to_its_rows():
-    block, rows = checkpointing.Block(4, torch.device("cpu")), torch.randn(3, 4)
-    inside = torch.clamp(rows @ block.up.weight.T + block.up.bias, min=0)
+def test_a_block_that_is_recomputed_adds_what_it_computes_to_its_samples():
+    block, samples = checkpointing.Block(4, torch.device("cpu")), torch.randn(3, 4)
+    inside = torch.clamp(samples @ block.up.weight.T + block.up.bias, min=0)
     assert inside.shape == (3, 16)  # which the closed forms take four times as wide
-    torch.testing.assert_close(block(rows), rows + inside @ block.down.weight.T + block.down.bias)
+    added = inside @ block.down.weight.T + block.down.bias
+    torch.testing.assert_close(block(samples), samples + added)

@@ -18,22 +18,22 @@ def losses(run):
     return re.findall(r"loss (?:on the same samples )?([\d.]+)", "\n".join(run.printed))
 
 
-def test_averaged_gradients_give_what_one_process_computes_on_all_rows(run):
+def test_averaged_gradients_give_what_one_process_computes_on_all_samples(run):
     torch.manual_seed(0)
     model = nn.Linear(20, 1)
     teacher, seen = torch.randn(20, 1), torch.randn(200, 20)
     shards = []
     for rank in range(2):
         torch.manual_seed(1 + rank)
-        rows = torch.randn(200, 20)
-        shards.append((rows, rows @ teacher + torch.randn(200, 1)))
+        samples = torch.randn(200, 20)
+        shards.append((samples, samples @ teacher + torch.randn(200, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for start in range(0, 200, 20):
         batch = slice(start, start + 20)
-        rows = torch.cat([r[batch] for r, _ in shards])
+        samples = torch.cat([r[batch] for r, _ in shards])
         targets = torch.cat([t[batch] for _, t in shards])
         optimizer.zero_grad()
-        nn.functional.mse_loss(model(rows), targets).backward()
+        nn.functional.mse_loss(model(samples), targets).backward()
         optimizer.step()
     expected = nn.functional.mse_loss(model(seen), seen @ teacher).item()
     right = run("listings", "unsynchronized_right")

@@ -22,7 +22,7 @@ def test_targets_are_the_bytes_that_follow():
     assert [bytes(row.tolist()) for row in targets] == [b"bcde", b"efgh"]
 
 
-def test_every_row_lies_within_the_text():
+def test_every_sample_lies_within_the_text():
     text = bytes(range(100))
     starts = [s for step in batch_starts(text, 1, 50, 4, 16) for s in step]
     assert min(starts) >= 0
