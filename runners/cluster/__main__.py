@@ -131,7 +131,7 @@ def _together(peers: Peers, wanted: dict[str, list[str]]) -> int:
         peers.leave()
     except stopping.Stopped as stopped:
         time.sleep(REASON_SECONDS)
-        peers.lose(f"{here} was {stopped}", stopped.exit_code)
+        peers.lose(f"{here} was {stopped}; what its torchrun prints says why", stopped.exit_code)
     except DistError:
         time.sleep(REASON_SECONDS)
         peers.lose(f"torchrun's store at {worker.host}:{worker.port} does not answer {here}")

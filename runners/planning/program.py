@@ -62,7 +62,7 @@ def check(question: Question) -> None:
         PlanError: says what, and what to plan instead.
     """
     if why := _obstacle(question):
-        raise PlanError(f"no program for {question.strategy.name}: {why}")
+        raise PlanError(f"no program: {why}")
 
 
 def _obstacle(question: Question) -> str | None:

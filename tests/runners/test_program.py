@@ -187,6 +187,12 @@ def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, change
     assert "\n" not in str(raised.value)
 
 
+def test_a_model_of_ones_own_has_no_program_whichever_layout():
+    own = Model(name="mine:build", module="mine:build", batch="mine:batch")
+    with pytest.raises(PlanError, match=r"^no program: .* preset or --hf alone$"):
+        check(question("single", 1, "llama-8b").model_copy(update={"model": own}))
+
+
 def test_a_model_whose_head_size_is_stated_has_a_program_where_heads_make_up_the_hidden_size():
     asked = question("fsdp", 8, "llama-1b")
     shape = asked.model.architecture

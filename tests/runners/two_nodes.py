@@ -212,7 +212,7 @@ SILENT = "node 1 (n1) is lost: it has been silent for 15 s"
 NO_STORE = "node 0 (n0) is lost: its torchrun, which keeps the store, ended"
 NO_ANSWER = "node 0 (n0) is lost: its store has been silent for 15 s"
 NO_TORCHRUN = "node 1 (n1) is lost: its torchrun ended"
-STOPPED = "node 1 (n1) was stopped by SIGTERM"
+STOPPED = "node 1 (n1) was stopped by SIGTERM; what its torchrun prints says why"
 DEAD = "lasting.endless is lost: node 1 (n1): rank 1 died in all_reduce: SIGKILL"
 WAYS = {
     "torchrun, c10d": Way("c10d", "address", lambda on: on.kill(0, "torchrun"), {1: NO_STORE}),
