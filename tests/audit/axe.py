@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from tests.audit.tools import ToolError, package
 from tests.browser import find_browser
-from tests.site.test_every_page import OPENED
+from tests.site.test_every_page import OPENED, SCHEMES, in_scheme
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 WIDTHS = (1280, 390)
-SCHEMES = ("light", "dark")
 # The theme's switch of its menu has to stand before the header, outside every landmark.
 OF_THE_THEME = ("region", 'id="__drawer"')
 RUN = """async () => {
@@ -51,7 +50,7 @@ def _page(page: Page, address: str, script: str) -> Iterator[tuple[str, str, str
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             for scheme in SCHEMES:
-                page.emulate_media(color_scheme=scheme)
+                in_scheme(page, scheme)
                 for rule, html, why in page.evaluate(RUN):
                     if rule == OF_THE_THEME[0] and OF_THE_THEME[1] in html:
                         continue
