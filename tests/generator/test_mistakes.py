@@ -170,6 +170,8 @@ QUESTIONS = [
     (ITEMS, THIRD, "right_if: {claim: whole-fails}", "every option is right", "which-hold"),
     (ITEMS, f"by: {HALVES}", f"by: {WHOLE}", "have the same value; no order",
      f"{WHOLE}\n      - text: the second"),
+    (ITEMS, f"by: {HALVES}", "by: ¦tiny_memory.halves.world_size",
+     "a piece in count has no place among those in bytes"),
     (ITEMS, f"        by: {HALVES}\n", "", "each piece needs recorded: where the item has run:",
      "id: who-needs-most"),
     (ITEMS, "\"{{ tiny_training.averaged.settings.num_rows }}\"", "forty",

@@ -12,7 +12,7 @@ from generator.evidence.filters import LABELS
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, claim_behind
-from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind
+from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
 
 _LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
 
@@ -32,6 +32,10 @@ class Pieces(Kind[Order]):
         known: dict[int, Value] = {n: one for n, one in enumerate(values) if one is not None}
         if len(known) < len(values):
             return OPEN
+        for place, value in known.items():
+            if not is_alike(known[0], value):
+                said = f"a piece in {value.unit} has no place among those in {known[0].unit}"
+                raise ItemError(("pieces", place, "by"), said)
         order = sorted(known, key=lambda n: numeric(known[n]), reverse=self.item.descending)
         for before, after in pairwise(order):
             if numeric(known[before]) == numeric(known[after]):

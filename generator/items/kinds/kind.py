@@ -16,6 +16,7 @@ from markupsafe import Markup
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
 from generator.content.yaml_source import Path
+from generator.evidence import units
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.evidence.value import Value
@@ -83,6 +84,17 @@ class Field(NamedTuple):
     ends: tuple[End, End] | None = None
 
 
+def is_alike(one: Value, other: Value) -> bool:
+    """Whether two values are numbers that can be compared, or both are words."""
+    if "text" in (one.unit.style, other.unit.style):
+        return one.unit == other.unit
+    try:
+        units.of_sum(one.unit, other.unit)
+    except units.UnitError:
+        return False
+    return True
+
+
 ItemT = TypeVar("ItemT", bound=Item)
 
 
@@ -123,8 +135,8 @@ class Kind(Generic[ItemT]):
 
     def unclear(self) -> Iterator[Found]:
         """What is wrong with it as the runs came out; working out its key comes first."""
-        assert self.key
-        return iter(())
+        _ = self.key
+        yield from ()
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """Every answer explained, in the order in which pages explain them."""

@@ -10,12 +10,11 @@ from markupsafe import Markup
 
 from generator.content.claim import Tolerance
 from generator.content.quiz import Number, Predict
-from generator.evidence import units
 from generator.evidence.folio import Folio
 from generator.evidence.units import AS_RULED, PLAIN, printed
 from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, Reach, against
-from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit
+from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit, is_alike
 from runners.traces.fields import NBSP, SIZES
 
 _PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
@@ -151,17 +150,6 @@ class Prediction(TypedNumber[Predict]):
             return field
         low, high = (End(numeric(one), in_unit(one, field.unit), folio.show(one)) for one in ends)
         return field._replace(ends=(low, high))
-
-
-def is_alike(one: Value, other: Value) -> bool:
-    """Whether two values are numbers that can be compared, or both are words."""
-    if "text" in (one.unit.style, other.unit.style):
-        return one.unit == other.unit
-    try:
-        units.of_sum(one.unit, other.unit)
-    except units.UnitError:
-        return False
-    return True
 
 
 # --- the unit that a number is asked in, and how near it has to be
