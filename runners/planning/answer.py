@@ -157,9 +157,8 @@ class Layout:
 
     @property
     def key(self) -> tuple[int, float, float, int]:
-        """Layouts in order: bounds are compared by three digits."""
-        at_least, at_most = (float(f"{x:.3g}") for x in (self.bounds.at_least, self.bounds.at_most))
-        return _VERDICTS.index(self.verdict), at_least, at_most, self.needed_bytes
+        """Orders layouts, best first."""
+        return _VERDICTS.index(self.verdict), *self.bounds.rounded, self.needed_bytes
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
         """Whether it costs no more in anything, and less in something, on the same cluster.
@@ -179,11 +178,12 @@ class Layout:
 
     def document(self) -> dict[str, Any]:
         """All of it, for JSON."""
+        law = self.bounds
         return {
             **self.answer.model_dump(mode="json"),
             "verdict": self.verdict,
             "needed_bytes": self.needed_bytes,
-            "seconds": self.bounds.document(),
+            "seconds": {"at_least": law.at_least, "at_most": law.at_most, **law._asdict()},
         }
 
 

@@ -213,7 +213,8 @@ def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGr
     data = mesh.get_group("data")
     start = data.rank() // size * size
     ranks = dist.get_process_group_ranks(data)[start : start + size]
-    return dist.new_group(ranks, use_local_synchronization=True, group_desc=name)
+    own: dist.ProcessGroup = dist.new_group(ranks, use_local_synchronization=True, group_desc=name)
+    return own
 
 
 def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
@@ -222,12 +223,9 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
     HSDP shards within a replica. Experts that ranks divide are units within units, since each is
     sharded over fewer ranks.
     """
-    strategy, low = question.strategy, None
+    strategy, policy = question.strategy, MixedPrecisionPolicy()
     if question.training.precision == "bf16-mixed":
-        low = torch.bfloat16
-    policy = MixedPrecisionPolicy(
-        param_dtype=low, reduce_dtype=torch.float32 if low is not None else None
-    )
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
     experts = mesh
     if strategy.replicas > 1:
         mesh = mesh._unflatten(0, (strategy.replicas, strategy.shards), ("replicas", "shards"))

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.autograd import Function
 from torch.distributed.tensor.experimental._context_parallel._attention import (
     _templated_ring_attention,
     _templated_ring_attention_backward,
 )
 from torch.utils.flop_counter import register_flop_formula, sdpa_backward_flop, sdpa_flop
+
+from runners.planning.tensor_axis import TensorFunction
 
 _aten = torch.ops.aten
 _HEADS, _SEQUENCE = 1, 2  # dimensions
@@ -103,7 +104,7 @@ def _flops_backward(
     return sdpa_backward_flop(grad, query, key, value) * (1 if is_causal else 2)
 
 
-class _RingAttention(Function):
+class _RingAttention(TensorFunction):
     @staticmethod
     def forward(
         context: Any, queries: Tensor, keys: Tensor, values: Tensor, group: dist.ProcessGroup

@@ -62,4 +62,5 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-5) -> Tensor:
     """
     if x.device.type == "cuda":  # there torch has that kernel
         return torch.nn.functional.rms_norm(x, weight.shape, weight, epsilon)
-    return _forward(x, weight, epsilon)[0]
+    normed: Tensor = _forward(x, weight, epsilon)[0]
+    return normed

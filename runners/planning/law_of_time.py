@@ -80,9 +80,10 @@ class Bounds(NamedTuple):
         """What a program without any overlap needs for the same operations and bytes."""
         return self.computing + self.within + self.between
 
-    def document(self) -> dict[str, float]:
-        """All of them, for JSON."""
-        return {"at_least": self.at_least, "at_most": self.at_most, **self._asdict()}
+    @property
+    def rounded(self) -> tuple[float, float]:
+        """Both bounds, to three digits: layouts that differ by less are equally fast."""
+        return float(f"{self.at_least:.3g}"), float(f"{self.at_most:.3g}")
 
     @property
     def decides(self) -> Part:

@@ -85,8 +85,7 @@ def take_steps(
     module = nn.ModuleList(one.module for one in chunks)
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")
-    shards_state = strategy.sharding == "zero1" and mesh is not None
-    shard = mesh.get_group("data") if shards_state and mesh is not None else None
+    shard = mesh.get_group("data") if mesh is not None and strategy.sharding == "zero1" else None
     update = Update(module.parameters(), question.training, shard)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")

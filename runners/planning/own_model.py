@@ -31,8 +31,8 @@ from torch.distributed.fsdp import FSDPModule
 from runners.meters.collectives import tensors_in
 from runners.planning.question import Model, PlanError, Training
 from runners.simulate.fake_mode import ValuelessMode
+from runners.system.errors import first_line
 
-MOST_CHARACTERS = 160  # of a message that is not ours
 _ENTRY = "runners.planning.one_rank"  # what lies below it on the stack started the simulation
 _NOT_THE_USERS = {*sys.stdlib_module_names, "torch", "numpy", "runners"}  # packages
 _LAYERS = "torch.nn.modules."
@@ -51,7 +51,7 @@ def named(name: str) -> Callable[..., Any]:
     if not module or not function:
         raise PlanError(f"{name!r} is not of the form MODULE:FUNCTION")
     try:
-        found = getattr(importlib.import_module(module), function, None)
+        found: object = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         if f"{module}.".startswith(f"{error.name}."):
             raise PlanError(f"{name}: {error}") from None
@@ -201,9 +201,7 @@ def reason_of(error: BaseException, name: str) -> str:
         error: what was raised.
         name: of the model; it stands for the line of what torch raised in a backward pass.
     """
-    said = str(error).strip().splitlines()
-    message = said[0][:MOST_CHARACTERS] if said else ""
-    kind = f"{type(error).__name__}: "
+    kind, message = f"{type(error).__name__}: ", first_line(error)
     if any(one in message for one in _NO_MEMORY):
         kind, message = "", "looks at the memory of a tensor, and a plan's tensors have none"
     if isinstance(error, SyntaxError) and error.filename:

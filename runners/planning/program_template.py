@@ -187,7 +187,8 @@ class Attention(nn.Module):
             query, key = rotated(query), rotated(key)
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         context = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-        return self.output(context.transpose(1, 2).flatten(2))
+        attended: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return attended
 
 
 class FeedForward(nn.Module):
@@ -205,7 +206,8 @@ class FeedForward(nn.Module):
         """(…, hidden) → the same."""
         inner = self.inner(x)
         inner = F.silu(inner) * self.gate(x) if self.is_gated else F.gelu(inner)
-        return self.outer(inner)
+        passed: Tensor = self.outer(inner)
+        return passed
 
 
 class Experts(nn.Module):
@@ -243,7 +245,8 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, sequence, hidden) → the same."""
         x = x + self.attention(self.attention_norm(x))
-        return x + self.ffn(self.ffn_norm(x))
+        passed: Tensor = self.ffn(self.ffn_norm(x))
+        return x + passed
 
 
 class Transformer(nn.Module):
@@ -282,12 +285,11 @@ class Transformer(nn.Module):
                 x = checkpoint(layer, x, use_reentrant=False)
             else:
                 x = layer(x)
-        if not self.is_last:
-            return x
-        x = self.norm(x)
-        if self.plan.has_tied_embeddings:
-            return F.linear(x, self.embedding.weight)
-        return self.logits(x)
+        if self.is_last and self.plan.has_tied_embeddings:
+            x = F.linear(self.norm(x), self.embedding.weight)
+        elif self.is_last:
+            x = self.logits(self.norm(x))
+        return x
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:

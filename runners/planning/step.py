@@ -48,7 +48,7 @@ class Repeats:
 
     def of_phase(self, phase: str) -> float:
         """How often what was counted in a phase occurs."""
-        is_whole = phase.startswith(LAST) or phase not in ("forward", "backward")
+        is_whole = phase.startswith(LAST) or phase not in (FORWARD, BACKWARD)
         return 1.0 if is_whole else self.factor
 
 
@@ -248,6 +248,7 @@ def _ends(
     if shape is None or not shape.has_tied_embeddings or not is_end or stages is None:
         return None
     ranks = dist.get_process_group_ranks(stages)
-    return dist.new_group(
+    ends: dist.ProcessGroup = dist.new_group(
         [ranks[0], ranks[-1]], use_local_synchronization=True, group_desc=EMBEDDING
     )
+    return ends

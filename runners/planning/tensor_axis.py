@@ -104,7 +104,13 @@ def exchanged(x: Tensor, forward: Exchange, backward: Exchange) -> Tensor:
     return _Exchange.apply(x, forward, backward)
 
 
-class _Exchange(Function):
+class TensorFunction(Function):
+    """A `Function` that gives one tensor."""
+
+    apply: Callable[..., Tensor]  # which torch leaves without types
+
+
+class _Exchange(TensorFunction):
     @staticmethod
     def forward(context: Any, x: Tensor, forward: Exchange, backward: Exchange) -> Tensor:
         context.exchange = backward
@@ -124,6 +130,8 @@ class _GatheredProducts(Function):
     As `LinearWithGradAccumulationAndAsyncCommunication` of Megatron-LM: what is kept is this rank's
     part of the sequence.
     """
+
+    apply: Callable[..., tuple[Tensor, ...]]
 
     @staticmethod
     def forward(
@@ -159,7 +167,7 @@ class _GatheredProducts(Function):
         return of_x, None, *of_weights, *of_biases
 
 
-class DividedCrossEntropy(Function):
+class DividedCrossEntropy(TensorFunction):
     """Cross-entropy of logits whose vocabulary is divided among ranks, as Megatron computes it.
 
     Logits (tokens, vocabulary / ranks) and targets (tokens) give the mean loss; kept for backward
@@ -200,7 +208,7 @@ class DividedCrossEntropy(Function):
         return softmax.to(context.dtype), None, None, None
 
 
-class TorchCrossEntropy(Function):
+class TorchCrossEntropy(TensorFunction):
     """The same loss as torch's `loss_parallel` computes it, from fp32 logits and with copies.
 
     Kept for backward are the logarithms of the softmax. Source: `_log_softmax` and

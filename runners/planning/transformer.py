@@ -189,7 +189,8 @@ class FeedForward(nn.Module):
 
     def _finish(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
         inner = F.gelu(inner) if gate is None else F.silu(inner) * gate
-        return self.outer(inner)
+        result: Tensor = self.outer(inner)
+        return result
 
 
 class OwnExperts(nn.Module):
@@ -331,11 +332,11 @@ class Transformer(nn.Module):
             x = dropped(x, self._part.training.dropout)
         for layer in self.layers:
             x = layer(x, self.angles)
-        if not self.is_last:
-            return x
-        if shape.has_tied_embeddings:
-            return axis.products(self.norm(x), self.embedding)[0]
-        return self.logits(self.norm(x))
+        if self.is_last and shape.has_tied_embeddings:
+            x = axis.products(self.norm(x), self.embedding)[0]
+        elif self.is_last:
+            x = self.logits(self.norm(x))
+        return x
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy.

@@ -20,13 +20,13 @@ from typing import NamedTuple
 from runners.plans.experiment import RunPlan, find, names, runs_named
 from runners.simulate.log import RankLog, SimulatedRun, UnsimulatedError
 from runners.simulate.processes import Job, results
+from runners.system.errors import first_line
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.records import RankRecord, Run
 
 # Processor seconds of one rank: a program that waits for a value to change never ends.
 MOST_SECONDS = 60
-MOST_CHARACTERS = 160  # of a message that is not ours
 # Ends that ranks come to because of each other, and what they then do.
 TAKE_OTHERS = {"deadlocked": "hang", "died": "die", "failed": "fail"}
 MIB = 1 << 20
@@ -115,9 +115,8 @@ def _run(wanted: Wanted) -> SimulatedRun:
         return wanted.unsimulated(reason, has_failed=False)
     except BaseException as error:  # noqa: BLE001 whatever it was, the run cannot be simulated
         traceback.print_exc()
-        said = str(error).strip().splitlines()
-        message = said[0][:MOST_CHARACTERS] if said else ""
-        return wanted.unsimulated(f"{type(error).__name__}: {message}".rstrip(": "))
+        said = f"{type(error).__name__}: {first_line(error)}"
+        return wanted.unsimulated(said.rstrip(": "))
     return SimulatedRun(**wanted._asdict(), ranks=ranks)
 
 

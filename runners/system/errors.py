@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+MOST_CHARACTERS = 160  # of a message that is not ours
+
 
 class FixableError(ValueError):
     """What a person can fix: the message is one line, and the command exits with 2."""
@@ -12,6 +14,11 @@ class FixableError(ValueError):
 
 class LaunchError(FixableError):
     """The ranks could not be started at all."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error that is not ours says, without all that may follow."""
+    return (str(error).strip().splitlines() or [""])[0][:MOST_CHARACTERS]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
