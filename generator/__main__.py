@@ -30,6 +30,7 @@ from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
+from runners.traces.machine import shown
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
@@ -104,10 +105,10 @@ def _check(options: argparse.Namespace) -> int:
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
     lent: dict[str, list[str]] = {}
-    for name, shown in book.traces.items():
-        if shown.is_fallback:
-            lent.setdefault(shown.machine.name, []).append(name)
-        elif shown.is_stale and not book.is_reference:
+    for name, trace in book.traces.items():
+        if trace.is_fallback:
+            lent.setdefault(trace.machine.name, []).append(name)
+        elif trace.is_stale and not book.is_reference:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
@@ -128,7 +129,7 @@ def _new(options: argparse.Namespace) -> int:
             )
         root = options.content.resolve().parent
         for path in scaffold.new_experiment(root, options.content, options.name):
-            print(path)
+            print(shown(path))
         print(f"then: python -m runners run {options.name}; python -m generator check")
         return 0
     book = load(options.content, options.machine)

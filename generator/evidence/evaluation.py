@@ -115,7 +115,8 @@ class Evidence:
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"
             raise ExpressionError(f"{said}; run `{command}`")
-        raise ExpressionError(f"unknown name {name!r}{nearest(name, [*traces, *ROOTS])}")
+        hint = nearest(name, [*traces, *ROOTS]) or "; name an experiment, or bind it under `for:`"
+        raise ExpressionError(f"unknown name {name!r}{hint}")
 
     @cached_property
     def _cited(self) -> dict[str, Value]:

@@ -179,7 +179,7 @@ def _parsed(text: str) -> ast.expr:
         tree = ast.parse(line, mode="eval").body
         return _Filters().visit(tree) if "|" in line else tree
     except SyntaxError as error:
-        raise ExpressionError(f"not an expression: {error.msg}") from None
+        raise ExpressionError(f"not an expression: {error.msg}; {MADE_OF}") from None
     except (RecursionError, MemoryError, ValueError):
         raise ExpressionError("not an expression") from None
 

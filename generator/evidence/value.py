@@ -222,7 +222,7 @@ def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Va
     value = Value(number, unit, "computed", tree, inputs)
     if len(value.machines) > 1:
         raise MixedError(
-            f"{value.formula} mixes two machines ({', '.join(sorted(value.machines))}); "
+            f"mixes two machines ({', '.join(sorted(value.machines))}); "
             "numbers of different machines are only ever compared side by side"
         )
     return value

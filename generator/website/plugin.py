@@ -11,6 +11,7 @@ the errors on top. While serving, only the pages of edited files are printed aga
 """
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -101,6 +102,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Find the project's root, where mkdocs.yml stands, and give MkDocs our templates."""
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         self.content = self.root / self.config.content  # the folder that people and runners write
+        if config.strict and not log.isEnabledFor(logging.WARNING):
+            logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
         return config
 

@@ -61,7 +61,7 @@ def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
 def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     copy = Copy(project / "content")
     copy.change_run("tiny_memory.whole", expected_status="out_of_memory")
-    plain, strict = mkdocs(project, "build"), mkdocs(project, "build", "--strict")
+    plain, strict = mkdocs(project, "build"), mkdocs(project, "build", "--strict", "--quiet")
     made = mkdocs(project, "build", "--quiet", **{SURPRISES: "1"})  # as `make site` builds
     assert plain.returncode == 0
     assert strict.returncode == made.returncode == 1

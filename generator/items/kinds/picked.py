@@ -26,7 +26,8 @@ class OneOption(Kind[Choice | Several]):
         if len(right) == 1:
             return Key(right=right)
         said = " and ".join(repr(self.item.options[i].text) for i in right)
-        return self._unclear(f" has {len(right)} keys: {said}" if right else " has no key")
+        no_key = " has no key: no `right_if:` names the verdict of its claim"
+        return self._unclear(f" has {len(right)} keys: {said}" if right else no_key)
 
     @cached_property
     def _outcomes(self) -> dict[str, Outcome]:
