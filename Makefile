@@ -72,7 +72,7 @@ bench: .venv/.test  ## what meters cost a step and an edit an author, as ratios
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)
 
-pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here but that of .venv
+pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here, but not on that of .venv
 	@$(PY) requirements/pythons.py
 
 locks: .venv/.test  ## pin in requirements/ what is installed in .venv

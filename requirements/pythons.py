@@ -1,10 +1,11 @@
-"""Try the project on the oldest and the newest Python of this machine but that of `.venv`.
+"""Try the project on the oldest and the newest Python of this machine, but not that of `.venv`.
 
-`make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path,
-one of each. For each it makes an environment such as `.pythons/3.12` and runs the smoke: `check` of
-the content, one experiment with its metered passes, a simulation, a plan, the tests of the memory
-meter. The torch that pip installs by default is another build than that of `.venv`. Exits 1 where a
-smoke failed; a Python for which pip finds no packages is named as not tried.
+`make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path. The
+tests run on that of `.venv`; each other one that is the oldest or the newest gets an environment
+such as `.pythons/3.12` and runs the smoke: `check` of the content, one experiment with its metered
+passes, a simulation, a plan, the tests of the memory meter. The torch that pip installs by default
+is another build than that of `.venv`. Exits 1 where a smoke failed; a Python for which pip finds no
+packages is named as not tried.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OLDEST = "3.11"
+OWN = f"3.{sys.version_info.minor}"  # of `.venv`
 EXPERIMENT = "checkpointing"  # its peaks are small, so what is not a tensor shows most
 METER = ("tests/runners/test_kernel.py", "tests/runners/test_meters.py")
 SMOKE = {
@@ -32,15 +34,15 @@ NAME = "python3.[0-9][0-9]"
 
 
 def pythons() -> dict[str, Path]:
-    """An interpreter for each version that is recent enough, oldest first, but that of `.venv`."""
+    """The oldest and the newest interpreter that is recent enough, but not that of `.venv`."""
     paths = [path for folder in os.get_exec_path() for path in Path(folder).glob(NAME)]
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python"))
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     paths += sorted(uv.glob(f"cpython-*/bin/{NAME}"))
     paths += sorted(pyenv.glob(f"3.*/bin/{NAME}"))  # rather than pyenv's shims
     found = {path.name.removeprefix("python"): path for path in paths}
-    own = f"3.{sys.version_info.minor}"
-    return {name: found[name] for name in sorted(found) if name >= OLDEST and name != own}
+    recent = sorted({OWN, *(name for name in found if name >= OLDEST)})
+    return {name: found[name] for name in sorted({recent[0], recent[-1]} - {OWN})}
 
 
 def set_up(python: Path, folder: Path) -> bool:
@@ -66,10 +68,9 @@ def smoke(python: Path, name: str) -> bool:
 
 
 def main() -> int:
-    """Try the oldest Python and the newest, and print what came of it."""
-    found = list(pythons().items())
+    """Try what `pythons` found, and print what came of it."""
     failed = False
-    for said, python in dict([*found[:1], *found[-1:]]).items():
+    for said, python in pythons().items():
         folder = ROOT / ".pythons" / said
         if not set_up(python, folder):
             print(f"{said}: not tried: pip found no packages")
