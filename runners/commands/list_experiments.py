@@ -36,4 +36,4 @@ def _state(experiment: Experiment, where: Path) -> str:
         heavier = len(trace.left_out)
         return f"measured on this machine{f' but for {heavier} heavier runs' if heavier else ''}"
     reason = waiting.reason if waiting else "missing"
-    return f"{reason}{'; only with --full' if experiment.is_full else ''}"
+    return f"{reason}{'; only when named, or with --full' if experiment.is_full else ''}"

@@ -119,7 +119,7 @@ def _surprise(experiment: str, name: str, run: Run) -> str:
     if run.error is None or run.error.kind != "exception":
         return line
     command = f"PROOFBOOK_STDERR=1 python -m runners run {experiment} --force"
-    return f"{line}; for the traceback: {command}"
+    return f"{line}; to measure again, with the traceback: {command}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

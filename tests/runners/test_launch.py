@@ -166,8 +166,8 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
     ran = running.run(running.RunRequest(names=("odd",)))
     assert ran.surprises == [
         "odd.crashes: failed in step on rank 0 at odd.py:16: ZeroDivisionError: division by zero, "
-        "expected completed; for the traceback: PROOFBOOK_STDERR=1 python -m runners run odd "
-        "--force",
+        "expected completed; to measure again, with the traceback: PROOFBOOK_STDERR=1 "
+        "python -m runners run odd --force",
         "odd.surprises: completed, expected out of memory",
     ]
     assert ran.exit_code == 1
