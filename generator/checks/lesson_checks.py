@@ -12,7 +12,14 @@ from generator.content.calculator import Calculator, CalculatorInput, Calculator
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
-from generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile
+from generator.content.lesson import (
+    ChallengeFile,
+    CostFile,
+    LessonFile,
+    RecallFile,
+    TraceFile,
+    TryFile,
+)
 from generator.content.yaml_source import Path
 from generator.evidence import law_shown, play_states, units
 from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
@@ -20,6 +27,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.value import ExpressionError, Value
 
 Found = tuple[Path, str]
+WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -27,7 +35,10 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     named = {one.text for one in document.fields if one.mark == "figure"}
     for position, figure in enumerate(document.model.figures):
         if figure.id not in named:
-            message = f"no part of the page shows it; write figure: {figure.id} where it teaches"
+            todo = f"write figure: {figure.id} where it teaches"
+            if isinstance(document.model, WITHOUT_FIGURES):
+                todo = "lessons of this mode show none, so delete it"
+            message = f"no part of the page shows it; {todo}"
             yield document.error(("figures", position, "id"), message)
     for path, message in _mistakes(evidence, document.model):
         yield document.error(path, message)

@@ -78,6 +78,8 @@ TEXTS = [
      "no claim 'whole-failed'; did you mean 'whole-fails'?"),
     (EXPERIMENT, "figure: bars", "figure: ¦bras", "did you mean 'bars'?"),
     (EXPERIMENT, "  figure: bars\n", "", "write figure: bars where it teaches", "bars\n    kind"),
+    (f"{AVERAGING}/recall.yml", "afterword:", "figures:\n  - {id: ¦extra, kind: epochs, title: A, "
+     "caption: B, runs: [tiny_training.single]}\nafterword:", "this mode show none, so delete it"),
     (EXPERIMENT, "[ddp-paper]", "[¦ddp-papers]", "no reference 'ddp-papers'; did"),
     (EXPERIMENT, "output: tiny_memory.whole_b", "output: ¦tiny_memory.whale_b", "whole_budget'?"),
     (EXPERIMENT, "path: content/topics/sharding/code/halve.py", "path: ¦../../etc/passwd",
