@@ -26,7 +26,7 @@ from generator.content.lesson import MODES
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.machines import OtherOutcomes, lacking, other_outcomes
-from generator.pages.page import Gathered, Printed, Sheet, printed
+from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from runners.system.processes import end_with
 from runners.traces.machine import num_cores
@@ -129,6 +129,8 @@ def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
     may_fork = sys.platform == "linux" and active_count() == 1
     if may_fork and num_processes > 1:
         begin = partial(_begin, os.getpid(), make)
+        for template in environment().list_templates():
+            environment().get_template(template)  # compiled once, for all processes
         try:
             with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:
                 return list(pool.map(_made_here, places))

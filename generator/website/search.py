@@ -12,15 +12,18 @@ and knows leads, places and the terms of the glossary.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any
 
 Entry = dict[str, Any]
 Words = Mapping[str, Any]  # of the interface
-_Form = tuple[str, re.Pattern[str]]  # its first word, which is cheap to look for, and all of it
+# By the first word of a phrase: the number of its group, the phrase, and what finds it in a text.
+_Known = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
 
 _TAG = re.compile(r"<[^>]+>")
+_WORD = re.compile(r"[^\W_]+")
 _TOKEN = re.compile(r"<(/?)(\w+)[^>]*>|[^<]+")  # templates escape > in attributes
 _VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
 _FOUND = '<h3 class="pb-sentence"'  # a heading that the search shows, whatever is around it
@@ -87,32 +90,42 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None
             page and its topic.
         groups: words and phrases that mean the same.
     """
-    known = [{form: _pattern(form) for form in group} for group in groups]
+    forms = list(groups)
+    known = _known(forms)
     titles = {entry["location"]: entry["title"] for entry in entries}
     for entry in entries:
         above = " ".join(_above(entry["location"], titles))
         if above:
-            entry["above"] = " ".join([above, *_others(above, known)])
+            entry["above"] = " ".join([above, *_others(above, forms, known)])
         for name in ("title", "text"):
             entry.pop(f"{name}_synonyms", None)
-            if found := dict.fromkeys(_others(unescape(_TAG.sub(" ", entry[name])), known)):
+            if found := dict.fromkeys(_others(unescape(_TAG.sub(" ", entry[name])), forms, known)):
                 entry[f"{name}_synonyms"] = ", ".join(found)
 
 
-def _pattern(form: str) -> _Form:
-    """A phrase's first word; the phrase, however its words are joined, or its plural."""
-    words = re.split(r"[\s_-]+", form.lower())
-    said = "[ _-]".join(map(re.escape, words))
-    return words[0], re.compile(rf"(?<!\w){said}s?(?!\w)")
+def _known(groups: Iterable[Sequence[str]]) -> _Known:
+    """Each phrase of some groups, by its first word; its words may be joined, its last a plural."""
+    known: dict[str, list[tuple[int, str, re.Pattern[str]]]] = defaultdict(list)
+    for number, group in enumerate(groups):
+        for form in group:
+            said = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
+            found = re.compile(rf"(?<!\w){said}s?(?!\w)")
+            known[_WORD.findall(form.lower())[0]].append((number, form, found))
+    return known
 
 
-def _others(text: str, groups: Iterable[Mapping[str, _Form]]) -> Iterator[str]:
+def _others(text: str, groups: Sequence[Sequence[str]], known: _Known) -> Iterator[str]:
     """The words that mean the same as those of a text, but do not stand in it."""
     text = text.lower()
-    for group in groups:
-        said = {form for form, (word, like) in group.items() if word in text and like.search(text)}
-        if said:
-            yield from (form for form in group if form not in said)
+    words = set(_WORD.findall(text))
+    words |= {word.removesuffix("s") for word in words}
+    said: dict[int, set[str]] = defaultdict(set)
+    for word in words & known.keys():
+        for number, form, found in known[word]:
+            if found.search(text):
+                said[number].add(form)
+    for number in sorted(said):
+        yield from (form for form in groups[number] if form not in said[number])
 
 
 def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
