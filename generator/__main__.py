@@ -9,13 +9,15 @@ Exit codes: 0 sound; 1 a run surprised or a law does not hold; 2 mistakes, or a 
 call; 130 Ctrl-C; 143 SIGTERM.
 """
 
+import atexit
 import gc
 
 from runners.system import stopping
 
 if __name__ == "__main__":
     stopping.listen("stopped; run the same command again")  # before all else is loaded
-    gc.disable()  # a command ends before its cycles need collecting
+    gc.disable()  # a command ends before its cycles need collecting,
+    atexit.register(gc.freeze)  # also at its end
 
 import argparse
 import inspect

@@ -10,6 +10,7 @@ the errors on top. While serving, only the pages of edited files are printed aga
     mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
 """
 
+import atexit
 import gc
 import logging
 import os
@@ -96,6 +97,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Remember whether a person is watching, and whether the build goes out at once."""
         self.is_serving = command == "serve"
         self.is_deploying = command == "gh-deploy"
+        atexit.register(gc.freeze)  # looking through a whole book once more would take a second
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
