@@ -16,7 +16,8 @@ from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyp
 from markupsafe import Markup
 
 __all__ = ["anchors", "as_html", "contents", "headings", "slug", "unique"]
-_HEADING = re.compile(r"(?s:<pre\b.*?</pre>)|^(#{1,6}) (.+)$", re.MULTILINE)
+_CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
+_HEADING = re.compile(r"\n(#{1,6}) (.+)")  # begins with a character, which `re` finds fast
 _TAG = re.compile(r"<[^>]+>")
 _NUMBER = re.compile(r"^\d+ ")
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
@@ -32,24 +33,27 @@ class Heading(NamedTuple):
 
 def headings(page: str) -> Iterator[Heading]:
     """The headings of a page in Markdown, below its title."""
-    return (heading for _, heading in _found(page) if heading.level > 1)
+    return (heading for _, heading in _found(f"\n{page}") if heading.level > 1)
 
 
 def as_html(page: str) -> str:
     """A page in Markdown as HTML."""
-    parts, done = [], 0
+    page = f"\n{page}"
+    parts, done = [], 1
     for found, heading in _found(page):
         tag = f"h{heading.level}"
-        parts += [page[done : found.start()], f'<{tag} id="{heading.anchor}">{found[2]}</{tag}>']
+        element = f'<{tag} id="{heading.anchor}">{found[2]}</{tag}>'
+        parts += [page[done : found.start(1)], element]
         done = found.end()
     return "".join([*parts, page[done:]])
 
 
 def _found(page: str) -> Iterator[tuple[re.Match[str], Heading]]:
-    """Each heading where it stands; no line of code is one."""
+    """Each heading below an end of line, where it stands; no line of code is one."""
     taken: set[str] = set()
+    code = [one.span() for one in _CODE.finditer(page)]
     for found in _HEADING.finditer(page):
-        if found[1]:
+        if not any(begin < found.start() < end for begin, end in code):
             words = Markup(_TAG.sub("", found[2]))
             yield found, Heading(len(found[1]), words, unique(slug(_plain(words)), taken))
 

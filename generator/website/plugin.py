@@ -116,7 +116,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             ContentAbort: the content has errors, or the disk refused.
         """
         self.mistakes = ""
-        gc.disable()  # until the pages are built: what a build makes stays, and looking takes long
+        gc.disable()  # what a build makes stays, and looking through it takes long
         try:
             self._publish(config)
         except ContentErrors as errors:
@@ -289,8 +289,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             SurprisedAbort: not all is as declared.
         """
         site = Path(config.site_dir)
-        gc.enable()
         if self.is_serving:
+            gc.enable()
             if self.mistakes or self.is_told:
                 page_html.put_mistakes(site, self.mistakes)
             for mistake in self.mistakes.splitlines():
