@@ -4,11 +4,15 @@
 """
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from runners.measuring import measure
 from runners.meters.kernel import Growth, disagreement
+from runners.plans.experiment import find
 from runners.traces.measured import Memory
+from runners.traces.records import Failure
 from tests.runners.experiments import hidden
 
 MIB = 1 << 20
@@ -82,3 +86,13 @@ def test_memory_that_the_meter_misses_fails_the_run(run, name):
     assert failed.error.message.startswith("MeterDisagreesError: meter ")
     left = int(re.search(r"unexplained: (\d+), in 4 calls", failed.error.message).group(1))
     assert left == pytest.approx(hidden.MODEL_BYTES, rel=0.4)
+
+
+@pytest.mark.ranks
+def test_a_disagreement_that_another_forkserver_does_not_show_fails_no_run(launcher, monkeypatch):
+    ran = launcher.run_pass
+    failure = Failure(kind="exception", message="MeterDisagreesError: 1", rank=0, phase="build")
+    monkeypatch.setattr(launcher, "run_pass", lambda *a: replace(ran(*a), root_cause=failure))
+    run = measure.measure_run(launcher, find("hidden"), "honest")
+    assert run.status == "completed", run.error
+    assert run.ranks[0].memory.kernel_peak_bytes
