@@ -128,6 +128,8 @@ def measure_run(
         if result.root_cause and "MeterDisagreesError" in result.root_cause.message:
             # A small heap may grow by more than the meter explains, in all calls of ranks that one
             # forkserver made, and in none of another's. A missed tensor is missed under both.
+            if progress:
+                progress.again(name, result.root_cause.message)
             with Launcher(launcher.device, launcher.quiet_seconds) as another:
                 another.most_bytes = launcher.most_bytes
                 result = another.run_pass(experiment, name, pass_name, watch, followed)

@@ -41,6 +41,10 @@ class Progress:
 
         return watch
 
+    def again(self, name: str, cause: str) -> None:
+        """A pass is measured once more."""
+        self._write(f"  [{self._number + 1}/{self._total}] {name} once more: {cause}")
+
     def said(self, line: str) -> None:
         """A line of its own, beneath the experiment's name."""
         self._number += 1

@@ -5,10 +5,12 @@
 
 import re
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 
 from runners.measuring import measure
+from runners.measuring.progress import Progress
 from runners.meters.kernel import Growth, disagreement
 from runners.plans.experiment import find
 from runners.traces.measured import Memory
@@ -93,6 +95,8 @@ def test_a_disagreement_that_another_forkserver_does_not_show_fails_no_run(launc
     ran = launcher.run_pass
     failure = Failure(kind="exception", message="MeterDisagreesError: 1", rank=0, phase="build")
     monkeypatch.setattr(launcher, "run_pass", lambda *a: replace(ran(*a), root_cause=failure))
-    run = measure.measure_run(launcher, find("hidden"), "honest")
+    said = StringIO()
+    run = measure.measure_run(launcher, find("hidden"), "honest", Progress(said))
     assert run.status == "completed", run.error
     assert run.ranks[0].memory.kernel_peak_bytes
+    assert "honest once more: MeterDisagreesError: 1" in said.getvalue()
