@@ -237,6 +237,8 @@ def _check_program(asked: argparse.Namespace) -> None:
     """Refuse a program before anything is simulated for it."""
     if asked.program.exists():
         raise PlanError(f"{asked.program} is there already; name another file")
+    if not asked.program.parent.is_dir():
+        raise PlanError(f"{asked.program.parent} is no folder; create it, or name another file")
     named = asked.strategies or ""
     if "," in named:
         raise PlanError("a program has one layout; name one of --strategies, or none for the best")

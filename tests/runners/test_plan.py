@@ -240,6 +240,7 @@ def test_a_strategy_that_cannot_be_says_why(text, why):
         (["gpt2-124m", "--devices", "5", "--strategies", "tp"], "do not divide 12 heads"),
         (["gpt2-124m", "--global-batch", "6", "--strategies", "ddp"], "do not divide a global"),
         (["--model", "os:getcwd"], "--model needs --batch"),
+        (["gpt2-124m", "--program", "nowhere/train.py"], "nowhere is no folder"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(words, why, capsys):
