@@ -209,10 +209,7 @@ class Node:
         reference = self.shown.reference if self.shown else None
         if self.shown is None or reference is None or reference is self.shown.trace:
             return False
-        try:
-            return fields.at(reference.runs, [str(self.origin.run), *steps]) is not None
-        except (KeyError, IndexError, AttributeError, TypeError):
-            return False
+        return fields.has(reference.runs, [str(self.origin.run), *steps])
 
 
 def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:

@@ -24,7 +24,7 @@ from runners.plans.experiment import check_name, find, runs_named
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
-from runners.traces.fields import Key, Steps, at, in_words, steps_of
+from runners.traces.fields import Steps, at, has, in_words, steps_of
 from runners.traces.files import is_stale, read, read_grid, read_machine
 from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
@@ -134,19 +134,12 @@ def _steps(path: str, run: Run) -> Steps:
         _, _, *steps = steps_of(path)
     except ValueError as error:
         raise FixableError(str(error)) from None
-    if not _has(run, steps):
+    if not has(run, steps):
         raise FixableError(f"the page's run has no value at {path}")
     if isinstance(record := at(run, steps), BaseModel):
         fields = ", ".join(type(record).model_fields)
         raise FixableError(f"{path} holds several values; name one of its fields: {fields}")
     return tuple(steps)
-
-
-def _has(run: Run, steps: Sequence[Key]) -> bool:
-    try:
-        return at(run, steps) is not None
-    except (KeyError, IndexError, AttributeError, TypeError):
-        return False
 
 
 def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
@@ -203,7 +196,7 @@ def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[s
     old = page.trace.runs[run]
     where = page.machine.name if page.machine else "simulated"
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
-    if _has(new, steps):
+    if has(new, steps):
         is_like = old.device == new.device and not any(page.otherwise_here())
         here, found = in_words(at(new, steps), steps), tolerance(steps, old, new, is_like=is_like)
     return [

@@ -67,6 +67,14 @@ def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
     return thing
 
 
+def has(thing: object, steps: Sequence[Key]) -> bool:
+    """Whether a value stands there."""
+    try:
+        return at(thing, steps) is not None
+    except (KeyError, IndexError, AttributeError, TypeError):
+        return False
+
+
 def names_of(element: object) -> list[str]:
     """What an element of a list is called by."""
     return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
