@@ -53,6 +53,9 @@ def test_an_order_is_the_recorded_one_or_descends(copy):
     copy.edit(ITEMS, "recorded: train", "recorded: training")
     (error,) = copy.errors()
     assert "recorded no stage or step 'training'; did you mean 'train'?" in error
+    copy.edit(ITEMS, "recorded: training", "recorded: load")
+    (error,) = copy.errors()
+    assert error.endswith("another piece is 'load' already; no order")
 
 
 def test_what_clashes_on_another_machine_only_leaves_the_question_open(copy):

@@ -55,6 +55,10 @@ class Pieces(Kind[Order]):
             recorded = [step.name for step in run.prediction]
         lacking = next((n for n, name in enumerate(names) if name not in recorded), None)
         if lacking is None:
+            for place, name in enumerate(names):
+                if name in names[:place]:
+                    said = f"another piece is {name!r} already; no order"
+                    raise ItemError(("pieces", place, "recorded"), said)
             order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
             return Key(right=tuple(order))
         if not self.evidence.book.is_reference:
