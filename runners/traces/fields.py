@@ -8,7 +8,7 @@ module, so that a reader finds the same digits in both. Pure; no torch.
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from pydantic import BaseModel
 
@@ -108,6 +108,17 @@ def is_of_kernel(steps: Sequence[Key]) -> bool:
     return last.endswith(("kernel_peak_bytes", "held_bytes")) or (
         "measures" in steps and last.endswith(("sent_bytes", "received_bytes", "headers_bytes"))
     )
+
+
+def is_digest_of_floats(steps: Sequence[Key]) -> bool:
+    """Whether a word is the digest of parameters or gradients: it tells every bit of them."""
+    name = next(key for key in reversed(steps) if isinstance(key, str))
+    return "digest" in name and name != "text_digest" and not name.startswith("num_")
+
+
+def is_number(thing: object) -> TypeGuard[int | float]:
+    """Whether a value is a number, which true and false are not."""
+    return isinstance(thing, int | float) and not isinstance(thing, bool)
 
 
 def as_written(number: float) -> str:
