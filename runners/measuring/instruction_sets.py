@@ -11,8 +11,8 @@ from runners.plans.experiment import Experiment
 from runners.traces.records import Run
 from runners.traces.spread import leaves, spread_of
 
-# Of torch's own kernels, MKL and oneDNN. Each set rounds otherwise than a processor that chooses for
-# itself, of either maker: on AMD's, MKL gives with AVX2 what it gives unasked.
+# Of torch's own kernels, MKL and oneDNN. Under each, sums round otherwise than where a processor
+# chooses for itself, AMD's or Intel's: on AMD's, MKL gives with AVX2 what it gives unasked.
 INSTRUCTION_SETS = {
     "default": {
         "ATEN_CPU_CAPABILITY": "default",
