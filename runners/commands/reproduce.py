@@ -194,11 +194,10 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool | None]
 def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
     """How a whole run compares, and whether it is the same."""
     # Of one digest, so that runs of changed code are compared too; the note has said that.
-    there, here = (
-        {page.trace.experiment: page.trace.model_copy(update={"runs": {run: one}})}
-        for one in (page.trace.runs[run], new)
-    )
-    found = compare(there, here)
+    now = page.trace.circumstances.model_copy(update={"torch": machine.torch_version()})
+    there = page.trace.model_copy(update={"runs": {run: page.trace.runs[run]}})
+    here = page.trace.model_copy(update={"runs": {run: new}, "circumstances": now})
+    found = compare({page.trace.experiment: there}, {page.trace.experiment: here})
     return ["the page | here", *found.lines()], found.is_none and not found.left_out
 
 

@@ -106,7 +106,8 @@ def is_of_kernel(steps: Sequence[Key]) -> bool:
     """Whether the kernel counted a number: pages that threads touch, frames of an interface."""
     last = str(steps[-1])
     return last.endswith(("kernel_peak_bytes", "held_bytes")) or (
-        "measures" in steps and last.endswith(("sent_bytes", "received_bytes", "headers_bytes"))
+        "measures" in steps
+        and last.endswith(("sent_bytes", "received_bytes", "headers_bytes", "a_microbatch_bytes"))
     )
 
 

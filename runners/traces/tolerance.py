@@ -7,7 +7,7 @@ and whether they are. `reproduce` judges one field by it, `compare` every field 
 |---|---|
 | counts, bytes, words, outcomes | equal |
 | floats (losses …) | equal; on another processor within `MARGIN` times the field's `spread` |
-| the same, on another torch or device, or without a `spread` | within `FLOAT_SHARE` at least |
+| accuracies; floats on another torch or device, or without `spread` | the same, or `FLOAT_SHARE` |
 | what spreads by more than `MOST_SPREAD` | equal; on another processor not compared |
 | digests of floats | equal; on another processor not compared, because they tell every bit |
 | what the kernel counts in pages or frames | within `KERNEL_SHARE` |
@@ -35,9 +35,13 @@ from runners.traces.spread import ROUNDED_OFF, field_of
 FEWEST_SAMPLES = 5
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
 FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
-MARGIN = 4.0  # two sets of instructions are a small sample of what processors do
+# Times the spread: two sets of instructions are few. On two generations of a maker, a loss of the
+# least stable training lay 1.4 times its spread apart.
+MARGIN = 4.0
 MOST_SPREAD = 0.01  # above it rounding decides what a training gives
-LEAST_SHARE = 1e-4  # of a float whose spread was measured: what it may miss
+LEAST_SHARE = 1e-4  # where a float's spread was measured; a hundred times what fp32 rounds off
+# What turns by whole samples or elements, when one crosses a threshold: in these names.
+OF_COUNTS = ("accuracy", "_share")
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
 
 
@@ -70,7 +74,7 @@ def rounding(steps: Sequence[Key], page: Run, here: Run, kin: Kin) -> Rounding:
         return Rounding(0, 0)
     known = [run.spread for run in (page, here) if run.spread is not None]
     field = field_of(page, steps)
-    is_known = known and kin == "processor"
+    is_known = known and kin == "processor" and not field.endswith(OF_COUNTS)
     return Rounding(
         max((one.get(field, 0) for one in known), default=0),
         LEAST_SHARE if is_known else FLOAT_SHARE,

@@ -83,6 +83,7 @@ def test_a_value_is_the_same_by_the_rule_of_its_field(run, path, page, here, kin
         ({"epochs.loss": 2 * MOST_SPREAD}, 0.9, UNLIKE, None),
         ({"epochs.loss": 2 * MOST_SPREAD}, 1e-9, LIKE, False),
         ({"validation.loss": 2 * MOST_SPREAD}, FLOAT_SHARE, UNLIKE, False),
+        ({}, 1.1 * FLOAT_SHARE, LIBRARY, False),
     ],
 )
 def test_a_float_may_differ_by_what_instruction_sets_made_of_its_own_field(
@@ -92,6 +93,13 @@ def test_a_float_may_differ_by_what_instruction_sets_made_of_its_own_field(
     found = tolerance(LOSS, one, changed(run, LOSS, 1 + apart), kin)
     assert found.is_same is is_same
     assert ("not compared: it spreads by 2 %" in found.words) is (is_same is None)
+
+
+def test_an_accuracy_may_turn_by_a_sample_on_another_processor(run):
+    where = ["epochs", 0, "accuracy"]
+    one = changed(run, where, 0.996).model_copy(update={"spread": {}})
+    assert tolerance(where, one, changed(run, where, 0.997), UNLIKE).is_same
+    assert not tolerance(where, one, changed(run, where, 0.997), LIKE).is_same
 
 
 def test_a_digest_of_floats_tells_every_bit_under_any_name_and_one_of_a_text_does_not():
