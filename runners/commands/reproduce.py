@@ -32,7 +32,7 @@ from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
-from runners.traces.tolerance import Kin, Tolerance, tolerance
+from runners.traces.tolerance import ALIKE, OTHER_LIBRARY, OTHER_PROCESSOR, Tolerance, tolerance
 
 _say = partial(print, flush=True)
 VERDICTS = {True: "same", False: "differs", None: "not compared"}
@@ -69,11 +69,11 @@ class Requested:
             if there != here:
                 yield f"{name} was {there} there, is {here} here"
 
-    def kin(self, there: Run, here: Run) -> Kin:
-        """How near a run measured here is to the page's."""
+    def least_share(self, there: Run, here: Run) -> float:
+        """By which floats of a run measured here may differ in any case (`tolerance`)."""
         if there.device != here.device or self.trace.circumstances.torch != machine.torch_version():
-            return "library"
-        return "processor" if any(self.otherwise_here()) else "alike"
+            return OTHER_LIBRARY
+        return OTHER_PROCESSOR if any(self.otherwise_here()) else ALIKE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -207,10 +207,8 @@ def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[s
     where = page.machine.name if page.machine else "simulated"
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
     if has(new, steps):
-        here, found = (
-            in_words(at(new, steps), steps),
-            tolerance(steps, old, new, page.kin(old, new)),
-        )
+        here = in_words(at(new, steps), steps)
+        found = tolerance(steps, old, new, page.least_share(old, new))
     return [
         f"page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})",
         f"here       {here}",

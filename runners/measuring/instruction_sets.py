@@ -13,19 +13,8 @@ from runners.traces.spread import leaves, spread_of
 
 # Of torch's own kernels, MKL and oneDNN. Under each, sums round otherwise than where a processor
 # chooses for itself, AMD's or Intel's: on AMD's, MKL gives with AVX2 what it gives unasked.
-INSTRUCTION_SETS = {
-    "default": {
-        "ATEN_CPU_CAPABILITY": "default",
-        "MKL_CBWR": "COMPATIBLE",
-        "ONEDNN_MAX_CPU_ISA": "SSE41",
-    },
-    "avx2": {
-        "ATEN_CPU_CAPABILITY": "avx2",
-        "MKL_CBWR": "COMPATIBLE",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-    },
-}
-VARIABLES = tuple(INSTRUCTION_SETS["default"])
+VARIABLES = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")
+INSTRUCTION_SETS = (("default", "COMPATIBLE", "SSE41"), ("avx2", "COMPATIBLE", "AVX2"))
 
 
 def with_spread(
@@ -33,27 +22,19 @@ def with_spread(
 ) -> Run:
     """A run, with its spread where it is a training on the CPU that gave floats to its end.
 
-    Args:
-        run: as it was measured.
-        name: of the run.
-        experiment: with the run among its own.
-        launcher: starts the ranks.
-        progress: shows what the ranks do.
-
     Raises:
         LaunchError: ranks could not be started.
     """
     plan, place = experiment.runs[name], launcher.place_of(experiment.runs[name])
     has_ended = run.status in ("completed", "diverged") and "timed" in run.passes
-    is_training = has_ended and run.nature == "real" and not (plan.own_network or plan.follows)
-    if place.device != "cpu" or not is_training:
-        return run
-    if not any(isinstance(value, float) for value in leaves(run).values()):
+    is_of_times = run.nature != "real" or plan.own_network or plan.follows
+    has_floats = any(isinstance(value, float) for value in leaves(run).values())
+    if place.device != "cpu" or is_of_times or not (has_ended and has_floats):
         return run
     others = []
-    for words, variables in INSTRUCTION_SETS.items():
-        watch = progress.watcher(name, f"timed, {words} instructions")
-        launcher.instructions = variables
+    for values in INSTRUCTION_SETS:
+        watch = progress.watcher(name, f"timed, {values[0]} instructions")
+        launcher.instructions = dict(zip(VARIABLES, values, strict=True))
         try:
             result = launcher.run_pass(experiment, name, "timed", watch)
         finally:

@@ -195,8 +195,7 @@ def measure(
         write(part, trace_of(experiment, code, described.name, {**waiting.kept, **runs}))
 
     try:
-        more = with_spread if as_reference else _as_measured
-        runs, causes = _runs(waiting, launcher, experiment, progress, keep, more)
+        runs, causes = _runs(waiting, launcher, experiment, progress, keep, as_reference)
         quiet = readings.end() if readings else None
         if causes:
             raise UnfinishedError(causes)
@@ -222,7 +221,7 @@ def _runs(
     experiment: Experiment,
     progress: Progress,
     keep: Callable[[dict[str, Run]], None],
-    more: Callable[[Run, str, Experiment, Launcher, Progress], Run],
+    has_spread: bool,
 ) -> tuple[dict[str, Run], dict[str, str]]:
     """Every run as it was kept, left out or measured; others, by name, with why they were not.
 
@@ -242,7 +241,8 @@ def _runs(
                 runs[name] = skipped(plan, waiting.left_out[name], launcher.place_of(plan))
             else:
                 run = measure_run(launcher, experiment, name, progress, runs)
-                runs[name] = more(run, name, experiment, launcher, progress)
+                again = (name, experiment, launcher, progress)
+                runs[name] = with_spread(run, *again) if has_spread else run
         except (NotMeasuredError, OSError) as error:
             is_known = isinstance(error, NotMeasuredError)
             cause = str(error) if is_known else lack(str(error), Path(tempfile.gettempdir()))
@@ -256,10 +256,6 @@ def _runs(
             progress.ended(name, runs[name])
             keep(runs)
     return runs, causes
-
-
-def _as_measured(run: Run, *_: object) -> Run:
-    return run
 
 
 def measure_alone(

@@ -111,12 +111,6 @@ def is_of_kernel(steps: Sequence[Key]) -> bool:
     )
 
 
-def is_digest_of_floats(steps: Sequence[Key]) -> bool:
-    """Whether a word is the digest of parameters or gradients: it tells every bit of them."""
-    name = next(key for key in reversed(steps) if isinstance(key, str))
-    return "digest" in name and name != "text_digest" and not name.startswith("num_")
-
-
 def is_number(thing: object) -> TypeGuard[int | float]:
     """Whether a value is a number, which true and false are not."""
     return isinstance(thing, int | float) and not isinstance(thing, bool)

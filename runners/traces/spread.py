@@ -8,16 +8,7 @@ that on: to a loss, and to a count that depends on one. Pure; no torch.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from runners.traces.fields import (
-    Key,
-    Steps,
-    at,
-    has,
-    is_digest_of_floats,
-    is_number,
-    is_of_kernel,
-    is_of_time,
-)
+from runners.traces.fields import Key, Steps, at, has, is_number, is_of_kernel, is_of_time
 from runners.traces.records import Run
 
 # Fields of a run that are set, or are words for people, or whose times are compared by themselves.
@@ -53,10 +44,16 @@ def field_of(run: Run, steps: Sequence[Key]) -> str:
     )
 
 
+def is_digest_of_floats(steps: Sequence[Key]) -> bool:
+    """Whether a word is the digest of parameters or gradients: it tells every bit of them."""
+    name = next(key for key in reversed(steps) if isinstance(key, str))
+    return "digest" in name and name != "text_digest" and not name.startswith("num_")
+
+
 def spread_of(run: Run, others: list[Run]) -> dict[str, float]:
     """How far the others lie from a run, by field, where that is more than rounding.
 
-    A word that differs counts as wholly apart; a digest of floats tells every bit, and is left out.
+    A word or a count that differs counts as wholly apart. Digests of floats are left out.
     """
     found: defaultdict[str, float] = defaultdict(float)
     native = leaves(run)
@@ -65,7 +62,7 @@ def spread_of(run: Run, others: list[Run]) -> dict[str, float]:
         if None in (here, there) or here == there or is_digest_of_floats(steps):
             continue
         apart = 1.0
-        if is_number(here) and is_number(there):
+        if isinstance(here, float) and is_number(there):
             apart = max(abs(here - there) - ROUNDED_OFF, 0) / max(abs(here), abs(there))
         field = field_of(run, steps)
         found[field] = max(found[field], float(f"{apart:.2g}"))

@@ -7,30 +7,21 @@ and whether they are. `reproduce` judges one field by it, `compare` every field 
 |---|---|
 | counts, bytes, words, outcomes | equal |
 | floats (losses …) | equal; on another processor within `MARGIN` times the field's `spread` |
-| accuracies; floats on another torch or device, or without `spread` | the same, or `FLOAT_SHARE` |
-| what spreads by more than `MOST_SPREAD` | equal; on another processor not compared |
-| digests of floats | equal; on another processor not compared, because they tell every bit |
+| accuracies; floats of another torch or device, or without a `spread` | so, or in `FLOAT_SHARE` |
+| digests of floats; what spreads by more than `MOST_SPREAD` | equal; elsewhere not compared |
 | what the kernel counts in pages or frames | within `KERNEL_SHARE` |
 | a time with `FEWEST_SAMPLES` samples or more | the quartile ranges overlap |
 | any other time, and shares of a time | within a factor of `TIME_FACTOR` |
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from runners.traces.fields import (
-    Key,
-    as_written,
-    at,
-    in_words,
-    is_digest_of_floats,
-    is_number,
-    is_of_kernel,
-    is_of_time,
-)
+from runners.traces.fields import Key, as_written, at, in_words, is_number, is_of_kernel, is_of_time
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
-from runners.traces.spread import ROUNDED_OFF, field_of
+from runners.traces.spread import ROUNDED_OFF, field_of, is_digest_of_floats
 
 FEWEST_SAMPLES = 5
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
@@ -39,14 +30,11 @@ FLOAT_SHARE = 0.01  # rounding in another order, carried through a short trainin
 # least stable training lay 1.4 times its spread apart.
 MARGIN = 4.0
 MOST_SPREAD = 0.01  # above it rounding decides what a training gives
-LEAST_SHARE = 1e-4  # where a float's spread was measured; a hundred times what fp32 rounds off
-# What turns by whole samples or elements, when one crosses a threshold: in these names.
-OF_COUNTS = ("accuracy", "_share")
+OF_COUNTS = ("accuracy", "_share")  # names of what turns by whole samples, as one is rounded
+# The least share by which a float may differ: where all is alike; on another processor, a hundred
+# times what fp32 rounds off; with another torch or device.
+ALIKE, OTHER_PROCESSOR, OTHER_LIBRARY = 0.0, 1e-4, FLOAT_SHARE
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
-
-
-# How near what measured again is: all alike; another processor; or another torch or device.
-Kin = Literal["alike", "processor", "library"]
 
 
 class Tolerance(NamedTuple):
@@ -56,39 +44,24 @@ class Tolerance(NamedTuple):
     is_same: bool | None
 
 
-class Rounding(NamedTuple):
-    """How far rounding may turn a field.
-
-    Attributes:
-        spread: over sets of instructions, as it was measured.
-        least_share: by which a float may differ in any case; 0 where nothing rounds otherwise.
-    """
-
-    spread: float
-    least_share: float
-
-
-def rounding(steps: Sequence[Key], page: Run, here: Run, kin: Kin) -> Rounding:
-    """How far rounding may turn one field of two runs."""
-    if kin == "alike":
-        return Rounding(0, 0)
+def rounding(steps: Sequence[Key], page: Run, here: Run, least: float) -> float:
+    """The share by which rounding may turn one field of two runs; infinite where it decides it."""
     known = [run.spread for run in (page, here) if run.spread is not None]
     field = field_of(page, steps)
-    is_known = known and kin == "processor" and not field.endswith(OF_COUNTS)
-    return Rounding(
-        max((one.get(field, 0) for one in known), default=0),
-        LEAST_SHARE if is_known else FLOAT_SHARE,
-    )
+    spread = max((one.get(field, 0) for one in known), default=0)
+    if not least or spread > MOST_SPREAD:
+        return math.inf if least else 0
+    return max(MARGIN * spread, least if known and not field.endswith(OF_COUNTS) else FLOAT_SHARE)
 
 
-def tolerance(steps: Sequence[Key], page: Run, here: Run, kin: Kin) -> Tolerance:
+def tolerance(steps: Sequence[Key], page: Run, here: Run, least: float) -> Tolerance:
     """Compare one field of two runs.
 
     Args:
         steps: where the field is in either run.
         page: the run that the page shows.
         here: the run measured again.
-        kin: what of processor, cores, torch and device is as in the page's run.
+        least: the share by which a float may differ in any case: `ALIKE` …
 
     Raises:
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
@@ -101,46 +74,45 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, kin: Kin) -> Tolerance
             return _by_samples(there, again)
         if steps[-1] == "samples":  # all that a time was taken from
             one, other = there.median_seconds, again.median_seconds
-    return of_values(steps, one, other, rounding(steps, page, here, kin))
+    return of_values(steps, one, other, rounding(steps, page, here, least))
 
 
-def of_values(steps: Sequence[Key], one: object, other: object, rounds: Rounding) -> Tolerance:
+def of_values(steps: Sequence[Key], one: object, other: object, share: float) -> Tolerance:
     """Compare two values of a field without regard to samples; as `tolerance`."""
     equal = Tolerance("none; equal", one == other)
     if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return _of_parts(steps, one, other, rounds)
-    if rounds.spread > MOST_SPREAD:
-        share = as_written(float(f"{100 * rounds.spread:.2g}"))
-        return Tolerance(f"not compared: it spreads by {share} % over instruction sets", None)
+        return _of_parts(steps, one, other, share)
+    if math.isinf(share):
+        words = f"not compared: over instruction sets it spreads by more than {MOST_SPREAD:.0%}"
+        return Tolerance(words, None)
     if not (is_number(one) and is_number(other)):
-        return _of_words(steps, one, other, rounds)
+        return _of_words(steps, one, other, share)
     if is_of_time(steps) or steps[0] == "timing":
         low, high = sorted((abs(one), abs(other)))
         words = f"a factor of {TIME_FACTOR:g}: a single time, without a spread"
         return Tolerance(words, one == other or high <= TIME_FACTOR * low)
     if is_of_kernel(steps):
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
-    share = max(rounds.least_share * isinstance(one, float), MARGIN * rounds.spread)
-    if share:
+    if isinstance(one, float) and share:
         return _within(share, one, other, "another processor, torch or device rounds apart")
     return equal
 
 
-def _of_words(steps: Sequence[Key], one: object, other: object, rounds: Rounding) -> Tolerance:
+def _of_words(steps: Sequence[Key], one: object, other: object, share: float) -> Tolerance:
     if isinstance(one, str) and is_of_time(steps):
         return Tolerance("any; it follows from single times", is_same=True)
-    if is_digest_of_floats(steps) and rounds.least_share and one and other:
+    if is_digest_of_floats(steps) and share and one and other:
         return Tolerance("not compared: another processor or torch rounds some bit apart", None)
     return Tolerance("none; equal", one == other)
 
 
-def _of_parts(steps: Sequence[Key], one: Any, other: Any, rounds: Rounding) -> Tolerance:  # noqa: ANN401
+def _of_parts(steps: Sequence[Key], one: Any, other: Any, share: float) -> Tolerance:  # noqa: ANN401
     """Lists of single values are compared one by one, anything else as `in_words` tells it."""
     both = [*one, *other] if isinstance(one, list) and isinstance(other, list) else [{}]
     plain = all(isinstance(part, int | float | str | None) for part in both)
     if not plain or len(one) != len(other):
         return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
-    found = [of_values(steps, *pair, rounds) for pair in zip(one, other, strict=True)]
+    found = [of_values(steps, *pair, share) for pair in zip(one, other, strict=True)]
     words = found[0].words if found else "none; equal"
     verdicts = {each.is_same for each in found}
     return Tolerance(words, None if None in verdicts else False not in verdicts)
