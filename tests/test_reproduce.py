@@ -142,6 +142,18 @@ def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
         assert any("caches was" in line for line in page.otherwise_here()) is is_told
 
 
+def test_what_rounding_decides_on_another_processor_is_neither_same_nor_different(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(reproduce.machine, "caches", lambda: "16K Data")
+    (page,) = requested(["ddp.single.ranks[0].parameter_digest"], REFERENCE)
+    run = page.trace.runs["single"]
+    ranks = [run.ranks[0].model_copy(update={"parameter_digest": "0" * 12})]
+    here = {"single": run.model_copy(update={"ranks": ranks})}
+    assert [*reproduce._compared(page, here)] == [None]
+    assert capsys.readouterr().out.endswith("rounds some bit apart\n  not compared\n")
+
+
 def test_a_run_with_other_settings_is_not_the_same():
     (page,) = requested(["ddp.single"], REFERENCE)
     run = page.trace.runs["single"]
