@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -38,12 +37,9 @@ LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
 NOMINAL_SECONDS = 0.1
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
-EACH = 3  # experiments, of which a session measures one in a fresh clone
 ANY_SESSION_MEASURES = "ddp"  # which the README's commands name
 Found = TypeVar("Found")
 FOUND = pytest.StashKey[dict[str, object]]()
-# Of what a session draws anew, such as the numbers that it measures again; its workers inherit it.
-os.environ.setdefault("PROOFBOOK_SEED", str(secrets.randbelow(10**6)))
 
 # At the gate the same examples each time, whatever the machine; `make soak` searches further with
 # a seed that it prints. What a search finds is written down as an `@example` of its test.
@@ -86,11 +82,6 @@ def wait_until(
             return found
         assert possible, "what the test waits for can no longer happen"
         time.sleep(POLL_SECONDS)
-
-
-def pytest_report_header() -> str:
-    """The seed by which a session draws the numbers that it measures again."""
-    return f"PROOFBOOK_SEED={os.environ['PROOFBOOK_SEED']}"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -192,12 +183,12 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _measured_book(folder: Path) -> Path:
-    from runners.plans.experiment import SHORTENED, names
+    from runners.plans.experiment import SHORTENED
     from tests.clones import cloned, pasted
+    from tests.sampled import sample
 
     clone = cloned(folder)
-    drawn = {ANY_SESSION_MEASURES, *names()[int(os.environ["PROOFBOOK_SEED"]) % EACH :: EACH]}
-    others = [name for name in names() if name not in drawn]
+    others = sorted(sample().keys() - {ANY_SESSION_MEASURES})
     done = pasted(f".venv/bin/python -m tests.left_out {' '.join(others)}", clone)
     assert done.returncode == 0, done.stderr
     done = pasted("make site", clone, **{SHORTENED: "1"})
@@ -210,9 +201,9 @@ def _measured_book(folder: Path) -> Path:
 def measured_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh clone after its first `make site`, which measured experiments, shortened.
 
-    A session measures a third of them, by its seed: the committed traces show what the same code
-    gave, and `make soak` measures all. The clone is made once a session. `make-site.json` beside
-    it says how the command ended.
+    It measures those of which `sampled.py` has no run, and one that the README names: the others
+    are measured by `reproduce`, and `make soak` measures all. The clone is made once a session.
+    `make-site.json` beside it says how the command ended.
     """
     return made_once(tmp_path_factory, "measured-book", _measured_book)
 

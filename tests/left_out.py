@@ -15,7 +15,7 @@ from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read_primitives, write
 
-REASON = "another session of the tests measures it"
+REASON = "another test measures it"
 
 
 def leave_out(names: Sequence[str]) -> None:

@@ -1,12 +1,6 @@
-"""Whether the book's numbers are true: thirty of them, measured again; and a number's own command.
-
-Which thirty is drawn anew in each session, over all experiments; `PROOFBOOK_SEED`, which pytest
-prints, draws the same again. Times are left out: a rerun tells them only beside a control.
-"""
+"""Whether the book's numbers are true: a sample, measured again; and a number's own command."""
 
 import json
-import os
-import random
 import re
 import shlex
 from dataclasses import replace
@@ -18,25 +12,23 @@ from generator.evidence.sources import COMMAND
 from runners.__main__ import main
 from runners.commands import reproduce
 from runners.commands.reproduce import requested
-from runners.commands.show import lines
-from runners.plans.experiment import find
-from runners.traces.fields import at, in_words, is_of_kernel, is_of_time, steps_of
-from runners.traces.files import read, trace_paths
+from runners.traces.fields import at, in_words
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import popovers
 from tests.recorded import as_recorded, write
+from tests.sampled import REFERENCE, sample
 
 pytestmark = pytest.mark.builds
 
-REFERENCE = sorted(ROOT.glob("content/traces/reference-*"))[0]
-SEED = int(os.environ["PROOFBOOK_SEED"])
-SHORT_SECONDS = 1.5  # that a run may take
-NUM_RUNS, NUM_OF_A_RUN = 10, 3
-# Of a run, what was measured; the rest was set, or names what was.
-MEASURED = ("epochs", "step_losses", "validation", "prediction", "ranks", "stages")
-NAMES = ("rank", "epoch", "step", "source", "destination")
+KINDS = {
+    "epochs.loss", "epochs.accuracy", "validation.loss", "prediction.values", "stages.values",
+    "prediction.facts.num_distinct", "ranks.parameter_digest", "ranks.num_samples",
+    "ranks.memory.peak_bytes", "ranks.memory.at_peak.activations_bytes",
+    "ranks.memory.phases.backward", "ranks.collectives.bytes", "ranks.collectives.count",
+}  # fmt: skip
 WRONG = "batch_split.single.ranks[0].memory.peak_bytes"
+FOLLOWS = "batch_split.single.ranks[0].memory.at_peak.activations_bytes"  # in the wrong page
 
 
 @pytest.fixture(scope="module")
@@ -102,40 +94,6 @@ def _blocks(printed):
     return {block.splitlines()[0]: block for block in blocks if "\n  tolerance" in block}
 
 
-def drawn(seed):
-    """Three numbers of each of ten short runs, of as many experiments."""
-    draw = random.Random(seed)
-    traces = [read(path) for path in trace_paths(REFERENCE)]
-    draw.shuffle(traces)
-    found = []
-    for trace in traces:
-        runs = [name for name, run in trace.runs.items() if _is_measured_shortly(trace, run, name)]
-        paths = sorted(_numbers(trace, draw.choice(sorted(runs)))) if runs else []
-        if len(found) < NUM_RUNS * NUM_OF_A_RUN and len(paths) >= NUM_OF_A_RUN:
-            found += draw.sample(paths, NUM_OF_A_RUN)
-    return found
-
-
-def _is_measured_shortly(trace, run, name):
-    return (
-        run.status == "completed"
-        and run.nature != "paced"
-        and run.timing.wall_seconds <= SHORT_SECONDS
-        and not find(trace.experiment).runs[name].own_network
-    )
-
-
-def _numbers(trace, run):
-    """The paths of a run's numbers that a rerun must reproduce on any machine."""
-    for line in lines(trace, run):
-        path, _, value = line.removeprefix("{{ ").partition(" }}  ")
-        steps = steps_of(path)[2:] if "|" not in path else ["settings"]
-        is_number = re.fullmatch(r"-?\d[\d.e+-]*", value) and steps[-1] not in NAMES
-        is_steady = not (is_of_time(steps) or is_of_kernel(steps))
-        if steps[0] in MEASURED and is_number and is_steady:
-            yield path
-
-
 def _one_byte_more(clone):
     """Let the page's trace say one byte more at `WRONG` than the code gives; what it said."""
     path = clone / "content/traces" / REFERENCE.name / "batch_split.json"
@@ -148,27 +106,33 @@ def _one_byte_more(clone):
 
 
 @pytest.mark.ranks
-def test_thirty_numbers_of_ten_runs_are_measured_again_and_a_page_that_is_wrong_is_told(clone):
-    paths = drawn(SEED)
-    assert len({tuple(path.split(".")[:2]) for path in paths}) == NUM_RUNS
-    assert len(paths) == NUM_RUNS * NUM_OF_A_RUN
+def test_a_sample_of_all_kinds_is_measured_again_and_a_page_that_is_wrong_is_told(clone):
+    paths = [path for paths in sample().values() for path in paths]
     measured = _one_byte_more(clone)
     before = _state(clone)
-    done = pasted(f"{COMMAND} {shlex.join({*paths, WRONG})}", clone)
-    said = f"PROOFBOOK_SEED={SEED}\n{done.stdout}{done.stderr}"
+    done = pasted(f"{COMMAND} {shlex.join(paths)}", clone)
+    said = f"{done.stdout}{done.stderr}"
     assert done.returncode == 1, said
     blocks = _blocks(done.stdout)
-    assert blocks.keys() == {*paths, WRONG}, said
-    differ = [path for path, block in blocks.items() if block.rstrip().endswith("differs")]
-    same = len(blocks) - len(differ)
-    assert done.stdout.endswith(f"{same} of {len(blocks)} are the same\n"), said
-    differ.remove(WRONG)
+    assert blocks.keys() == {*paths}, said
+    differ = [path for path, block in blocks.items() if block.rstrip().endswith("  differs")]
+    assert {*differ} == {WRONG, FOLLOWS}, said
     assert f"page       {measured + 1:,}\u00a0bytes" in blocks[WRONG]
     assert f"here       {measured:,}\u00a0bytes" in blocks[WRONG]
-    if differ:  # gloo's threads free a buffer late where other work has the cores
-        done = pasted(f"{COMMAND} {shlex.join(differ)}", clone)
-        assert done.returncode == 0, f"{said}{done.stdout}{done.stderr}"
     assert _state(clone) == before
+
+
+def test_the_sample_touches_every_kind_of_value_and_is_drawn_by_nobody():
+    paths = sample()
+    assert paths == sample()
+    assert len(paths) > 25
+    fields = {
+        re.sub(r"\[[^]]+\]", "", path).split(".", 2)[2] for one in paths.values() for path in one
+    }
+    assert fields >= KINDS
+    gate = [path for path in ROOT.glob("tests/**/*.py") if "soak" not in path.parts]
+    anew = re.compile(r"^import (?:secrets|uuid)|Random\(\)|\brandom\.[a-z]+\(", re.MULTILINE)
+    assert not [path for path in gate if anew.search(path.read_text("utf-8"))]
 
 
 def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
@@ -176,6 +140,18 @@ def test_a_processor_of_the_same_name_with_other_caches_is_another(monkeypatch):
     for caches, is_told in ((page.machine.caches, False), ("16K Data", True)):
         monkeypatch.setattr(reproduce.machine, "caches", lambda caches=caches: caches)
         assert any("caches was" in line for line in page.otherwise_here()) is is_told
+
+
+def test_what_rounding_decides_on_another_processor_is_neither_same_nor_different(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(reproduce.machine, "caches", lambda: "16K Data")
+    (page,) = requested(["ddp.single.ranks[0].parameter_digest"], REFERENCE)
+    run = page.trace.runs["single"]
+    ranks = [run.ranks[0].model_copy(update={"parameter_digest": "0" * 12})]
+    here = {"single": run.model_copy(update={"ranks": ranks})}
+    assert [*reproduce._compared(page, here)] == [None]
+    assert capsys.readouterr().out.endswith("rounds some bit apart\n  not compared\n")
 
 
 def test_a_run_with_other_settings_is_not_the_same():

@@ -23,6 +23,8 @@ from runners.traces import fields
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
 from runners.traces.published import COMPARISONS
+from runners.traces.spread import field_of
+from runners.traces.tolerance import MOST_SPREAD
 
 GIVEN = frozenset(
     {
@@ -163,6 +165,8 @@ class Node:
             thing = "yes" if thing else "no"
         unit = unit_of(steps, thing)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
+        if kind == "measured" and self._spread(steps) > MOST_SPREAD:
+            form = Form(digits=2)  # the third is another on another processor
         origin = self.origin._replace(field=path)
         return Value(thing, unit, kind, formula, origin=origin, form=form)
 
@@ -173,6 +177,11 @@ class Node:
         if comparison and not comparison.simulates:
             return "computed"
         return "simulated" if self.origin.nature == "simulated" else "measured"
+
+    def _spread(self, steps: tuple[Key, ...]) -> float:
+        """How far rounding turns a field of this run; 0 where that was not measured."""
+        run = self.shown.trace.runs.get(str(self.origin.run)) if self.shown else None
+        return (run.spread or {}).get(field_of(run, steps), 0) if run else 0
 
     def _note(self, steps: tuple[Key, ...]) -> None:
         """Remember that this evaluation read a measured field."""

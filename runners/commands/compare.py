@@ -8,20 +8,24 @@ processor or torch rounds, may differ. Two times differ where their quartile ran
 import argparse
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runners.traces import machine
-from runners.traces.fields import Steps, in_words, is_of_kernel, is_of_time, written
+from runners.traces.fields import in_words, written
 from runners.traces.files import read, trace_paths
 from runners.traces.records import Run, Trace
+from runners.traces.spread import field_of, is_digest_of_floats, leaves
 from runners.traces.summary import seconds_in_words
-from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap
+from runners.traces.tolerance import (
+    FEWEST_SAMPLES,
+    OTHER_LIBRARY,
+    OTHER_PROCESSOR,
+    of_values,
+    overlap,
+    rounding,
+)
 
-# Fields of a run that are set, or are words for people, or whose times are compared by themselves.
-NOT_COMPARED = {
-    "settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances",
-}  # fmt: skip
 # What is said above the lines of each list of a `Difference`.
 HEADS = {
     "circumstances": "measured under other circumstances",
@@ -29,6 +33,7 @@ HEADS = {
     "unequal": "should be equal, and is not",
     "times": "took a different time, beyond its spread",
     "left_out": "not compared",
+    "rounded": "decided by rounding",
 }
 
 
@@ -41,6 +46,7 @@ class Difference:
     unequal: list[str] = field(default_factory=list)  # by the rule
     times: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # cannot be compared
+    rounded: list[str] = field(default_factory=list)  # by the rule, not compared
     num_equal: int = 0  # outcomes, fields and times
 
     @property
@@ -88,12 +94,13 @@ def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Differen
         if (one.code.digest, one.code.programs) != (other.code.digest, other.code.programs):
             found.left_out.append(f"{name}: measured by other code")
             continue
+        least = OTHER_PROCESSOR if one.circumstances.torch == under["torch"] else OTHER_LIBRARY
         for run in sorted(one.runs.keys() & other.runs.keys()):
-            _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found)
+            _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found, least)
     return found
 
 
-def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
+def _compare_run(path: str, one: Run, other: Run, found: Difference, least: float) -> None:
     if "skipped" in (one.status, other.status):
         if one.status != other.status:
             which = "first" if one.status == "skipped" else "second"
@@ -104,37 +111,29 @@ def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
         found.outcomes.append(f"{path}: {one.status} | {other.status}")
     else:
         found.num_equal += 1
-        _compare_fields(path, one, other, found)
+        least = least if one.device == other.device else OTHER_LIBRARY
+        _compare_fields(path, one, other, found, least)
         _compare_times(path, one, other, found)
 
 
-def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
+def _compare_fields(path: str, one: Run, other: Run, found: Difference, least: float) -> None:
     """Note each field that differs and may not, by the rule; elements of a list in one line."""
-    left, right = (
-        dict(_leaves((), run.model_dump(mode="json", exclude=NOT_COMPARED))) for run in (one, other)
-    )
+    left, right = leaves(one), leaves(other)
     apart: dict[str, list[str]] = defaultdict(list)
     for steps in dict.fromkeys([*left, *right]):
         a, b = left.get(steps), right.get(steps)
-        if of_values(steps, a, b, is_like=False).is_same:
+        rule = of_values(steps, a, b, rounding(steps, one, other, least))
+        if a == b or rule.is_same:
             found.num_equal += 1
+        elif rule.is_same is None:
+            where = "digests" if is_digest_of_floats(steps) else f"{path}.{field_of(one, steps)}"
+            found.rounded.append(f"{where}: {rule.words}")
         else:
             name = re.sub(r"\[\d+\]", "[]", written(steps))
             apart[name].append(f"{in_words(a, steps)} | {in_words(b, steps)}")
     for name, pairs in apart.items():
         others = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
         found.unequal.append(f"{path}.{name}: {pairs[0]}{others}")
-
-
-def _leaves(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
-    """Every value that a rerun must reproduce, with its path."""
-    if isinstance(value, dict | list):
-        below = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, one in below:
-            if key not in ("failure", "status"):  # of a rank: how a failure reaches it is chance
-                yield from _leaves((*steps, key), one)
-    elif not (is_of_time(steps) or is_of_kernel(steps)):  # a single time has no spread
-        yield steps, value
 
 
 def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:

@@ -2,11 +2,12 @@
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
 them; for a value computed from many fields, pages name the run alone. Out: for each path the page's
-value, the new one, the tolerance, and "same" or "differs"; of a run, what differs. Each run is
-measured once, and nothing of the book is written.
+value, the new one, the tolerance, and "same", "differs" or "not compared"; of a run, what differs.
+Each run is measured once, and nothing of the book is written.
 """
 
 import argparse
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from runners.commands.compare import compare
+from runners.measuring.instruction_sets import VARIABLES
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
@@ -30,9 +32,10 @@ from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
-from runners.traces.tolerance import Tolerance, tolerance
+from runners.traces.tolerance import ALIKE, OTHER_LIBRARY, OTHER_PROCESSOR, Tolerance, tolerance
 
 _say = partial(print, flush=True)
+VERDICTS = {True: "same", False: "differs", None: "not compared"}
 
 
 @dataclass
@@ -61,9 +64,16 @@ class Requested:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))
             pairs["caches"] = (self.machine.caches, machine.caches())
+        pairs |= {name: ("not set", os.environ.get(name, "not set")) for name in VARIABLES}
         for name, (there, here) in pairs.items():
             if there != here:
                 yield f"{name} was {there} there, is {here} here"
+
+    def least_share(self, there: Run, here: Run) -> float:
+        """By which floats of a run measured here may differ in any case (`tolerance`)."""
+        if there.device != here.device or self.trace.circumstances.torch != machine.torch_version():
+            return OTHER_LIBRARY
+        return OTHER_PROCESSOR if any(self.otherwise_here()) else ALIKE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
     wanted = requested(arguments.paths, machine.folder_of(arguments.on))
-    verdicts: list[bool] = []
+    verdicts: list[bool | None] = []
     held = alone() if any(one.machine for one in wanted) else nullcontext()
     with held, Launcher(accelerator.kind()) as launcher:
         for one in wanted:
@@ -85,9 +95,10 @@ def main(arguments: argparse.Namespace) -> int:
             else:
                 measured = _measured(one, launcher, Progress())
             verdicts += _compared(one, measured)
-    if len(verdicts) > 1:
-        _say(f"{sum(verdicts)} of {len(verdicts)} are the same")
-    return 0 if all(verdicts) else 1
+    compared = [is_same for is_same in verdicts if is_same is not None]
+    if len(compared) > 1:
+        _say(f"{sum(compared)} of {len(compared)} are the same")
+    return 0 if all(compared) else 1
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
@@ -166,7 +177,7 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
     return found
 
 
-def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
+def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool | None]:
     """Print how the runs and fields of an experiment compare; whether each is the same."""
     if is_stale(one.trace):
         _say(f"note: the code of {one.trace.experiment} has changed since the page was made")
@@ -176,29 +187,28 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool]:
         lines, is_same = (
             _of_field(one, run, steps, measured[run]) if steps else _of_run(one, run, measured[run])
         )
-        _say("\n  ".join([path, *lines, "same" if is_same else "differs"]))
+        _say("\n  ".join([path, *lines, VERDICTS[is_same]]))
         yield is_same
 
 
 def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
     """How a whole run compares, and whether it is the same."""
     # Of one digest, so that runs of changed code are compared too; the note has said that.
-    there, here = (
-        {page.trace.experiment: page.trace.model_copy(update={"runs": {run: one}})}
-        for one in (page.trace.runs[run], new)
-    )
-    found = compare(there, here)
+    now = page.trace.circumstances.model_copy(update={"torch": machine.torch_version()})
+    there = page.trace.model_copy(update={"runs": {run: page.trace.runs[run]}})
+    here = page.trace.model_copy(update={"runs": {run: new}, "circumstances": now})
+    found = compare({page.trace.experiment: there}, {page.trace.experiment: here})
     return ["the page | here", *found.lines()], found.is_none and not found.left_out
 
 
-def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[str], bool]:
+def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[str], bool | None]:
     """How one field compares, and whether it is the same."""
     old = page.trace.runs[run]
     where = page.machine.name if page.machine else "simulated"
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
     if has(new, steps):
-        is_like = old.device == new.device and not any(page.otherwise_here())
-        here, found = in_words(at(new, steps), steps), tolerance(steps, old, new, is_like=is_like)
+        here = in_words(at(new, steps), steps)
+        found = tolerance(steps, old, new, page.least_share(old, new))
     return [
         f"page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})",
         f"here       {here}",

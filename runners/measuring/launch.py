@@ -70,12 +70,13 @@ class PassResult:
 
 
 class Launcher:
-    """Runs passes; keeps one forkserver for each setting of the allocator."""
+    """Runs passes; keeps one forkserver for each environment of ranks."""
 
     def __init__(self, device: str = "cpu", quiet_seconds: float = QUIET_SECONDS) -> None:
         self.device = device
         self.quiet_seconds = quiet_seconds
         self.most_bytes: int | None = None  # that the ranks of a pass may take together
+        self.instructions: Mapping[str, str] = {}  # variables that leave ranks fewer of them
         self._servers: dict[str, ForkServer] = {}
         self._scratch = Scratch()
 
@@ -99,7 +100,7 @@ class Launcher:
         self._scratch.remove()
 
     def _server(self, pass_name: PassName) -> ForkServer:
-        environment = ALLOCATORS[pass_name]
+        environment = {**ALLOCATORS[pass_name], **self.instructions}
         key = json.dumps(environment)
         if key not in self._servers:
             errors = self._scratch.path / f"forkserver{len(self._servers)}.err"

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from runners.measuring.endings import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.gather import gather, skipped
+from runners.measuring.instruction_sets import with_spread
 from runners.measuring.launch import Launcher, PassResult, Place
 from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
@@ -194,7 +195,7 @@ def measure(
         write(part, trace_of(experiment, code, described.name, {**waiting.kept, **runs}))
 
     try:
-        runs, causes = _runs(waiting, launcher, experiment, progress, keep)
+        runs, causes = _runs(waiting, launcher, experiment, progress, keep, as_reference)
         quiet = readings.end() if readings else None
         if causes:
             raise UnfinishedError(causes)
@@ -220,6 +221,7 @@ def _runs(
     experiment: Experiment,
     progress: Progress,
     keep: Callable[[dict[str, Run]], None],
+    has_spread: bool,
 ) -> tuple[dict[str, Run], dict[str, str]]:
     """Every run as it was kept, left out or measured; others, by name, with why they were not.
 
@@ -238,7 +240,9 @@ def _runs(
             if name in waiting.left_out:
                 runs[name] = skipped(plan, waiting.left_out[name], launcher.place_of(plan))
             else:
-                runs[name] = measure_run(launcher, experiment, name, progress, runs)
+                run = measure_run(launcher, experiment, name, progress, runs)
+                again = (name, experiment, launcher, progress)
+                runs[name] = with_spread(run, *again) if has_spread else run
         except (NotMeasuredError, OSError) as error:
             is_known = isinstance(error, NotMeasuredError)
             cause = str(error) if is_known else lack(str(error), Path(tempfile.gettempdir()))

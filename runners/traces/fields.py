@@ -8,7 +8,7 @@ module, so that a reader finds the same digits in both. Pure; no torch.
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from pydantic import BaseModel
 
@@ -106,8 +106,14 @@ def is_of_kernel(steps: Sequence[Key]) -> bool:
     """Whether the kernel counted a number: pages that threads touch, frames of an interface."""
     last = str(steps[-1])
     return last.endswith(("kernel_peak_bytes", "held_bytes")) or (
-        "measures" in steps and last.endswith(("sent_bytes", "received_bytes", "headers_bytes"))
+        "measures" in steps
+        and last.endswith(("sent_bytes", "received_bytes", "headers_bytes", "a_microbatch_bytes"))
     )
+
+
+def is_number(thing: object) -> TypeGuard[int | float]:
+    """Whether a value is a number, which true and false are not."""
+    return isinstance(thing, int | float) and not isinstance(thing, bool)
 
 
 def as_written(number: float) -> str:

@@ -266,6 +266,9 @@ class Run(Record):
     expected_death: Death | None = None  # of a run that is meant to die; null: none was declared
     circumstances: Circumstances | None = None  # where they are not those of the whole trace
     label: str = ""  # the key of readers' words for the strategy; empty: the strategy
+    # By field, without indices: the largest relative difference that fewer instructions of the
+    # processor make, above rounding (`traces/spread.py`); null: not measured.
+    spread: dict[str, float] | None = None
 
     @property
     def is_left_out(self) -> bool:

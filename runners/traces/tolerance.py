@@ -6,42 +6,62 @@ and whether they are. `reproduce` judges one field by it, `compare` every field 
 | field | the same where |
 |---|---|
 | counts, bytes, words, outcomes | equal |
-| floats (losses …) | equal; on another processor or torch within `FLOAT_SHARE`, `ROUNDED_OFF` |
-| digests | equal; on another processor or torch any, because a digest tells every bit |
+| floats (losses …) | equal; on another processor within `MARGIN` times the field's `spread` |
+| accuracies; floats of another torch or device, or without a `spread` | so, or in `FLOAT_SHARE` |
+| digests of floats; what spreads by more than `MOST_SPREAD` | equal; elsewhere not compared |
 | what the kernel counts in pages or frames | within `KERNEL_SHARE` |
 | a time with `FEWEST_SAMPLES` samples or more | the quartile ranges overlap |
 | any other time, and shares of a time | within a factor of `TIME_FACTOR` |
 """
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
-from runners.traces.fields import Key, as_written, at, in_words, is_of_kernel, is_of_time
+from runners.traces.fields import Key, as_written, at, in_words, is_number, is_of_kernel, is_of_time
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
+from runners.traces.spread import ROUNDED_OFF, field_of, is_digest_of_floats
 
 FEWEST_SAMPLES = 5
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
 FLOAT_SHARE = 0.01  # rounding in another order, carried through a short training
-ROUNDED_OFF = 1e-6  # below it lies what fp32 rounds off: differences from zero, not values
+# Times the spread: two sets of instructions are few. On two generations of a maker, a loss of the
+# least stable training lay 1.4 times its spread apart.
+MARGIN = 4.0
+MOST_SPREAD = 0.01  # above it rounding decides what a training gives
+OF_COUNTS = ("accuracy", "_share")  # names of what turns by whole samples, as one is rounded
+# The least share by which a float may differ: where all is alike; on another processor, where bf16
+# in hardware made 0.04 % of a loss whose spread was 0.007 %; with another torch or device.
+ALIKE, OTHER_PROCESSOR, OTHER_LIBRARY = 0.0, 1e-3, FLOAT_SHARE
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
 
 
 class Tolerance(NamedTuple):
-    """How far apart two values may be, in words, and whether these two are the same."""
+    """How far apart two values may be, in words, and whether these are the same; None: either."""
 
     words: str
-    is_same: bool
+    is_same: bool | None
 
 
-def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> Tolerance:
+def rounding(steps: Sequence[Key], page: Run, here: Run, least: float) -> float:
+    """The share by which rounding may turn one field of two runs; infinite where it decides it."""
+    known = [run.spread for run in (page, here) if run.spread is not None]
+    field = field_of(page, steps)
+    spread = max((one.get(field, 0) for one in known), default=0)
+    if not least or spread > MOST_SPREAD:
+        return math.inf if least else 0
+    return max(MARGIN * spread, least if known and not field.endswith(OF_COUNTS) else FLOAT_SHARE)
+
+
+def tolerance(steps: Sequence[Key], page: Run, here: Run, least: float) -> Tolerance:
     """Compare one field of two runs.
 
     Args:
         steps: where the field is in either run.
         page: the run that the page shows.
         here: the run measured again.
-        is_like: whether processor, cores, torch and device are those of the page's run.
+        least: the share by which a float may differ in any case: `ALIKE` …
 
     Raises:
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
@@ -54,45 +74,48 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
             return _by_samples(there, again)
         if steps[-1] == "samples":  # all that a time was taken from
             one, other = there.median_seconds, again.median_seconds
-    return of_values(steps, one, other, is_like=is_like)
+    return of_values(steps, one, other, rounding(steps, page, here, least))
 
 
-def of_values(steps: Sequence[Key], one: object, other: object, *, is_like: bool) -> Tolerance:
+def of_values(steps: Sequence[Key], one: object, other: object, share: float) -> Tolerance:
     """Compare two values of a field without regard to samples; as `tolerance`."""
     equal = Tolerance("none; equal", one == other)
     if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return _of_parts(steps, one, other, is_like=is_like)
+        return _of_parts(steps, one, other, share)
+    if math.isinf(share):
+        words = f"not compared: over instruction sets it spreads by more than {MOST_SPREAD:.0%}"
+        return Tolerance(words, None)
     if not (is_number(one) and is_number(other)):
-        if isinstance(one, str) and is_of_time(steps):
-            return Tolerance("any; it follows from single times", is_same=True)
-        if "parameter_digest" in str(steps[-1]) and not is_like and one and other:
-            return Tolerance("any; another processor or torch rounds some bit apart", is_same=True)
-        return equal
+        return _of_words(steps, one, other, share)
     if is_of_time(steps) or steps[0] == "timing":
         low, high = sorted((abs(one), abs(other)))
         words = f"a factor of {TIME_FACTOR:g}: a single time, without a spread"
         return Tolerance(words, one == other or high <= TIME_FACTOR * low)
     if is_of_kernel(steps):
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
-    if isinstance(one, float) and not is_like:
-        return _within(FLOAT_SHARE, one, other, "another processor, torch or device rounds apart")
+    if isinstance(one, float) and share:
+        return _within(share, one, other, "another processor, torch or device rounds apart")
     return equal
 
 
-def _of_parts(steps: Sequence[Key], one: Any, other: Any, *, is_like: bool) -> Tolerance:  # noqa: ANN401
+def _of_words(steps: Sequence[Key], one: object, other: object, share: float) -> Tolerance:
+    if isinstance(one, str) and is_of_time(steps):
+        return Tolerance("any; it follows from single times", is_same=True)
+    if is_digest_of_floats(steps) and share and one and other:
+        return Tolerance("not compared: another processor or torch rounds some bit apart", None)
+    return Tolerance("none; equal", one == other)
+
+
+def _of_parts(steps: Sequence[Key], one: Any, other: Any, share: float) -> Tolerance:  # noqa: ANN401
     """Lists of single values are compared one by one, anything else as `in_words` tells it."""
     both = [*one, *other] if isinstance(one, list) and isinstance(other, list) else [{}]
     plain = all(isinstance(part, int | float | str | None) for part in both)
     if not plain or len(one) != len(other):
         return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
-    found = [of_values(steps, *pair, is_like=is_like) for pair in zip(one, other, strict=True)]
+    found = [of_values(steps, *pair, share) for pair in zip(one, other, strict=True)]
     words = found[0].words if found else "none; equal"
-    return Tolerance(words, all(each.is_same for each in found))
-
-
-def is_number(thing: object) -> TypeGuard[int | float]:
-    """Whether a value is a number, which true and false are not."""
-    return isinstance(thing, int | float) and not isinstance(thing, bool)
+    verdicts = {each.is_same for each in found}
+    return Tolerance(words, None if None in verdicts else False not in verdicts)
 
 
 def _by_samples(page: SampledSeconds, here: SampledSeconds) -> Tolerance:
@@ -117,4 +140,5 @@ def _within(share: float, one: float, other: float, why: str) -> Tolerance:
     floor = ROUNDED_OFF if isinstance(one, float) else 0
     above = f", or {floor:g}" if floor else ""
     slack = max(share * max(abs(one), abs(other)), floor)
-    return Tolerance(f"{share:.0%} of the larger{above}: {why}", abs(one - other) <= slack)
+    most = as_written(float(f"{100 * share:.2g}"))
+    return Tolerance(f"{most} % of the larger{above}: {why}", abs(one - other) <= slack)

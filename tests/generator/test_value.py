@@ -1,10 +1,14 @@
 """Values: arithmetic that keeps unit, kind, formula and inputs, and one rule of printing."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from generator.evidence import units
+from generator.evidence.paths import Evaluation, Node
 from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
 from generator.evidence.value import ExpressionError, Origin, Value
+from runners.traces.tolerance import MOST_SPREAD
 
 
 def read_off(number, unit=PLAIN, name="a.b.c", kind="measured"):
@@ -108,3 +112,15 @@ NBSP = "\u00a0"
 def test_every_page_prints_by_one_rule(number, unit, form, text):
     value = Value(number, unit, "measured", "a.b.c", form=form)
     assert str(value) == text.replace(" ", NBSP)
+
+
+def test_a_value_that_rounding_decides_is_printed_with_two_digits_unless_its_author_says_more(book):
+    spread = {"epochs.loss": 2 * MOST_SPREAD, "validation.loss": MOST_SPREAD / 2}
+    averaged = book.traces["tiny_training"].trace.runs["averaged"]
+    run = averaged.model_copy(update={"spread": spread})
+    shown = SimpleNamespace(trace=SimpleNamespace(runs={"averaged": run}))
+    node = Node(run, (), "a.averaged", Evaluation(), Origin("a machine", "a", "averaged"), shown)
+    loss = node.step("epochs").step(0).step("loss")
+    assert str(loss) == f"{run.epochs[0].loss:.1f}"
+    assert str(loss.shown(digits=4)) == f"{run.epochs[0].loss:.3f}"
+    assert str(node.step("validation").step("loss")) == f"{run.validation.loss:.3f}"

@@ -96,6 +96,20 @@ def test_bytes_and_losses_that_differ_are_listed_with_both_values(other):
     assert loss.endswith(" more")
 
 
+def test_what_rounding_decides_is_named_and_not_compared(other):
+    def rounded(run):
+        run["spread"] = {"epochs.loss": 0.02}
+        run["epochs"][0]["loss"] *= 2
+        run["ranks"][0]["parameter_digest"] = "0" * 12
+
+    _change(other, "tiny_training", "averaged", rounded)
+    found = _compared(other)
+    assert found.is_none
+    assert {line.partition(": ")[0] for line in found.rounded} == {
+        "digests", "tiny_training.averaged.epochs.loss"
+    }  # fmt: skip
+
+
 def test_a_run_that_ended_otherwise_is_told_and_its_fields_are_not(other):
     def survived(run):
         run["status"] = "completed"

@@ -1,16 +1,28 @@
 """When a value measured again is the same: the rule for each kind of field."""
 
+import re
+
 import pytest
 
 from runners.traces.fields import exactly, in_words, steps_of
 from runners.traces.files import read
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
-from runners.traces.tolerance import FLOAT_SHARE, KERNEL_SHARE, TIME_FACTOR, tolerance
+from runners.traces.spread import field_of, is_digest_of_floats, leaves, spread_of
+from runners.traces.tolerance import (
+    ALIKE,
+    FLOAT_SHARE,
+    KERNEL_SHARE,
+    MARGIN,
+    MOST_SPREAD,
+    OTHER_LIBRARY,
+    OTHER_PROCESSOR,
+    TIME_FACTOR,
+    tolerance,
+)  # fmt: skip
 from tests.conftest import ROOT
 
 TRACE = ROOT / "tests/book/content/traces/reference-frozen/tiny_training.json"
-LIKE, UNLIKE = True, False
 LOSS, WALL = ["epochs", 0, "loss"], ["timing", "wall_seconds"]
 SHARE = ["ranks", 0, "measures", "idle_share"]
 LOSSES = ["step_losses"]
@@ -35,35 +47,101 @@ def changed(run, path, value):
 
 
 @pytest.mark.parametrize(
-    ("path", "page", "here", "is_like", "is_same"),
+    ("path", "page", "here", "least", "is_same"),
     [
-        (["ranks", 0, "num_samples"], 8, 9, LIKE, False),
-        (DIGEST, "a" * 12, "b" * 12, LIKE, False),
-        (DIGEST, "a" * 12, "b" * 12, UNLIKE, True),
-        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, LIKE, False),
-        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, UNLIKE, True),
-        (LOSS, 1.0, 1 + 3 * FLOAT_SHARE, UNLIKE, False),
-        (LOSS, 1.1e-7, 3.2e-7, UNLIKE, True),  # what rounding left of zero
-        (KERNEL, 10**6, int(10**6 * (1 + KERNEL_SHARE / 2)), LIKE, True),
-        (KERNEL, 10**6, int(10**6 * (1 + 2 * KERNEL_SHARE)), LIKE, False),
-        (WALL, 1.0, TIME_FACTOR * 0.99, LIKE, True),
-        (WALL, 1.0, TIME_FACTOR * 1.01, LIKE, False),
-        (SHARE, 16.0, 18.0, LIKE, True),  # worked out from times
-        (LOSSES, [1.0, 2.0], [1.0, 2 + FLOAT_SHARE], UNLIKE, True),
-        (LOSSES, [1.0, 2.0], [1.0, 2 + 6 * FLOAT_SHARE], UNLIKE, False),
-        (LOSSES, [1.0, 2.0], [1.0], UNLIKE, False),
+        (["ranks", 0, "num_samples"], 8, 9, ALIKE, False),
+        (DIGEST, "a" * 12, "b" * 12, ALIKE, False),
+        (DIGEST, "a" * 12, "b" * 12, OTHER_PROCESSOR, None),
+        (DIGEST, "a" * 12, "b" * 12, OTHER_LIBRARY, None),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, ALIKE, False),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, OTHER_PROCESSOR, True),
+        (LOSS, 1.0, 1 + 3 * FLOAT_SHARE, OTHER_PROCESSOR, False),
+        (LOSS, 1.1e-7, 3.2e-7, OTHER_PROCESSOR, True),  # what rounding left of zero
+        (KERNEL, 10**6, int(10**6 * (1 + KERNEL_SHARE / 2)), ALIKE, True),
+        (KERNEL, 10**6, int(10**6 * (1 + 2 * KERNEL_SHARE)), ALIKE, False),
+        (WALL, 1.0, TIME_FACTOR * 0.99, ALIKE, True),
+        (WALL, 1.0, TIME_FACTOR * 1.01, ALIKE, False),
+        (SHARE, 16.0, 18.0, ALIKE, True),  # worked out from times
+        (LOSSES, [1.0, 2.0], [1.0, 2 + FLOAT_SHARE], OTHER_PROCESSOR, True),
+        (LOSSES, [1.0, 2.0], [1.0, 2 + 6 * FLOAT_SHARE], OTHER_PROCESSOR, False),
+        (LOSSES, [1.0, 2.0], [1.0], OTHER_PROCESSOR, False),
     ],
 )
-def test_a_value_is_the_same_by_the_rule_of_its_field(run, path, page, here, is_like, is_same):
+def test_a_value_is_the_same_by_the_rule_of_its_field(run, path, page, here, least, is_same):
     one, other = changed(run, path, page), changed(run, path, here)
-    assert tolerance(path, one, other, is_like=is_like).is_same is is_same
+    assert tolerance(path, one, other, least).is_same is is_same
+
+
+@pytest.mark.parametrize(
+    ("spread", "apart", "least", "is_same"),
+    [
+        ({}, OTHER_PROCESSOR / 2, OTHER_PROCESSOR, True),
+        ({}, FLOAT_SHARE / 2, OTHER_PROCESSOR, False),
+        ({}, FLOAT_SHARE / 2, OTHER_LIBRARY, True),
+        ({"epochs.loss": 0.002}, 0.002 * MARGIN * 0.9, OTHER_PROCESSOR, True),
+        ({"epochs.loss": 0.002}, 0.002 * MARGIN * 1.1, OTHER_PROCESSOR, False),
+        ({"epochs.loss": 0.002}, 0.001, ALIKE, False),
+        ({"epochs.loss": 2 * MOST_SPREAD}, 0.9, OTHER_PROCESSOR, None),
+        ({"epochs.loss": 2 * MOST_SPREAD}, 1e-9, ALIKE, False),
+        ({"validation.loss": 2 * MOST_SPREAD}, FLOAT_SHARE, OTHER_PROCESSOR, False),
+        ({}, 1.1 * FLOAT_SHARE, OTHER_LIBRARY, False),
+    ],
+)
+def test_a_float_may_differ_by_what_instruction_sets_made_of_its_own_field(
+    run, spread, apart, least, is_same
+):
+    one = changed(run, LOSS, 1.0).model_copy(update={"spread": spread})
+    found = tolerance(LOSS, one, changed(run, LOSS, 1 + apart), least)
+    assert found.is_same is is_same
+    assert ("not compared: over instruction sets it spreads by more than 1%" in found.words) is (
+        is_same is None
+    )
+
+
+def test_an_accuracy_may_turn_by_a_sample_on_another_processor(run):
+    where = ["epochs", 0, "accuracy"]
+    one = changed(run, where, 0.996).model_copy(update={"spread": {}})
+    assert tolerance(where, one, changed(run, where, 0.997), OTHER_PROCESSOR).is_same
+    assert not tolerance(where, one, changed(run, where, 0.997), ALIKE).is_same
+
+
+def test_a_digest_of_floats_tells_every_bit_under_any_name_and_one_of_a_text_does_not():
+    hexadecimal = re.compile(r"[0-9a-f]{12,}")
+    paths = {
+        field_of(run, steps)
+        for path in sorted(ROOT.glob("content/traces/*/*.json"))
+        if path.stem not in ("machine", "primitives")
+        for run in read(path).runs.values()
+        for steps, value in leaves(run).items()
+        if isinstance(value, str)
+        and hexadecimal.fullmatch(value)
+        and not is_digest_of_floats(steps)
+    }
+    assert paths == {"ranks.measures.text_digest"}
+
+
+def test_a_spread_is_the_largest_difference_of_a_field_above_rounding(run):
+    near = changed(run, LOSS, run.epochs[0].loss * 1.002)
+    far = changed(run, LOSS, run.epochs[0].loss * 1.004)
+    digest = changed(run, DIGEST, "b" * 12)
+    assert spread_of(run, [near, far, digest]) == {"epochs.loss": pytest.approx(0.004, rel=0.01)}
+    assert spread_of(run, [changed(run, LOSS, run.epochs[0].loss + 1e-7), run]) == {}
+    assert spread_of(run, [changed(run, ["ranks", 0, "num_samples"], 9)]).keys() == {
+        "ranks.num_samples"
+    }
+
+
+def test_the_field_of_a_path_is_the_same_by_name_and_by_place(run):
+    named = ["ranks", "0", "collectives", "all_reduce", "bytes"]
+    assert field_of(run, named) == field_of(run, ["ranks", 0, "collectives", 0, "bytes"])
+    assert field_of(run, named) == "ranks.collectives.bytes"
 
 
 def test_of_records_only_how_many_there_are_is_compared(run):
     later = changed(run, ["ranks", 0, "num_samples"], 9)
-    assert tolerance(["ranks"], run, later, is_like=True).is_same
+    assert tolerance(["ranks"], run, later, ALIKE).is_same
     fewer = run.model_copy(update={"ranks": run.ranks[1:]})
-    assert not tolerance(["ranks"], run, fewer, is_like=True).is_same
+    assert not tolerance(["ranks"], run, fewer, ALIKE).is_same
 
 
 @pytest.mark.parametrize(
@@ -83,7 +161,7 @@ def test_times_with_samples_are_the_same_where_quartile_ranges_overlap(run, here
         return changed(run, ["timing", "step"], step)
 
     path, there = ["timing", "step", field], timed([0.5, 0.9, 1.0, 1.3, 1.5])
-    assert tolerance(path, there, timed(here), is_like=True).is_same is is_same
+    assert tolerance(path, there, timed(here), ALIKE).is_same is is_same
 
 
 def test_the_words_of_a_value_are_those_of_the_page():
