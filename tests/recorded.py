@@ -1,8 +1,8 @@
 """Make a run that a test has changed one that the recorder could have written.
 
 In: a run of a trace as plain JSON. Out: the same run in place, with what follows from its status,
-its peaks and its samples, so that reading it meets no contradiction. `write` puts the trace on disk
-with the digest of its runs.
+its peaks and its samples, so that reading it meets no contradiction. `write` puts a file of a
+machine's folder on disk, with the digest of all that it holds.
 """
 
 import json
@@ -17,8 +17,9 @@ RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", 
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Write a trace, with the digest of its runs."""
-    path.write_text(json.dumps(document | {"values": digest_of(document["runs"])}), "utf-8")
+    """Write a trace, a machine or its primitives, with the digest of all else in it."""
+    held = {name: one for name, one in document.items() if name != "values"}
+    path.write_text(json.dumps(held | {"values": digest_of(held)}), "utf-8")
 
 
 def as_recorded(run: dict[str, Any]) -> None:
