@@ -17,9 +17,15 @@ RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", 
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Write a trace, a machine or its primitives, with the digest of all else in it."""
-    held = {name: one for name, one in document.items() if name != "values"}
-    path.write_text(json.dumps(held | {"values": digest_of(held)}), "utf-8")
+    """Write a trace, a machine or its primitives, as `sealed`."""
+    path.write_text(sealed(json.dumps(document)), "utf-8")
+
+
+def sealed(text: str) -> str:
+    """The text of a file of a machine's folder, with the digest of all else in it."""
+    held = json.loads(text)
+    held.pop("values", None)
+    return json.dumps(held | {"values": digest_of(held)})
 
 
 def as_recorded(run: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ class Comparison(NamedTuple):
         option: of `plan`, which makes it.
         lists: files of the planner with the published rows.
         code: the file of `runners/planning` that computes, with what it imports.
+        simulates: whether ranks are simulated for it.
     """
 
     experiment: str
@@ -37,6 +38,7 @@ class Comparison(NamedTuple):
     option: str
     lists: tuple[str, ...]
     code: str
+    simulates: bool = False
 
     @property
     def path(self) -> Path:
@@ -61,6 +63,7 @@ PEAKS = Comparison(
     "--published",
     lists=("published_measurements",),
     code="published",
+    simulates=True,
 )
 STEPS = Comparison(
     f"{PREFIX}steps",
