@@ -64,8 +64,14 @@ def test_an_experiment_that_nobody_ran_names_its_command(copy, tmp_path, monkeyp
     [
         (lambda text: text[:500], "not a whole JSON file"),
         (lambda text: text.replace('"schema_version": 2', '"schema_version": 3'), "schema_version"),
-        (lambda text: sealed(text.replace("reference-frozen", "other", 1)), "machine: is 'other', the fol"),
-        (lambda text: sealed(text.replace('"tiny_memory"', '"ddp"', 1)), "experiment: is 'ddp', the file"),
+        (
+            lambda text: sealed(text.replace("reference-frozen", "other", 1)),
+            "machine: is 'other', the fol",
+        ),
+        (
+            lambda text: sealed(text.replace('"tiny_memory"', '"ddp"', 1)),
+            "experiment: is 'ddp', the file",
+        ),
         (lambda text: text.replace('"status": "completed",', "", 1), "status: field required"),
         (lambda text: text.replace('"seed"', '"sead": 1, "seed"', 1), "sead: extra inputs"),
         (lambda text: text.replace("0.0021", "1e999", 1), "samples.0: input should be a finite"),
