@@ -160,12 +160,12 @@ def _source(one: _Import) -> tuple[str, Path | None]:
 
 @cache
 def _followed(path: Path) -> frozenset[Path]:
-    """What is read because a file is: modules that it imports, with their packages, and texts."""
+    """What is read because a file is: its package, the modules that it imports, and texts."""
     found = _read(path)
     modules = {file for _, file in map(_source, found.imports) if file}
     texts = (ROOT / name for name in found.programs if "*" not in name)
-    packages = (one.with_name("__init__.py") for one in modules)
-    return frozenset(one for one in (*modules, *packages, *texts) if one.is_file())
+    package = path.with_name("__init__.py")
+    return frozenset(one for one in (package, *modules, *texts) if one.is_file())
 
 
 def covered_files(*entries: Path) -> list[Path]:

@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
+from generator.content.book import load
 from generator.content.errors import ContentErrors
+from tests.generator.conftest import fresh
 from tests.generator.scenes import readers_tried
 from tests.recorded import sealed
 
@@ -83,6 +85,32 @@ def test_a_bad_trace_is_named_with_its_field(copy, spoil, said):
     (error,) = copy.errors()
     assert re.match(r"content/traces/reference-frozen/tiny_memory\.json(:\d+)?: ", error)
     assert said in error
+
+
+def test_a_published_book_names_each_trace_that_its_reference_machine_lacks(copy):
+    """Though another committed machine could stand in; what is new on this machine may wait."""
+    programs = copy.content.parent / "runners" / "experiments"
+    programs.mkdir(parents=True)
+    for name in ("tiny_memory", "tiny_training", "_template"):
+        (programs / f"{name}.py").write_text("")
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    reference = copy.content / "traces" / "reference-frozen"
+    (reference / "tiny_memory.json").unlink()
+
+    def lacks(*machines, **how):
+        with pytest.raises(ContentErrors) as refused:
+            load(copy.content, reference.name, is_stale=fresh, only=machines, **how)
+        lines = [str(error) for error in refused.value.errors if "lacks this file" in str(error)]
+        folder = "content/traces/reference-frozen/"
+        return [line.removeprefix(folder).partition(":")[0] for line in lines], lines[0]
+
+    names, line = lacks(reference.name, "desk")
+    assert names == ["primitives.json", "tiny_memory.json"]
+    assert "restore it from git, or make it again with `python -m runners run" in line
+    assert lacks(reference.name, with_new=True)[0] == ["primitives.json"]
+    (reference / "machine.json").unlink()
+    assert lacks(reference.name, "desk")[0] == ["machine.json"]
+    assert copy.load("desk")
 
 
 def test_a_folder_that_was_renamed_does_not_pass_for_another_machine(copy):
