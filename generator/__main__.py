@@ -28,9 +28,10 @@ from pathlib import Path
 
 from generator.content import keys, scaffold
 from generator.content.book import FILES, documents, load
+from generator.content.cases import BOUND
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
-from generator.evidence.evaluation import Evidence
+from generator.evidence.evaluation import ROOTS, Evidence
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
 from runners.traces.machine import shown
 
@@ -130,7 +131,8 @@ def _new(options: argparse.Namespace) -> int:
                 "--from is for a lesson: it names whose runs it shows"
             )
         root = options.content.resolve().parent
-        for path in scaffold.new_experiment(root, options.content, options.name):
+        words = {*ROOTS, *BOUND, *FUNCTIONS, *OF_CLAIMS}
+        for path in scaffold.new_experiment(root, options.content, options.name, words):
             print(shown(path))
         print(f"then: python -m runners run {options.name}; python -m generator check")
         return 0

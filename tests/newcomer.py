@@ -10,9 +10,8 @@ from pathlib import Path
 
 from runners.plans.experiment import Experiment, find, names
 from runners.traces.records import NEEDS_FULL
-from runners.traces.schema import digest_of
 from tests.conftest import ROOT
-from tests.recorded import as_recorded
+from tests.recorded import as_recorded, write
 
 MACHINE = "newcomer"
 REFERENCE = "reference-cpu-2c"
@@ -38,8 +37,7 @@ def content_of(folder: Path) -> Path:
         document = json.loads(text.replace(REFERENCE, MACHINE))
         if name != "machine":
             _leave_out(document, find(name))
-            document["values"] = digest_of(document["runs"])
-        (own / f"{name}.json").write_text(json.dumps(document))
+        write(own / f"{name}.json", document)
     return content
 
 

@@ -1,8 +1,8 @@
 """Make a run that a test has changed one that the recorder could have written.
 
 In: a run of a trace as plain JSON. Out: the same run in place, with what follows from its status,
-its peaks and its samples, so that reading it meets no contradiction. `write` puts the trace on disk
-with the digest of its runs.
+its peaks and its samples, so that reading it meets no contradiction. `write` puts a file of a
+machine's folder on disk, with the digest of all that it holds.
 """
 
 import json
@@ -17,8 +17,15 @@ RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", 
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Write a trace, with the digest of its runs."""
-    path.write_text(json.dumps(document | {"values": digest_of(document["runs"])}), "utf-8")
+    """Write a trace, a machine or its primitives, as `sealed`."""
+    path.write_text(sealed(json.dumps(document)), "utf-8")
+
+
+def sealed(text: str) -> str:
+    """The text of a file of a machine's folder, with the digest of all else in it."""
+    held = json.loads(text)
+    held.pop("values", None)
+    return json.dumps(held | {"values": digest_of(held)})
 
 
 def as_recorded(run: dict[str, Any]) -> None:

@@ -145,7 +145,11 @@ class Shelf:
         name = name or (own if self.only is None else None) or reference
         if name not in known:
             problem = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
-            self.files.refuse(self.folder / name if name else self.folder, problem)
+            folder = self.folder / name if name else self.folder
+            if name and folder.is_dir() and not (folder / "machine.json").exists():
+                self._refuse_missing(folder / "machine.json")
+            else:
+                self.files.refuse(folder, problem)
             return {}
         names = dict.fromkeys((name, *filter(None, [reference]), *known))
         found = {one: read for one in names if (read := self._measured(one))}
@@ -153,7 +157,21 @@ class Shelf:
             return {}
         if self.with_new and own and own not in found:
             found |= self._new_here(own, found)
+        if self.only is not None and reference and reference in found:
+            new = [name for one in found.keys() - self.only for name in found[one].traces]
+            self._check_whole(self.folder / reference, new)
         return found
+
+    def _check_whole(self, folder: Path, new: Collection[str]) -> None:
+        """A published book has all of the reference machine, but what is new on this machine."""
+        programs = found_in(self.files.content.parent / "runners" / "experiments", "[!_]*.py")
+        names = [one.stem for one in programs]
+        for name in (*names, *(["primitives"] if names else [])):
+            if name not in new and not (folder / f"{name}.json").exists():
+                self._refuse_missing(folder / f"{name}.json")
+
+    def _refuse_missing(self, path: Path) -> None:
+        self.files.refuse(path, f"the book lacks this file; {traces.remedy(path)}")
 
     def _new_here(self, own: str, known: Mapping[str, Measured]) -> dict[str, Measured]:
         """This machine's own folder where it may not be shown: the runs that no other has."""

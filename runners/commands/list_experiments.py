@@ -8,6 +8,7 @@ from pathlib import Path
 
 from runners.measuring.pending import existing, pending
 from runners.plans.experiment import Experiment, check_names, find
+from runners.system.errors import FixableError
 from runners.traces import machine
 
 
@@ -17,15 +18,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """List experiments."""
+    """List experiments; 2 where the file of one is broken."""
     where = machine.TRACES / machine.name()
+    exit_code = 0
     for name in check_names(arguments.names):
-        one = find(name)
+        try:
+            one = find(name)
+        except FixableError as error:  # of this file alone
+            print(f"{name:<18} cannot be loaded", f"    {error}", sep="\n")
+            exit_code = FixableError.exit_code
+            continue
         print(f"{name:<18} {len(one.runs):>3} runs  {_state(one, where)}")
         print(f"    {one.question}\n    {', '.join(one.runs)}")
     none = "none yet; `python -m runners run` measures them"
     print(f"traces of this machine: {machine.shown(where) if where.exists() else none}")
-    return 0
+    return exit_code
 
 
 def _state(experiment: Experiment, where: Path) -> str:

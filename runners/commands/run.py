@@ -20,7 +20,7 @@ from runners.measuring.pending import Pending, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
 from runners.plans.experiment import check_names, find
-from runners.primitives.measured import measure_once
+from runners.primitives.measured import is_measured, measure_once
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
@@ -162,7 +162,9 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
     with measure.alone():
         where = measure.folder(as_reference=request.as_reference)
         waiting = request.pending(where)
-        unfinished = _measure(waiting, where, request, readings or Readings()) if waiting else {}
+        is_fresh = not waiting and (request.names or is_measured(where))
+        readings = readings or Readings()
+        unfinished = {} if is_fresh else _measure(waiting, where, request, readings)
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])

@@ -30,13 +30,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, Literal, Self
 
 from pydantic import ValidationError
 
 from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
-from runners.system.errors import nearest, unknown
+from runners.system.errors import FixableError, first_line, nearest, unknown
 from runners.traces.digest import ROOT, experiment_files
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
@@ -224,7 +225,7 @@ def find(name: str) -> Experiment:
     """Load one experiment; its strategies load torch when they are first called for.
 
     Raises:
-        FixableError: there is none of that name.
+        FixableError: there is none of that name, or its file cannot be executed, or lacks its runs.
         SettingsError: it declares a setting that its own class forbids, or a strategy that its
             file has not.
     """
@@ -233,6 +234,12 @@ def find(name: str) -> Experiment:
         module = _declared(name, path)
     except ValidationError as error:
         raise SettingsError.of(error) from None
+    except FixableError:
+        raise
+    except Exception as error:  # noqa: BLE001 an author has left it unfinished, in whatever way
+        raise _broken(error, path) from None
+    for lacking in (one for one in ("QUESTION", "RUNS") if not getattr(module, one, None)):
+        raise FixableError(f"{path}: declares no {lacking}; see runners/experiments/_template.py")
     _check_strategies(module, path)
     return Experiment(
         name,
@@ -259,6 +266,22 @@ def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
         known = named.setdefault(name, [])
         known += [one for one in ([run] if run else runs) if one not in known]
     return named
+
+
+def _broken(error: Exception, path: Path) -> FixableError:
+    """The error of an experiment's file that cannot be executed, at its line."""
+    place = [
+        f"{path}",
+        *(
+            f"{path}:{at.lineno}"
+            for at in extract_tb(error.__traceback__)
+            if at.filename == str(path)
+        ),
+    ][-1]
+    said = first_line(error)
+    if isinstance(error, SyntaxError):
+        place, said = f"{error.filename}:{error.lineno}", error.msg
+    return FixableError(f"{place}: {type(error).__name__}: {said}; correct this file")
 
 
 def _check_strategies(module: Module, path: Path) -> None:

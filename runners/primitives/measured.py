@@ -12,7 +12,7 @@ from runners.measuring.progress import Progress
 from runners.plans.experiment import PRIMITIVES, find
 from runners.system.errors import FixableError
 from runners.traces import machine
-from runners.traces.files import read_primitives, write
+from runners.traces.files import TraceError, read_primitives, write
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Primitives
 from runners.traces.schema import now
@@ -22,13 +22,13 @@ SMALL_BYTES, LARGE_BYTES = 4_096, 16_777_216  # of a call
 
 
 def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
-    """Measure them where this machine has not.
+    """Measure them where this machine has not, or where what it measured was cut or edited.
 
     Raises:
         LaunchError, OSError.
         FixableError: ranks failed; the message is theirs.
     """
-    if read_primitives(where) is not None:
+    if is_measured(where):
         return
     taken = measured(launcher, progress)
     found = Primitives(
@@ -38,6 +38,14 @@ def measure_once(launcher: Launcher, where: Path, progress: Progress) -> None:
         primitives={**taken, **summary(taken)},
     )
     write(where / "primitives.json", found)
+
+
+def is_measured(where: Path) -> bool:
+    """Whether a machine's folder holds primitives that can be read."""
+    try:
+        return read_primitives(where) is not None
+    except TraceError:
+        return False
 
 
 def measured(launcher: Launcher, progress: Progress) -> dict[str, SampledSeconds]:

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from runners.meters.memory import local
 from runners.plans.experiment import PassName, RunPlan
-from runners.traces.files import finite_or_none
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import Model, NonFinite, PredictionStep, Stage, Validation
-from runners.traces.schema import Setting
+from runners.traces.schema import Setting, finite_or_none
 
 NUM_VALUES = 4
 MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step

@@ -1,15 +1,16 @@
 """The digest of an experiment's code: what decides whether a trace is stale. No torch.
 
-It covers the syntax tree of the experiment's file, of every module of `COVERED` that it imports,
-of the code that measures (`MEASURING`), and the texts of `content/` that it names. Comments,
-docstrings, imports of our own modules and the sizes of a try are left out: none of them changes a
-result. Programs that an experiment finds by a pattern, one a run, have a digest each, of their
-whole text: a new one, or a changed one, leaves the runs of the others as they are.
+It covers the syntax tree of the experiment's file, of every module of ours that a run imports, from
+`ENTRIES` on, and the texts of `content/` that these name; `LEFT_OUT` says of the others why not.
+Comments, docstrings, the sizes of a try, and which file holds what is imported are left out: none
+of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
+each, of their whole text: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
 import ast
 import hashlib
 import os
+import re
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,15 +20,26 @@ from runners.traces.schema import digest_of
 ROOT = Path(__file__).resolve().parents[2]
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
-COVERED = ("runners.experiments", "runners.training")
-# What every run passes through: how its ranks are set up, metered, recorded and gathered.
-MEASURING = (
-    "runners/meters/*.py",
-    "runners/ranks/*.py",
-    "runners/measuring/endings.py",
-    "runners/measuring/launch.py",
-    "runners/measuring/gather.py",
-)
+# What measures, beside the experiment's own file: on one machine, and on several nodes.
+ENTRIES = ("runners/__init__.py", "runners/measuring/measure.py", "runners/cluster/launcher.py")
+# Modules, and packages for all of theirs, that cannot change a value that a run or a plan records.
+# What only they import is left out with them.
+LEFT_OUT = {
+    "runners.__main__": "calls a command",
+    "runners.commands": "choose what is measured, and print",
+    "runners.measuring.pending": "chooses which runs are measured",
+    "runners.measuring.progress": "prints how far a measurement is",
+    "runners.primitives": "measures `primitives.json`, which no run reads",
+    "runners.cluster.peers": "carries what nodes tell each other, as it is",
+    "runners.simulate.processes": "carries what simulations return, as it is",
+    "runners.system.errors": "words the errors that end a command",
+    "runners.system.patience": "tells a person what a command waits for",
+    "runners.system.stopping": "ends a command that a person stops; the run is not recorded",
+    "runners.traces.digest": "makes the digest, which is another where it is made otherwise",
+    "runners.traces.files": "writes what was recorded, and reads it back as it was",
+    "runners.traces.summary": "words what was recorded",
+}
+_NAMED = re.compile(rb"""["'](runners(?:\.\w+)+)["']""")  # a module, to import by its name
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -40,17 +52,25 @@ def experiment_files() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths)}
 
 
+class _Import(NamedTuple):
+    """A name that a module has from another of ours: an object of it, or a module."""
+
+    called: str
+    module: str
+    name: str
+
+
 class _Read(NamedTuple):
     """What a file's text says to a digest.
 
     Attributes:
-        content: what of it can change a result.
-        modules: ours that it may import.
+        content: what of it can change a result, but for its imports.
+        imports: of ours.
         programs: of `content/`, that it names whole or by a pattern with an asterisk.
     """
 
     content: bytes
-    modules: frozenset[str] = frozenset()
+    imports: frozenset[_Import] = frozenset()
     programs: tuple[str, ...] = ()
 
 
@@ -68,13 +88,13 @@ def _parsed(text: bytes) -> _Read:
     except (SyntaxError, ValueError):  # somebody has left it unfinished
         return _Read(text)
     programs = _programs(tree) if b"content/" in text else ()
-    modules: set[str] = set()
-    _strip(tree, modules)
-    return _Read(dumped(tree).encode(), frozenset(modules), programs)
+    imports = {_Import("", name.decode(), "") for name in _NAMED.findall(text)}
+    _strip(tree, imports)
+    return _Read(dumped(tree).encode(), frozenset(imports), programs)
 
 
-def _strip(node: ast.AST, modules: set[str]) -> None:
-    """Take out of a tree what changes no result; `modules` gets the names of those of ours."""
+def _strip(node: ast.AST, imports: set[_Import]) -> None:
+    """Take out of a tree what changes no result; `imports` gets those of modules of ours."""
     has_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
     for name in BLOCKS:
         block = getattr(node, name, None)
@@ -82,14 +102,15 @@ def _strip(node: ast.AST, modules: set[str]) -> None:
         for place, one in enumerate(block if isinstance(block, list) else ()):
             match one:
                 case ast.ImportFrom(module=str(module)) if module.startswith("runners"):
-                    modules.add(module)
-                    modules.update(f"{module}.{alias.name}" for alias in one.names)
+                    imports |= {_Import(to.asname or to.name, module, to.name) for to in one.names}
+                case ast.Import(names=names) if names[0].name.startswith("runners"):
+                    imports |= {_Import(to.asname or "", to.name, "") for to in names}
                 case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
                     pass  # what an experiment declares for tries alone
                 case ast.Expr(value=ast.Constant(value=str())) if has_docstring and not place:
                     pass
                 case _:
-                    _strip(one, modules)
+                    _strip(one, imports)
                     kept.append(one)
         if isinstance(block, list):
             block[:] = kept
@@ -119,23 +140,55 @@ def dumped(node: object) -> str:
     return f"{type(node).__name__}({', '.join(fields)})"
 
 
-def covered_files(path: Path, rooms: tuple[str, ...] = COVERED) -> list[Path]:
-    """A file, what it names of `content/`, and what it imports from these rooms, and so on; sorted.
+@cache
+def _file_of(module: str) -> Path | None:
+    """The file of a module or a package of ours; None where there is none of this name."""
+    path = ROOT / module.replace(".", "/")
+    files = path.with_suffix(".py"), path / "__init__.py"
+    return next((one for one in files if one.is_file()), None)
 
-    For an experiment's file that is every file whose code its digest covers.
-    """
+
+@cache
+def _source(one: _Import) -> tuple[str, Path | None]:
+    """The name that an import takes, none for a module, and its file: None where left out."""
+    module, name = f"{one.module}.{one.name}", ""
+    if not one.name or _file_of(module) is None:
+        module, name = one.module, one.name
+    is_left_out = any(f"{module}.".startswith(f"{left}.") for left in LEFT_OUT)
+    return name, None if is_left_out else _file_of(module)
+
+
+@cache
+def _followed(path: Path) -> frozenset[Path]:
+    """What is read because a file is: its package, the modules that it imports, and texts."""
+    found = _read(path)
+    modules = {file for _, file in map(_source, found.imports) if file}
+    texts = (ROOT / name for name in found.programs if "*" not in name)
+    package = path.with_name("__init__.py")
+    return frozenset(one for one in (package, *modules, *texts) if one.is_file())
+
+
+def covered_files(*entries: Path) -> list[Path]:
+    """Files, what they import of ours and name of `content/`, and so on, but `LEFT_OUT`; sorted."""
     seen: set[Path] = set()
-    waiting = [path]
+    waiting = {*entries}
     while waiting:
-        current = waiting.pop()
-        if current in seen or not current.is_file():
-            continue
-        seen.add(current)
-        found = _read(current)
-        ours = (name for name in found.modules if name.startswith(rooms))
-        waiting += [ROOT / f"{name.replace('.', '/')}.py" for name in ours]
-        waiting += [ROOT / name for name in found.programs if "*" not in name]
+        seen |= waiting
+        waiting = {file for one in waiting for file in _followed(one)} - seen
     return sorted(seen)
+
+
+@cache
+def _linked_digest(path: Path) -> str:
+    """The digest of a file, and of the files that its names come from."""
+    sources = ((one.called, *_source(one)) for one in _read(path).imports)
+    names = ((called, name, file_digest(file) if file else "") for called, name, file in sources)
+    return digest_of([file_digest(path), sorted(names)])
+
+
+def code_digest(*entries: Path) -> str:
+    """The digest of all code that these files lead to, whichever files it lies in."""
+    return digest_of(sorted({_linked_digest(path) for path in covered_files(*entries)}))
 
 
 @cache
@@ -143,13 +196,11 @@ def source_digest(experiment: str) -> str:
     """The digest of an experiment as its code now stands, 16 hexadecimal digits.
 
     Equal for code that differs only in comments, docstrings or layout. Code that is no Python, as
-    somebody leaves it while typing, has a digest that no trace has. An experiment that no longer
-    exists has the digest of nothing, so its traces are stale.
+    somebody leaves it while typing, has a digest that no trace has; nor has any an experiment that
+    no longer exists.
     """
-    files = {path for pattern in MEASURING for path in ROOT.glob(pattern)}
-    if path := experiment_files().get(experiment):
-        files.update(covered_files(path))
-    return digest_of(sorted(file_digest(path) for path in files))
+    own = experiment_files().get(experiment)
+    return code_digest(*([own] if own else ()), *(ROOT / one for one in ENTRIES))
 
 
 @cache
@@ -163,10 +214,11 @@ def program_digests(experiment: str) -> dict[str, str]:
 
 def forget_code() -> None:
     """Read all code anew at the next digest: somebody may have edited it."""
-    for cached in (source_digest, program_digests, _read):
+    for cached in (source_digest, program_digests, _linked_digest, _followed, _source, _file_of):
         cached.cache_clear()
+    _read.cache_clear()
 
 
 def file_digest(path: Path) -> str:
-    """The digest of what in a file can change a result."""
+    """The digest of what in a file can change a result, but for its imports."""
     return hashlib.sha256(_read(path).content).hexdigest()

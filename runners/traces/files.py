@@ -7,7 +7,6 @@ that never install it.
 """
 
 import json
-import math
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -23,11 +22,10 @@ from runners.traces.fields import Steps
 from runners.traces.invariants import violations
 from runners.traces.plan_grid import PREFIX, Grid
 from runners.traces.records import Machine, Primitives, Trace
-from runners.traces.schema import Record, digest_of
+from runners.traces.schema import Guarded, Record, digest_of
 
 NOT_TRACES = frozenset({"machine", "primitives"})  # what else a machine's folder holds
-EDITED = "edited or cut since it was written; make it again, or restore the file from git"
-GUARDED: dict[type[Record], str] = {Trace: "runs", Grid: "rows"}  # whose digest is `values`
+EDITED = "edited or cut since it was written"
 TORN = ".torn"  # ends the name of a file that is being written, or was when somebody was killed
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -44,21 +42,40 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
         record = model.model_validate(document)
     except ValidationError as error:
         first, others = error.errors()[0], error.error_count() - 1
-        message = first["msg"].lower() if first["loc"] else "not a JSON object; delete it"
+        message = first["msg"].removeprefix("Value error, ")
+        message = f"{message[0].lower()}{message[1:]}"
+        if not first["loc"]:
+            message = f"not a JSON object; {remedy(path)}"
         raise _of_field(path, first["loc"], message, others) from None
     except (ValueError, RecursionError) as error:
         raise _torn(path, error) from None
     broken = list(violations(record)) if isinstance(record, Trace) else []
     if broken:
         raise _of_field(path, *broken[0], len(broken) - 1)
-    guarded = GUARDED.get(model)
-    if guarded and document.get("values") != digest_of(document[guarded]):
-        raise _of_field(path, (guarded,), EDITED, 0)
+    if isinstance(record, Guarded) and record.values != _values(document):
+        raise TraceError(f"{path}: {EDITED}; {remedy(path)}")
     return record
 
 
+def _values(document: dict[str, Any]) -> str:
+    """The digest of all that a file holds beside it."""
+    return digest_of({name: held for name, held in document.items() if name != "values"})
+
+
+def remedy(path: Path) -> str:
+    """What a person does about a file that is missing, cut or edited."""
+    folder, name = path.parent.name, path.stem
+    if folder == "plans" or name in published.COMPARISONS:
+        asked = name if folder == "plans" else published.COMPARISONS[name].option
+        again = f"plan {asked} --grid"
+    else:
+        asked = {"machine": " ddp --force", "primitives": ""}.get(name, f" {name}")
+        again = f"run{asked}{' --as-reference --full' if folder.startswith('reference-') else ''}"
+    return f"restore it from git, or make it again with `python -m runners {again}`"
+
+
 def _torn(path: Path, error: Exception) -> TraceError:
-    return TraceError(f"{path}: not a whole JSON file ({error}); delete it and run again")
+    return TraceError(f"{path}: not a whole JSON file ({error}); {remedy(path)}")
 
 
 def _of_field(path: Path, field: Steps, message: str, others: int) -> TraceError:
@@ -78,8 +95,7 @@ def read_record(path: Path, model: type[RecordT]) -> RecordT:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        said = f"{path}: no such trace; measure it with `python -m runners run`"
-        raise TraceError(said) from None
+        raise TraceError(f"{path}: no such file; {remedy(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise _torn(path, error) from None
     record: RecordT = _parsed(path, text, model)
@@ -150,8 +166,8 @@ def write(path: Path, record: Record) -> None:
         OSError: the disk refused; nothing is left behind.
     """
     document = record.as_json()
-    if guarded := GUARDED.get(type(record)):
-        document["values"] = digest_of(document[guarded])
+    if isinstance(record, Guarded):
+        document["values"] = _values(document)
     write_json(path, document)
 
 
@@ -173,8 +189,3 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def finite_or_none(value: float) -> float | None:
-    """The value, or None where JSON could not carry it."""
-    return value if math.isfinite(value) else None

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from runners.traces import digest
 from runners.traces.device_memory import least_bytes, needed_bytes
-from runners.traces.digest import ROOT, covered_files, file_digest
+from runners.traces.digest import ROOT
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
-from runners.traces.schema import Record, Setting, digest_of, now
+from runners.traces.schema import Guarded, Moment, Record, Setting, Version, digest_of, now
 
 FOLDER = "planner/plans"  # of the content
 PREFIX = "plan_"  # of the names by which expressions call grids
@@ -26,7 +27,6 @@ QUESTION = (
 )
 RESHARDED = "resharded"  # the axis over which FSDP gathers what it resharded to a smaller group
 _ENTRY = "runners/planning/one_rank.py"
-_ROOMS = ("runners.planning.", "runners.simulate.", "runners.meters.")
 _SHORT = {"bf16-mixed": "", "adam": "", "none": "", "all": "checkpointed"}
 
 
@@ -87,20 +87,18 @@ class GridRow(Record):
     seconds: float  # that the simulation took
 
 
-class Simulated(Record):
+class Simulated(Guarded):
     """A committed file of simulations: what it says of its making.
 
     Attributes:
         code: the digest of the code that simulates, and of what it is given.
-        values: the digest of its rows, by which a cut or edited file is noticed; `write` sets it.
     """
 
     schema_version: Literal[1]
-    made_at: str
+    made_at: Moment
     code: str
-    torch: str
-    python: str
-    values: str = ""
+    torch: Version
+    python: Version
 
 
 class Grid(Simulated):
@@ -254,7 +252,7 @@ def code_digest(experiment: str) -> str:
 @cache
 def engine_digest() -> str:
     """The digest of the code that simulates: comments, docstrings and layout left out."""
-    return digest_of([file_digest(path) for path in covered_files(ROOT / _ENTRY, _ROOMS)])
+    return digest.code_digest(ROOT / _ENTRY)
 
 
 @cache

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runners.traces import plan_grid
-from runners.traces.digest import ROOT, file_digest
-from runners.traces.plan_grid import PREFIX, Simulated, engine_digest, made_here
+from runners.traces.digest import ROOT, code_digest
+from runners.traces.plan_grid import PREFIX, Simulated, made_here
 from runners.traces.records import RankRecord, Run, Trace
 from runners.traces.schema import Setting, digest_of
 
@@ -29,7 +29,7 @@ class Comparison(NamedTuple):
         experiment: the name by which expressions call it.
         option: of `plan`, which makes it.
         lists: files of the planner with the published rows.
-        code: files of `runners/planning` that compute, besides those that simulate.
+        code: the file of `runners/planning` that computes, with what it imports.
         simulates: whether ranks are simulated for it.
     """
 
@@ -37,7 +37,7 @@ class Comparison(NamedTuple):
     question: str
     option: str
     lists: tuple[str, ...]
-    code: tuple[str, ...]
+    code: str
     simulates: bool = False
 
     @property
@@ -54,8 +54,7 @@ class Comparison(NamedTuple):
     def digest(self) -> str:
         """The digest of the lists and of the code that computes."""
         lists = [(PLANNER / f"{name}.yml").read_text(encoding="utf-8") for name in self.lists]
-        code = [file_digest(ROOT / "runners" / "planning" / f"{name}.py") for name in self.code]
-        return digest_of([*lists, *code, engine_digest() if self.simulates else None])
+        return digest_of([*lists, code_digest(ROOT / "runners" / "planning" / f"{self.code}.py")])
 
 
 PEAKS = Comparison(
@@ -63,7 +62,7 @@ PEAKS = Comparison(
     "How far are simulated peaks from published ones?",
     "--published",
     lists=("published_measurements",),
-    code=("published",),
+    code="published",
     simulates=True,
 )
 STEPS = Comparison(
@@ -71,7 +70,7 @@ STEPS = Comparison(
     "How far does one efficiency for each device explain published rates of training steps?",
     "--published-steps",
     lists=("published_steps", "published_choices"),
-    code=("published_steps", "law_of_time"),
+    code="published_steps",
 )
 COMPARISONS = {one.experiment: one for one in (PEAKS, STEPS)}
 

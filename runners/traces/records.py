@@ -11,7 +11,17 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from runners.traces.measured import Collective, Memory, SampledSeconds, Timing
-from runners.traces.schema import Loss, Nature, Record, Setting, Shape, Status
+from runners.traces.schema import (
+    Guarded,
+    Loss,
+    Moment,
+    Nature,
+    Record,
+    Setting,
+    Shape,
+    Status,
+    Version,
+)
 
 MOST_LOAD_SHARE = 0.05  # of the cores that others may use around a quiet experiment
 MOST_CANARY_SHARE = 0.05  # by which the times of a canary may differ there
@@ -37,8 +47,8 @@ class Code(Record):
 class Circumstances(Record):
     """What a result can depend on besides the machine itself; it may change with each command."""
 
-    python: str
-    torch: str
+    python: Version
+    torch: Version
     # Cores that ranks might use, as the kernel lists them: 0-3,8; null: not known.
     affinity: str | None = None
     visible_devices: str | None = None  # CUDA_VISIBLE_DEVICES; null: not set
@@ -288,18 +298,17 @@ class Run(Record):
         return self.status not in (self.expected_status, "skipped")
 
 
-class Trace(Record):
+class Trace(Guarded):
     """All runs of one experiment on one machine."""
 
     schema_version: Literal[2]
     experiment: str
     question: str  # what the experiment asks, in one sentence
-    recorded_at: str  # when the last of its runs had ended: UTC, ISO 8601, seconds
+    recorded_at: Moment  # when the last of its runs had ended
     machine: str
     code: Code
     circumstances: Circumstances  # under which its runs were measured
     quiet: Quiet | None = None  # what else the machine did meanwhile; null: not recorded
-    values: str = ""  # the digest of its runs, by which an edited or half-merged file is noticed
     runs: Annotated[dict[str, Run], Field(min_length=1)]
 
     @property
@@ -315,7 +324,7 @@ class Accelerator(Record):
     memory_bytes: int
 
 
-class Machine(Record):
+class Machine(Guarded):
     """What a machine is; its folder's name is `name`."""
 
     model_config = ConfigDict(extra="ignore")  # what former versions recorded too
@@ -326,17 +335,17 @@ class Machine(Record):
     num_cores: int  # that ranks may use
     memory_bytes: int
     system: str
-    python: str
-    torch: str
+    python: Version
+    torch: Version
     accelerators: list[Accelerator]
     caches: str = ""  # of a core, as the kernel shows them; empty: not known
 
 
-class Primitives(Record):
+class Primitives(Guarded):
     """How fast a machine computes and communicates."""
 
     schema_version: Literal[1]
     machine: str
-    recorded_at: str  # UTC, ISO 8601, seconds
+    recorded_at: Moment
     # By name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`.
     primitives: dict[str, SampledSeconds | float]

@@ -6,10 +6,13 @@ written where it is at its default: most traces need not say it.
 
 import hashlib
 import json
+import math
+import re
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 Status = Literal[
     "completed", "out_of_memory", "diverged", "deadlocked", "died", "failed", "skipped"
@@ -18,6 +21,7 @@ Nature = Literal["real", "paced", "simulated"]
 Activity = Literal["compute", "communication", "waiting"]
 Shape = list[int]
 Setting = int | float | str | bool | None | list[int] | list[float] | list[str]
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 Loss = float | None  # null where the loss was not finite; `non_finite` then says where and what
 
 
@@ -32,6 +36,29 @@ class Record(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
+class Guarded(Record):
+    """A file's record: it holds the digest of all else in it, by which an edit is noticed."""
+
+    values: str = ""  # `files.write` sets it
+
+
+def _moment(text: str) -> str:
+    with suppress(ValueError):
+        if datetime.fromisoformat(text).strftime(_MOMENT) == text:
+            return text
+    raise ValueError(f"{text!r} is no time such as '2026-11-26T17:37:38Z'")
+
+
+def _version(text: str) -> str:
+    if re.fullmatch(r"\d+(\.\d+)+\S*", text):
+        return text
+    raise ValueError(f"{text!r} is no version such as '2.13.0'")
+
+
+Moment = Annotated[str, AfterValidator(_moment)]  # UTC, ISO 8601, seconds
+Version = Annotated[str, AfterValidator(_version)]
+
+
 def digest_of(document: object) -> str:
     """The digest of what JSON can hold, in whatever order its keys are: 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
@@ -39,4 +66,9 @@ def digest_of(document: object) -> str:
 
 def now() -> str:
     """The time, UTC, as records keep it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime(_MOMENT)
+
+
+def finite_or_none(value: float) -> float | None:
+    """The value, or None where JSON could not carry it."""
+    return value if math.isfinite(value) else None

@@ -98,7 +98,7 @@ class Copy:
         folder.mkdir(parents=True)
         for file in ("machine", *experiments):
             text = (reference / f"{file}.json").read_text()
-            (folder / f"{file}.json").write_text(text.replace("reference-frozen", name))
+            write(folder / f"{file}.json", json.loads(text.replace("reference-frozen", name)))
         (self.content / "traces" / "this-machine").write_text(f"{name}\n")
 
     def load(self, machine=None, is_stale=fresh):

@@ -5,8 +5,11 @@ import shutil
 
 import pytest
 
+from generator.content.book import load
 from generator.content.errors import ContentErrors
+from tests.generator.conftest import fresh
 from tests.generator.scenes import readers_tried
+from tests.recorded import sealed
 
 QUIZ = "topics/averaging/quiz.yml"
 
@@ -63,8 +66,14 @@ def test_an_experiment_that_nobody_ran_names_its_command(copy, tmp_path, monkeyp
     [
         (lambda text: text[:500], "not a whole JSON file"),
         (lambda text: text.replace('"schema_version": 2', '"schema_version": 3'), "schema_version"),
-        (lambda text: text.replace("reference-frozen", "other", 1), "machine: is 'other', the fol"),
-        (lambda text: text.replace('"tiny_memory"', '"ddp"', 1), "experiment: is 'ddp', the file"),
+        (
+            lambda text: sealed(text.replace("reference-frozen", "other", 1)),
+            "machine: is 'other', the fol",
+        ),
+        (
+            lambda text: sealed(text.replace('"tiny_memory"', '"ddp"', 1)),
+            "experiment: is 'ddp', the file",
+        ),
         (lambda text: text.replace('"status": "completed",', "", 1), "status: field required"),
         (lambda text: text.replace('"seed"', '"sead": 1, "seed"', 1), "sead: extra inputs"),
         (lambda text: text.replace("0.0021", "1e999", 1), "samples.0: input should be a finite"),
@@ -76,6 +85,32 @@ def test_a_bad_trace_is_named_with_its_field(copy, spoil, said):
     (error,) = copy.errors()
     assert re.match(r"content/traces/reference-frozen/tiny_memory\.json(:\d+)?: ", error)
     assert said in error
+
+
+def test_a_published_book_names_each_trace_that_its_reference_machine_lacks(copy):
+    """Though another committed machine could stand in; what is new on this machine may wait."""
+    programs = copy.content.parent / "runners" / "experiments"
+    programs.mkdir(parents=True)
+    for name in ("tiny_memory", "tiny_training", "_template"):
+        (programs / f"{name}.py").write_text("")
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    reference = copy.content / "traces" / "reference-frozen"
+    (reference / "tiny_memory.json").unlink()
+
+    def lacks(*machines, **how):
+        with pytest.raises(ContentErrors) as refused:
+            load(copy.content, reference.name, is_stale=fresh, only=machines, **how)
+        lines = [str(error) for error in refused.value.errors if "lacks this file" in str(error)]
+        folder = "content/traces/reference-frozen/"
+        return [line.removeprefix(folder).partition(":")[0] for line in lines], lines[0]
+
+    names, line = lacks(reference.name, "desk")
+    assert names == ["primitives.json", "tiny_memory.json"]
+    assert "restore it from git, or make it again with `python -m runners run" in line
+    assert lacks(reference.name, with_new=True)[0] == ["primitives.json"]
+    (reference / "machine.json").unlink()
+    assert lacks(reference.name, "desk")[0] == ["machine.json"]
+    assert copy.load("desk")
 
 
 def test_a_folder_that_was_renamed_does_not_pass_for_another_machine(copy):

@@ -111,6 +111,25 @@ def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypat
     assert "the trace is stale: run `make traces NAMES=tiny_memory`" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("class", "a word of Python"),
+        ("machine", "a file of each machine's folder"),
+        ("primitives", "a file of each machine's folder"),
+        ("cited", "a name or a function of expressions"),
+        ("run", "a name or a function of expressions"),
+        ("mean", "a name or a function of expressions"),
+        ("holds", "a name or a function of expressions"),
+        ("plan_tiny", "the name of a simulated plan"),
+    ],
+)
+def test_an_experiment_takes_no_name_that_stands_for_something_else(run, copy, name, said):
+    code, _, error = run("new", "experiment", name)
+    assert (code, error) == (2, f"{name!r} is {said}; choose another name\n")
+    assert not (copy.content / "claims" / f"{name}.yml").exists()
+
+
 def test_a_new_lesson_passes_check_appears_in_the_book_and_is_not_started_again(run, build, out):
     code, said, _ = run("new", "lesson", "gradient-averaging")
     assert code == 0

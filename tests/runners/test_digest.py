@@ -1,10 +1,16 @@
 """Staleness: what changes a digest, and what must not."""
 
 import ast
+import os
+import shutil
+import sys
 
 import pytest
 
+from runners.plans.experiment import names
 from runners.traces import digest
+from runners.traces.files import read
+from tests.processes import ROOT, ran
 
 CODE = '''"""An experiment."""
 from runners.training.teacher import teach# the rows
@@ -21,7 +27,9 @@ def digest_of(tmp_path, monkeypatch):
     """The digest of an experiment with this text, in a tree with this teacher."""
     for room in ("experiments", "training", "meters"):
         (tmp_path / "runners" / room).mkdir(parents=True)
+    (tmp_path / "runners" / "measure.py").write_text("from runners.meters import memory\n")
     monkeypatch.setattr(digest, "ROOT", tmp_path)
+    monkeypatch.setattr(digest, "ENTRIES", ("runners/measure.py",))
 
     def made(code, teacher="def teach(): return 1\n"):
         (tmp_path / "runners" / "training" / "teacher.py").write_text(teacher)
@@ -53,6 +61,109 @@ def test_the_code_that_measures_changes_it(digest_of, tmp_path):
     assert digest_of(CODE) == before
     meter.write_text("PEAK = 2\n")
     assert digest_of(CODE) != before
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from runners.meters import memory",
+        "from runners.meters.memory import PEAK",
+        "import runners.meters.memory",
+        "def late():\n    from runners.meters.memory import PEAK",
+        'importlib.import_module("runners.meters.memory")',
+    ],
+)
+def test_a_module_is_covered_however_it_is_imported(digest_of, tmp_path, imports):
+    (tmp_path / "runners" / "measure.py").write_text(f"{imports}\n")
+    for name in ("memory", "__init__"):
+        meter = tmp_path / "runners" / "meters" / f"{name}.py"
+        meter.write_text("PEAK = 1\n")
+        before = digest_of(CODE)
+        meter.write_text("PEAK = 2\n")
+        assert digest_of(CODE) != before
+
+
+def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_of, tmp_path):
+    (tmp_path / "runners" / "training" / "other.py").write_text("def teach(): return 2\n")
+    both = f"from runners.training import other\n{CODE}"
+    found = {
+        digest_of(both.replace("teacher import teach", instead))
+        for instead in ("teacher import teach", "other import teach", "teacher import t as teach")
+    }
+    assert len(found) == 3
+
+
+LISTS = "print(*(name for name in sys.modules if name.startswith('runners')))"
+PRINTS = f"""
+import sys
+from runners.plans.experiment import RunPlan
+QUESTION = "What is imported?"
+def alone(rank): {LISTS}
+RUNS = {{"alone": RunPlan("alone", passes=("timed",))}}
+"""
+RUNS_IT = f"""
+import sys
+from runners.__main__ import main
+code = main(["run", "imported"])
+{LISTS}
+raise SystemExit(code)
+"""
+IMPORTS_EACH = f"""
+import importlib, sys
+from runners.plans.experiment import names
+for name in names():
+    for one in [one for one in sys.modules if one.startswith("runners")]:
+        del sys.modules[one]
+    importlib.import_module(f"runners.experiments.{{name}}")
+    {LISTS}
+"""
+
+
+@pytest.mark.ranks
+def test_an_edit_of_any_module_that_a_run_imports_makes_its_trace_stale(tmp_path, monkeypatch):
+    """But for those of which `LEFT_OUT` says why not, and what these alone need to read a trace."""
+    (tmp_path / "imported.py").write_text(PRINTS)
+    monkeypatch.setenv("PROOFBOOK_TRACES", str(tmp_path / "traces"))
+    each = [set(words.split()) for words in _printed(IMPORTS_EACH)]
+    own = names()
+    monkeypatch.setenv(digest.MORE, str(tmp_path))
+    *_, loaded = _printed(RUNS_IT)
+    (trace,) = (tmp_path / "traces").glob("*/imported.json")
+    of_run = {*loaded.split(), *read(trace).runs["alone"].printed[0].split()}
+    assert {"runners.measuring.forkserver", "runners.ranks.process"} <= of_run
+    known = [*zip(own, each, strict=True), ("imported", of_run)]
+
+    behind = digest.covered_files(*(ROOT / f"runners/traces/{n}.py" for n in ("files", "summary")))
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT / "runners", copy / "runners")
+    monkeypatch.setattr(digest, "ROOT", copy)
+    digest.forget_code()
+    before = {name: digest.source_digest(name) for name, _ in known}
+    fresh = set()
+    for module in sorted({one for _, modules in known for one in modules}):
+        path = digest._file_of(module)
+        text = path.read_text()
+        path.write_text(f"{text}\nEDITED = 1\n")
+        digest.forget_code()
+        using = [name for name, modules in known if module in modules]
+        if any(digest.source_digest(name) == before[name] for name in using):
+            fresh.add(module)
+        path.write_text(text)
+    digest.forget_code()
+    unnamed = {
+        one for one in fresh if not f"{one}.".startswith(tuple(f"{n}." for n in digest.LEFT_OUT))
+    }
+    assert unnamed <= {_module(path) for path in behind}
+
+
+def _printed(program):
+    done = ran([sys.executable, "-c", program], ROOT, {**os.environ})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def _module(path):
+    return path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
 
 
 def test_an_edit_of_an_experiment_outside_the_book_makes_its_trace_stale(

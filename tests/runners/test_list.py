@@ -1,9 +1,36 @@
 """`python -m runners list`: all experiments, or those that are named, each once."""
 
+import pytest
+
 from runners.__main__ import main
+from runners.traces import machine
+from runners.traces.digest import MORE
 
 
 def test_list_shows_the_experiments_that_are_named_and_no_others(capsys):
     main(["list", "ddp", "too_small", "ddp"])
     rows = [row for row in capsys.readouterr().out.splitlines() if not row.startswith(" ")]
     assert [row.split()[0] for row in rows[:-1]] == ["ddp", "too_small"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("QUESTION = 'Which?'\n", "broken.py: declares no RUNS"),
+        ("QUESTION = 'Which?'\nRUNS = {\n", "broken.py:2: SyntaxError: '{' was never closed"),
+        ("\nRUNS = {'a': wide}\n", "broken.py:2: NameError: name 'wide' is not defined"),
+    ],
+)
+def test_a_broken_experiment_is_one_line_and_the_others_are_listed(
+    tmp_path, monkeypatch, capsys, text, said
+):
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.setenv(MORE, str(tmp_path))
+    monkeypatch.setattr(machine, "TRACES", tmp_path / "traces")
+    assert main(["list", "broken", "ddp"]) == 2
+    rows = capsys.readouterr().out.splitlines()
+    assert said in rows[1]
+    assert rows[2].startswith("ddp ")
+    assert main(["run", "--dry"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

@@ -44,9 +44,25 @@ def test_a_trace_has_a_digest_and_survives_writing_and_reading(committed, tmp_pa
         assert path.read_bytes() == written
 
 
-def test_a_missing_trace_says_how_to_measure_it(tmp_path):
-    with pytest.raises(TraceError, match=r"ddp\.json: no such trace; measure it with"):
-        read(tmp_path / "ddp.json")
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("reference-cpu-2c/ddp", "run ddp --as-reference --full"),
+        ("reference-cpu-2c/primitives", "run --as-reference --full"),
+        ("cpu-1c-ea2ab3/machine", "run ddp --force"),
+        ("plans/llama-8b", "plan llama-8b --grid"),
+        ("planner/plan_steps", "plan --published-steps --grid"),
+    ],
+)
+def test_a_file_that_is_missing_or_cut_says_how_to_bring_it_back(tmp_path, file, command):
+    path = tmp_path / f"{file}.json"
+    path.parent.mkdir()
+    for said in ("no such file", "not a whole JSON file"):
+        with pytest.raises(TraceError, match=said) as refused:
+            read(path)
+        advice = f"restore it from git, or make it again with `python -m runners {command}`"
+        assert str(refused.value).endswith(advice)
+        path.write_text('{"runs": {')
 
 
 def test_a_full_disk_leaves_the_old_trace_and_nothing_else(tmp_path, monkeypatch):
