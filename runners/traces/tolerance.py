@@ -31,8 +31,8 @@ FLOAT_SHARE = 0.01  # rounding in another order, carried through a short trainin
 MARGIN = 4.0
 MOST_SPREAD = 0.01  # above it rounding decides what a training gives
 OF_COUNTS = ("accuracy", "_share")  # names of what turns by whole samples, as one is rounded
-# The least share by which a float may differ: where all is alike; on another processor, where bf16
-# in hardware made 0.04 % of a loss whose spread was 0.007 %; with another torch or device.
+# The least share by which a float may differ: where all is alike; on another processor, where one
+# loss in bf16 lay 0.04 % apart that had spread by 0.007 %; with another torch or device.
 ALIKE, OTHER_PROCESSOR, OTHER_LIBRARY = 0.0, 1e-3, FLOAT_SHARE
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
 
