@@ -129,6 +129,9 @@ def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
         lost = list(_unknown(("outputs", position, "formula"), output.formula, inputs))
         yield from lost
         for number, written in enumerate(() if lost else output.checked_on):
+            for name in written.given.keys() - {*inputs}:
+                message = f"no input is named {name!r}{nearest(name, inputs)}"
+                yield ("outputs", position, "checked_on", number, "given", name), message
             if written.law is None or written.law in evidence.book.claims:
                 check = on_run(written, output, calculator, evidence)
                 found = list(_of_check(evidence, output, check))
