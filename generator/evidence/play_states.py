@@ -130,7 +130,9 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     """Words for a value or a run that the figure does not have."""
-    controls: dict[Path, PlayControl] = {("controls", n): one for n, one in enumerate(play.controls)}
+    controls: dict[Path, PlayControl] = {
+        ("controls", n): one for n, one in enumerate(play.controls)
+    }
     controls |= {("beside",): play.beside} if play.beside else {}
     paths = [*figure.runs, *([play.reference] if play.reference else [])]
     for at, control in controls.items():

@@ -48,7 +48,11 @@ _READ = {
     "grid": {"preset", "confirm"}, "strategies": _PLAN, "": _PLAN | {"seconds"},
 }  # fmt: skip
 # What of `_MODEL` goes with each way to name a model.
-_OF_MODEL = {"model": {"batch", "tensor_plan"}, "hf": {"loss_chunks"}, "": {"preset", "loss_chunks"}}
+_OF_MODEL = {
+    "model": {"batch", "tensor_plan"},
+    "hf": {"loss_chunks"},
+    "": {"preset", "loss_chunks"},
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

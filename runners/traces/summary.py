@@ -51,11 +51,12 @@ def summary_lines(run: Run) -> list[str]:
 def beside(run: Run, book: Run) -> list[str]:
     """The same lines of a run, with those of the book's run below the ones that differ."""
     own = summary_lines(run)
+    end = len(own)
     places = {_head(line): place for place, line in enumerate(own, 1)}  # the last of several ranks
     differing = [line for line in summary_lines(book) if line not in own and line[0] != " "]
     for line in reversed(differing):
         at = places.get(_head(line))
-        own.insert(at or len(own), f"  in the book: {line.partition(': ')[2] if at else line}")
+        own.insert(at or end, f"  in the book: {line.partition(': ')[2] if at else line}")
     return own
 
 

@@ -36,7 +36,10 @@ LEARN = f"content/{LESSON}"
         ([], ()),
         ([LEARN], ("topics/averaging/learn.md",)),
         (["content/topics/averaging/quiz.yml"], ("topics/averaging/",)),
-        (["content/topics/a/quiz.yml", "content/topics/b/why.yml"], ("topics/a/", "topics/b/why.md")),
+        (
+            ["content/topics/a/quiz.yml", "content/topics/b/why.yml"],
+            ("topics/a/", "topics/b/why.md"),
+        ),
         (["content/pages/about.md"], ("about.md",)),
         (["content/pages/photo.png"], EVERYTHING),
         (["content/topics/averaging/code/mean.py"], EVERYTHING),  # a run may now be stale

@@ -259,7 +259,10 @@ def test_what_cannot_be_planned_is_one_line(words, why, capsys):
         (["gpt2-124m", "--hf", "config.json"], "a preset has no effect with --hf"),
         (["--model", "m:f", "--batch", "m:f", "--hf", "c.json"], "--hf has no effect with --model"),
         (["--model", "m:f", "--batch", "m:f", "--loss-chunks", "2"], "--loss-chunks has no effect"),
-        (["gpt2-124m", "--strategies", "ddp", "--seconds", "9"], "--seconds has no effect with --s"),
+        (
+            ["gpt2-124m", "--strategies", "ddp", "--seconds", "9"],
+            "--seconds has no effect with --s",
+        ),
         (["gpt2-124m", "--grid", "--json"], "--json has no effect with --grid"),
         (["gpt2-124m", "--outcomes", "--devices", "2"], "--devices has no effect with --outcomes"),
         (["--published", "--confirm"], "--confirm has no effect with --published"),
