@@ -66,7 +66,7 @@ def _head(line: str) -> str:
 
 
 def _own(run: Run) -> Iterator[str]:
-    """What the experiment itself counted or compared; of a run that says nothing else, a batch."""
+    """What the experiment counted or compared; of a run that says nothing else, its batch."""
     for name in dict.fromkeys(name for rank in run.ranks for name in rank.measures):
         yield from _by_rank(name, run, lambda rank, of=name: _measure(of, rank.measures.get(of)))
     says_more = run.printed or run.epochs or any(rank.measures for rank in run.ranks)
@@ -74,7 +74,8 @@ def _own(run: Run) -> Iterator[str]:
         facts = {name: _measure(name, value) for name, value in step.facts.items()}
         if facts:
             rank = "" if step.rank is None else f", rank {step.rank}"
-            yield f"{step.name}{rank}: {', '.join(f'{name} {said}' for name, said in facts.items())}"
+            said = (f"{name} {fact}" for name, fact in facts.items())
+            yield f"{step.name}{rank}: {', '.join(said)}"
 
 
 def _measure(name: str, value: Setting | None) -> str | None:

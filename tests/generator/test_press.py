@@ -81,7 +81,7 @@ def test_an_edit_prints_its_pages_as_a_fresh_press_does_and_leaves_the_others(
 def test_an_edit_of_a_word_prints_every_page_that_shows_it_and_few_others(
     copy, counted, file, old, new, most
 ):
-    """A belief stands in a few lessons; the first reference gives its title to a popover of each."""
+    """A belief stands in a few lessons; a popover of each has the title of the first reference."""
     before, printed, fresh = edited(copy, counted, file, old, new)
     assert {path for path in fresh if fresh[path] != before[path]} <= printed
     assert len(printed) <= most < len(before)
