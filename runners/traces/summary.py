@@ -5,6 +5,7 @@ show them of the recorded one, so that a reader sees the same lines in both plac
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from runners.traces.fields import NBSP, SIZES, TIMES, in_words, measure_of, scaled, significant
 from runners.traces.records import RankRecord, Run
@@ -68,7 +69,7 @@ def _head(line: str) -> str:
 def _own(run: Run) -> Iterator[str]:
     """What the experiment counted or compared; of a run that says nothing else, its batch."""
     for name in dict.fromkeys(name for rank in run.ranks for name in rank.measures):
-        yield from _by_rank(name, run, lambda rank, of=name: _measure(of, rank.measures.get(of)))
+        yield from _by_rank(name, run, partial(_measured, name))
     says_more = run.printed or run.epochs or any(rank.measures for rank in run.ranks)
     for step in () if says_more else run.prediction:
         facts = {name: _measure(name, value) for name, value in step.facts.items()}
@@ -76,6 +77,10 @@ def _own(run: Run) -> Iterator[str]:
             rank = "" if step.rank is None else f", rank {step.rank}"
             said = (f"{name} {fact}" for name, fact in facts.items())
             yield f"{step.name}{rank}: {', '.join(said)}"
+
+
+def _measured(name: str, rank: RankRecord) -> str | None:
+    return _measure(name, rank.measures.get(name))
 
 
 def _measure(name: str, value: Setting | None) -> str | None:
