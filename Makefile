@@ -55,7 +55,7 @@ publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=h
 	[ -n "$$SOURCE_DATE_EPOCH" ] || unset SOURCE_DATE_EPOCH; \
 	PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_SITE_URL='$(SITE_URL)' \
 		$(PY) -m mkdocs build --strict --site-dir site/book && \
-	$(PY) -m zipfile -c site/proofbook.zip site/book
+	$(PY) -c "$$ZIPPED"
 
 check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff check
@@ -81,7 +81,7 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \
 		rm -f .written && find . -mindepth 1 -type d -empty -delete)
-	@find site -mindepth 1 ! -path 'site/pages*' ! -path site/html ! -name .gitkeep -delete
+	@[ ! -d site ] || find site -mindepth 1 ! -path 'site/pages*' -delete
 	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
@@ -93,6 +93,15 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 SERVED_BY_pages := .venv/.pages
 SERVED_BY_run := $(SERVED_BY_pages) .venv/.run
 SERVED_BY_test := $(SERVED_BY_run) .venv/.test
+
+define ZIPPED
+from pathlib import Path
+from zipfile import main
+from generator.website.publish import alone
+with alone(Path("site/pages")):
+    main(["-c", "site/proofbook.zip", "site/book"])
+endef
+export ZIPPED
 
 define PORT_IS_FREE
 import socket, sys

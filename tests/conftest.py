@@ -136,8 +136,6 @@ def copy_of_the_book(into: Path) -> Path:
     for entry in list(traces.iterdir()):
         if not entry.name.startswith("reference-"):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    for folder in ("pages", "html"):
-        (into / "site" / folder).mkdir(parents=True)
     return into
 
 

@@ -15,12 +15,14 @@ from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.guide import GuideFile
 from generator.content.lesson import LessonFile
+from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed, asked_of_claims
 from generator.items import item_checks
+from runners.traces.published import PEAKS
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -125,6 +127,16 @@ def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
             yield document.error(place, f"{name!r} comes later; give it a smaller order")
 
 
+def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Words for rows that published measurements do not have."""
+    page, shown = document.model.published, evidence.book.traces.get(PEAKS.experiment)
+    rows = [str(run.settings["id"]) for run in shown.runs.values()] if page and shown else []
+    for key in ("variants", "notes") if rows else ():
+        for row in getattr(page, key).keys() - {*rows}:
+            message = f"no published row {row!r}{nearest(row, rows)}"
+            yield document.error(("published", key, row), message)
+
+
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
         wrong = list(item_checks.mistakes(item, evidence))
@@ -193,6 +205,7 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (QuizFile, _items),
     (StatementFile, statement_checks.mistakes),
     (TopicFile, _topic),
+    (PlanFile, _plan),
     (GuideFile, layout_checks.mistakes),
     (LessonFile, layout_checks.mistakes),
     (LessonFile, lesson_checks.mistakes),

@@ -32,7 +32,8 @@ WHOLE = 20  # letters of a part of a name that stays whole
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _BRACES = re.compile(r"\{\{|\}\}")
 _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
-_FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+)([^\n]*).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+FENCES = ("", "python", "sh", "text")  # kinds of code
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
 _OTHER_ADDRESS = re.compile(
@@ -104,6 +105,11 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     for pattern in (_EXPRESSION, *blocks, _CODE):
         prints = pattern.sub(_blank, prints)
     plain = _LINK.sub(_blank, prints)
+    for fence in _FENCE.finditer("" if mark == "line" else text):
+        is_listing = mark == "page" and fence[0].startswith("```listing\n")
+        if fence[2].strip() not in FENCES and not is_listing:
+            known = ", ".join(filter(None, FENCES)) + (" or listing" if mark == "page" else "")
+            yield Fault(fence.start(2), f"a fence of {fence[2].strip()!r}; write ``` and {known}")
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),

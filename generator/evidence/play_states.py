@@ -6,6 +6,7 @@ Where a run belongs follows from what each control reads of it, so no author can
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from generator.content.errors import nearest
 from generator.content.exhibit import Figure, Play, PlayControl, View
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
@@ -124,6 +125,23 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
             said = ", ".join(at) or "no control"
             yield ("play",), f"{path} is the same state as {seen[at]}: {said}"
         seen.setdefault(at, path)
+    yield from _unread_words(figure, play, evidence.reference or evidence)
+
+
+def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tuple[Path, str]]:
+    """Words for a value or a run that the figure does not have."""
+    controls: dict[Path, PlayControl] = {
+        ("controls", n): one for n, one in enumerate(play.controls)
+    }
+    controls |= {("beside",): play.beside} if play.beside else {}
+    paths = [*figure.runs, *([play.reference] if play.reference else [])]
+    for at, control in controls.items():
+        read = [evidence.one(control.reads, path) if control.reads else path for path in paths]
+        known = [str(one) for one in read if one is not None]
+        for word in control.words if len(known) == len(paths) else ():
+            if word not in known:
+                said = f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
+                yield ("play", *at, "words", word), said
 
 
 def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str]]:

@@ -6,9 +6,10 @@ it is told to; the others stay as they were, and so do their checks.
 """
 
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
@@ -18,6 +19,7 @@ from threading import active_count
 from typing import Any
 
 from generator.checks import content_checks
+from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
@@ -25,6 +27,7 @@ from generator.content.guide import GuideFile
 from generator.content.lesson import MODES
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
+from generator.evidence.folio import interface_words
 from generator.evidence.machines import OtherOutcomes, lacking, other_outcomes
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
@@ -34,27 +37,24 @@ from runners.traces.machine import num_cores
 TAKEN = "the book has a page of this name already; choose another"
 EVERYTHING = ("",)
 FEWEST = 10  # pages that are worth a process
+UI = "generator/ui.yml"
+# Files whose words stand on many pages, and how the paths of their own pages begin.
+SHARED = {
+    "content/glossary.yml": ("glossary.md",),
+    "content/guide.yml": ("guide",),
+    "content/misconceptions.yml": (),
+    "content/planner/plan.yml": ("plan",),
+    "content/references.yml": ("evidence.md",),
+    "content/site.yml": ("index.md", "topics/index.md", "evidence.md", "retracted.md"),
+    "content/statements.yml": ("retracted.md",),
+    UI: (),
+}
+# Their keys that are more than words on a page: others read by them.
+READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
+_WORDS = re.compile(r"[\w ,.;:]+")  # of a text, as a page has them too
 _Made = Printed | list[ContentError]
 _Make = Callable[[int], _Made]
-
-
-def pages_of(files: Iterable[str]) -> tuple[str, ...]:
-    """The pages to print after an edit of some files of content/, by how their paths begin.
-
-    These are the page of a lesson, the pages of a topic, or all pages. Pages that only count or
-    list what changed are printed with the next edit that concerns all pages.
-    """
-    found = set()
-    for file in files:
-        folder, _, name = file.rpartition("/")
-        stem, _, suffix = name.rpartition(".")
-        if folder == "pages" and suffix == "md":
-            found.add(name)
-        elif folder.startswith("topics/") and suffix == "yml":
-            found.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
-        else:
-            return EVERYTHING
-    return tuple(sorted(found))
+_Texts = dict[tuple[str, ...], object]  # of a file, by place
 
 
 class Press:
@@ -73,13 +73,60 @@ class Press:
         """Begin."""
         self.sheets: dict[str, Sheet] = {}
         self.pages: dict[str, Printed] = {}
+        self.documents: frozenset[Document[Any]] = frozenset()
+        self.shared: dict[str, _Texts] = {}
+
+    def pages_of(self, files: Iterable[str], book: Book) -> tuple[str, ...]:
+        """The pages to print after an edit of some files, by how their paths begin.
+
+        These are the page of a lesson, the pages of a topic, those that show a word that changed,
+        or all pages. Pages that only count or list what changed are printed with the next edit
+        that concerns all pages.
+
+        Args:
+            files: of content/, or the words of the interface, from the project's root.
+            book: as they say it now.
+        """
+        found, shared = set(), _shared(book)
+        for file in files:
+            folder, _, name = file.removeprefix("content/").rpartition("/")
+            stem, _, suffix = name.rpartition(".")
+            if folder == "pages" and suffix == "md":
+                found.add(name)
+            elif folder.startswith("topics/") and suffix == "yml":
+                found.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
+            elif folder == "tries":
+                found.add(f"evidence/{name.partition('.')[0]}.md")
+                found.update(f"topics/{one.id}/try.md" for one in book.topics)
+            elif file in self.shared and file in shared:
+                found.update(self._showing(file, self.shared[file], shared[file]))
+            else:
+                return EVERYTHING
+        return EVERYTHING if "" in found else tuple(sorted(found))
+
+    def _showing(self, file: str, before: _Texts, after: _Texts) -> Iterator[str]:
+        """The pages of a file of `SHARED`, and those that show a text of it that changed."""
+        changed = {at for at in before.keys() | after.keys() if before.get(at) != after.get(at)}
+        is_new = not SHARED[file] and not changed <= before.keys() & after.keys()
+        if is_new or any(key in READ_BY for at in changed for key in at):
+            yield from EVERYTHING
+            return
+        yield from SHARED[file]
+        texts = [str(before[at]) for at in changed if at in before]
+        parts = (_WORDS.findall(prose.filled(text, lambda _: "|")) for text in texts)
+        words = [max(found, key=len).strip().lower() for found in parts if found]
+        for path, page in self.pages.items():
+            content = page.content.decode().lower()
+            if any(one in content for one in words):
+                yield path
 
     def printed(self, book: Book, under: tuple[str, ...] = EVERYTHING) -> dict[str, bytes]:
         """Every page of a book, by its path under the site's root.
 
         Args:
             book: what pages are made from.
-            under: how the paths begin of the pages that are printed; see `pages_of`.
+            under: how the paths begin of the pages that are printed; see `pages_of`. What is wrong
+                in any file that changed is told.
 
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.
@@ -89,8 +136,9 @@ class Press:
             self.evidence = self.evidence.over(book)
         else:
             self.evidence, under, kept = Evidence(book), EVERYTHING, {}
+            self.documents = frozenset()
             self.others = other_outcomes(book, self.evidence.outcomes)
-        _raise_any(_mistakes(self.evidence, under), self.evidence)
+        _raise_any(_mistakes(self.evidence, under, self.documents), self.evidence)
         pages: dict[str, Printed] = {}
         gathered = Gathered(self.evidence, self.others, pages)
         errors: list[ContentError] = []
@@ -109,6 +157,7 @@ class Press:
                         errors += found
         _raise_any([*errors, *_missing_sections(book, gathered)])
         self.sheets, self.pages = {one.path: one for one in planned}, pages
+        self.documents, self.shared = frozenset(book.documents), _shared(book)
         return {path: page.content for path, page in pages.items()}
 
     @property
@@ -195,11 +244,30 @@ def checked(book: Book) -> Evidence:
     return evidence
 
 
-def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentError]:
-    """What is wrong in the files of some pages."""
+def _shared(book: Book) -> dict[str, _Texts]:
+    """What the files of `SHARED` hold, each value by its place."""
+    found = {one.source.file: one.source.document for one in book.documents}
+    found[UI] = interface_words()
+    return {file: dict(_values(found[file])) for file in SHARED if file in found}
+
+
+def _values(written: object, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Every value of a document that is no list and no mapping, by its place."""
+    if isinstance(written, dict | list):
+        pairs = written.items() if isinstance(written, dict) else enumerate(written)
+        for key, value in pairs:
+            yield from _values(value, (*at, str(key)))
+    else:
+        yield at, written
+
+
+def _mistakes(
+    evidence: Evidence, under: tuple[str, ...], sound: Container[Document[Any]]
+) -> Iterator[ContentError]:
+    """What is wrong in the files of some pages, and in those that are not known to be sound."""
     for document in evidence.book.documents:
         file = document.source.file.removeprefix("content/").removeprefix("pages/")
-        if file.replace(".yml", ".md").startswith(under):
+        if document not in sound or file.replace(".yml", ".md").startswith(under):
             yield from content_checks.of_document(evidence, document)
 
 

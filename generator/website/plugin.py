@@ -5,7 +5,7 @@ their bytes changed, raw traces beside them. It deletes what it wrote there earl
 longer has; pages that somebody else put there stay, and are built. Content errors are printed one a
 line, all at once, and end a build with exit code 2; under `serve` the last good pages stay, with
 the errors on top. While serving, only the pages of edited files are printed again
-(`press.pages_of`).
+(`Press.pages_of`).
 
     mkdocs build --strict      mkdocs serve      mkdocs serve --dirty --no-strict
 """
@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -41,7 +42,7 @@ from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages import headings
-from generator.pages.press import EVERYTHING, Press, pages_of
+from generator.pages.press import Press
 from generator.website import page_html, publish, search
 from runners.traces.digest import forget_code
 
@@ -74,6 +75,7 @@ class ProofbookConfig(Config):
     """Options of the plugin in mkdocs.yml."""
 
     content = config_options.Type(str, default="content")
+    pages = config_options.Type(str, default="")  # made where missing; otherwise docs_dir
     machine = config_options.Type(str, default="")  # PROOFBOOK_MACHINE comes before it
     committed_only = config_options.Type(bool, default=False)
     new_runs = config_options.Type(bool, default=False)
@@ -92,6 +94,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
+        self.held = ExitStack()  # what no other build may write meanwhile
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the build goes out at once."""
@@ -104,6 +107,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Find the project's root, where mkdocs.yml stands, and give MkDocs our templates."""
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         self.content = self.root / self.config.content  # the folder that people and runners write
+        if self.config.pages:
+            config.docs_dir = str(self.root / self.config.pages)
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
@@ -118,11 +123,16 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.mistakes = ""
         gc.disable()  # what a build makes stays, and looking through it takes long
         try:
+            self.held.enter_context(publish.alone(Path(config.docs_dir)))
             self._publish(config)
         except ContentErrors as errors:
             self._refuse(str(errors))
         except OSError as error:
             self._refuse(f"{error.filename}: {error.strerror}")
+
+    def on_build_error(self, *, error: Exception) -> None:
+        """Let other builds write."""
+        self.held.close()
 
     def _refuse(self, mistakes: str) -> None:
         """End a build; while serving, go on with the last good pages of this process, if any."""
@@ -133,9 +143,9 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _publish(self, config: MkDocsConfig) -> None:
         """Print the book; while serving, the pages of what has changed since they were printed."""
         files = dict(self._states(config))
-        under = self._under({path for path, _ in files.items() ^ self.files.items()})
-        if under == EVERYTHING:
-            interface_words.cache_clear()
+        changed = {path for path, _ in files.items() ^ self.files.items()}
+        interface_words.cache_clear()
+        if any(path.suffix in (".py", ".txt") for path in changed):
             forget_code()
         is_published = self.is_deploying or self.config.committed_only
         self.book = books.load(
@@ -147,6 +157,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         )
         for name in publish.changed(self.content) if is_published else ():
             log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
+        under = self._under(changed)
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := publish.committed_sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources
@@ -170,9 +181,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
         """How the paths of the pages begin that some changed files are printed on."""
         shown = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
-        if not all(path.is_relative_to(self.content) for path in shown):
-            return EVERYTHING
-        return pages_of(path.relative_to(self.content).as_posix() for path in shown)
+        own = self.content, GENERATOR
+        tops = (next((one for one in own if path.is_relative_to(one)), path) for path in shown)
+        names = (path.relative_to(top.parent) for path, top in zip(shown, tops, strict=True))
+        return self.press.pages_of((name.as_posix() for name in names), self.book)
 
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
@@ -288,6 +300,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         Raises:
             SurprisedAbort: not all is as declared.
         """
+        self.held.close()
         site = Path(config.site_dir)
         if self.is_serving:
             gc.enable()

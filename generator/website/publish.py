@@ -5,11 +5,14 @@ generator wrote and no book makes any more is deleted; what anybody else put the
 published book shows the machines of the current commit, and offers its sources.
 """
 
+import fcntl
 import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from rcssmin import cssmin  # type: ignore[import-untyped]
@@ -138,6 +141,22 @@ def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
     text = json.dumps(words, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     text = text.replace("<", r"\u003c")
     return f"(window.proofbook=window.proofbook||{{}}).{name}={text};\n".encode()
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the folder of pages, made where it is missing: a build writes and reads it alone.
+
+    A second build waits here, before MkDocs empties the folder of the site.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / NOTE).open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"{os.path.relpath(folder)}: waiting until another build has ended\n")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:

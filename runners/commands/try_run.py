@@ -19,9 +19,10 @@ from runners.plans.experiment import Experiment, RunPlan, check_name, find
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
-from runners.traces.files import write
+from runners.traces.files import read, write
+from runners.traces.records import Run
 from runners.traces.schema import Setting, digest_of
-from runners.traces.summary import summary_lines
+from runners.traces.summary import beside, summary_lines
 
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
@@ -50,15 +51,24 @@ def main(arguments: argparse.Namespace) -> int:
         plan, lines = prepare(experiment, run, arguments.set)
         launcher.prepare(plan.passes)
         print(f"{name}.{run}: {'; '.join(lines or ['as declared'])}", flush=True)
+        print(f"asked: {experiment.question}", flush=True)
         changed = replace(experiment, runs={run: plan})
         trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]
     settings = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
     path = TRIES / f"{name}.{run}-{digest_of(settings)}.json"
     write(path, trace)
-    print("\n".join(summary_lines(measured)))
-    print(f"kept in {machine.shown(path)}; `make serve` shows it beside the book's")
+    book = _of_the_book(name, run)
+    print("\n".join(beside(measured, book) if book else summary_lines(measured)))
+    print(f"kept in {machine.shown(path)}; `make serve` shows it on evidence/{name}.html")
     return 0
+
+
+def _of_the_book(name: str, run: str) -> Run | None:
+    """The run as the reference machine measured it."""
+    paths = [folder / f"{name}.json" for folder in machine.references()]
+    traces = [read(path) for path in paths if path.is_file()]
+    return next((one.runs[run] for one in traces if run in one.runs), None)
 
 
 def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> tuple[RunPlan, list[str]]:

@@ -38,6 +38,21 @@ from runners.traces.records import Run
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
 LONGEST = 4096  # tokens of a sample where none are named
+_MODEL = {"preset", "hf", "model", "batch", "tensor_plan", "loss_chunks"}
+_TRAINING = {"sequence", "microbatch", "global_batch", "precision", "optimizer", "checkpointing"}
+_QUESTION = _MODEL | _TRAINING | {"memory"}
+_PLAN = _QUESTION | {"devices", "flops", "links", "strategies", "program", "json"}
+# What each mode reads beside the option that chooses it; a plan is chosen by none.
+_READ = {
+    "outcomes": _QUESTION, "published": {"grid"}, "published_steps": {"grid"},
+    "grid": {"preset", "confirm"}, "strategies": _PLAN, "": _PLAN | {"seconds"},
+}  # fmt: skip
+# What of `_MODEL` goes with each way to name a model.
+_OF_MODEL = {
+    "model": {"batch", "tensor_plan"},
+    "hf": {"loss_chunks"},
+    "": {"preset", "loss_chunks"},
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,12 +134,32 @@ def _size(text: str) -> float:
     return number
 
 
+def _refuse_unread(asked: argparse.Namespace) -> None:
+    """Refuse what the other words leave without effect."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = [one for one in vars(asked) if getattr(asked, one) != parser.get_default(one)]
+    mode = next(one for one in _READ if one in given or not one)
+    way = next(one for one in _OF_MODEL if one in given or not one)
+    for name in given:
+        is_unread = name not in _READ[mode] | {mode}
+        if is_unread or name in _MODEL - _OF_MODEL[way] - {way}:
+            word = f"with {_flag(mode if is_unread and mode else way)}"
+            word = "without --grid" if name == "confirm" and not mode else word
+            raise PlanError(f"{_flag(name)} has no effect {word}; leave it out")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}" if name not in ("", "preset") else "a preset"
+
+
 def main(asked: argparse.Namespace) -> int:
     """Do what an option asks for; without one, plan.
 
     Raises:
         PlanError, TraceError: it cannot be done.
     """
+    _refuse_unread(asked)
     if asked.outcomes:
         asked.devices = 1, 1  # whatever a plan has
         return _outcomes(asked)

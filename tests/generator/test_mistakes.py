@@ -118,6 +118,9 @@ LESSONS = [
      "it starts tiny_training.averaged."),
     (WHY, "          tiny_memory.whole: whole", "          tiny_memory.hole: whole",
      "tiny_memory.whole has no option of 'Way'", "task: What does"),
+    (WHY, "          tiny_memory.whole: whole", "          tiny_memory.whole: whole\n"
+     "          tiny_memory.wohle: ¦all", "'Way' has no 'tiny_memory.wohle'; did you mean 'tiny_m"),
+    (WHY, "takeaway: ", "takeaway: |\n  ```¦yaml\n  a: b\n  ```\n\n  ", "a fence of 'yaml'; write"),
     (WHY, "shows: [memory]", "shows: [memory, ¦schedule]",
      "for tiny_memory.whole: run.settings.backward_ratio: "),
     (TRY, "set: {learning_rate: 0.2}", "set: {learning_rates: ¦0.2}",
@@ -125,6 +128,7 @@ LESSONS = [
     (WHY, "claim: halves-complete", "claim: ¦broken-law", "no claim 'broken-law'"),
     (COST, "law: whole-peak", "law: ¦replicas-drift",
      "replicas-drift compares no numbers: predicted is tiny_training.drifting"),
+    (COST, GIVEN, GIVEN.replace("{", "{modle_bytes: ¦4, "), "no input is named 'modle_bytes'; did"),
     (COST, RULE, "measured: ¦run.ranks[0].memory.peek_bytes", "for tiny_memory.whole: "),
     (COST, RULE, "measured: ¦rank(0)", "rank(0) is no number"),
     (COST, "x: run.ranks[0].num_parameters", "x: ¦run.strategy",

@@ -8,7 +8,7 @@ import pytest
 
 from generator.content.errors import ContentErrors
 from generator.pages import page as printing
-from generator.pages.press import EVERYTHING, Press, pages_of
+from generator.pages.press import EVERYTHING, Press
 
 LESSON = "topics/averaging/learn.yml"
 
@@ -27,22 +27,29 @@ def counted(monkeypatch):
     return paths
 
 
+LEARN = f"content/{LESSON}"
+
+
 @pytest.mark.parametrize(
     ("files", "under"),
     [
         ([], ()),
-        ([LESSON], ("topics/averaging/learn.md",)),
-        (["topics/averaging/quiz.yml"], ("topics/averaging/",)),
-        (["topics/ddp/quiz.yml", "topics/fsdp/why.yml"], ("topics/ddp/", "topics/fsdp/why.md")),
-        (["pages/about.md"], ("about.md",)),
-        (["pages/photo.png"], EVERYTHING),
-        (["topics/averaging/code/mean.py"], EVERYTHING),  # a run may now be stale
-        (["claims/tiny_memory.yml", LESSON], EVERYTHING),
-        (["traces/desk/ddp.json"], EVERYTHING),
+        ([LEARN], ("topics/averaging/learn.md",)),
+        (["content/topics/averaging/quiz.yml"], ("topics/averaging/",)),
+        (
+            ["content/topics/a/quiz.yml", "content/topics/b/why.yml"],
+            ("topics/a/", "topics/b/why.md"),
+        ),
+        (["content/pages/about.md"], ("about.md",)),
+        (["content/pages/photo.png"], EVERYTHING),
+        (["content/topics/averaging/code/mean.py"], EVERYTHING),  # a run may now be stale
+        (["content/claims/tiny_memory.yml", LEARN], EVERYTHING),
+        (["content/traces/desk/ddp.json"], EVERYTHING),
+        (["generator/pages/page.py"], EVERYTHING),
     ],
 )
-def test_a_changed_file_changes_its_page_its_topic_or_everything(files, under):
-    assert pages_of(files) == under
+def test_a_changed_file_changes_its_page_its_topic_or_everything(copy, files, under):
+    assert Press().pages_of(files, copy.load()) == under
 
 
 @pytest.mark.parametrize(
@@ -57,10 +64,36 @@ def test_a_changed_file_changes_its_page_its_topic_or_everything(files, under):
 def test_an_edit_prints_its_pages_as_a_fresh_press_does_and_leaves_the_others(
     copy, counted, file, old, new
 ):
-    press, under = Press(), pages_of([file])
+    edited(copy, counted, file, old, new)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "most"),
+    [
+        ("glossary.yml", "definition: ", "definition: Say ", 1),
+        ("guide.yml", "tell: ", "tell: Say ", 3),
+        ("misconceptions.yml", "belief: ", "belief: Say ", 4),
+        ("references.yml", "title: ", "title: Say ", 9),
+        ("site.yml", "about: ", "about: Say ", 4),
+        ("statements.yml", "where: ", "where: say ", 1),
+    ],
+)
+def test_an_edit_of_a_word_prints_every_page_that_shows_it_and_few_others(
+    copy, counted, file, old, new, most
+):
+    """A belief stands in a few lessons; a popover of each has the title of the first reference."""
+    before, printed, fresh = edited(copy, counted, file, old, new)
+    assert {path for path in fresh if fresh[path] != before[path]} <= printed
+    assert len(printed) <= most < len(before)
+
+
+def edited(copy, counted, file, old, new):
+    """The pages before an edit, the paths of those that it printed, and a fresh press's."""
+    press = Press()
     before = press.printed(copy.load())
     counted.clear()
     copy.edit(file, old, new)
+    under = press.pages_of([f"content/{file}"], copy.load())
     after = press.printed(copy.load(), under)
     printed = set(counted)
     assert printed == {path for path in before if path.startswith(under)}
@@ -68,6 +101,7 @@ def test_an_edit_prints_its_pages_as_a_fresh_press_does_and_leaves_the_others(
     assert {path: after[path] for path in printed} == {path: fresh[path] for path in printed}
     assert {path for path in after if after[path] != before[path]} <= printed
     assert after != before
+    return before, printed, fresh
 
 
 def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
@@ -76,10 +110,10 @@ def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):
     copy.edit(LESSON, "title: ", "title: 17 ")
     for _ in range(2):
         with pytest.raises(ContentErrors, match="numeral '17'") as told:
-            press.printed(copy.load(), pages_of([LESSON]))
+            press.printed(copy.load(), press.pages_of([LEARN], copy.load()))
     assert re.match(rf"content/{LESSON}:\d+:\d+: ", str(told.value))
     copy.edit(LESSON, "title: 17 ", "title: ")
-    assert press.printed(copy.load(), pages_of([LESSON])) == before
+    assert press.printed(copy.load(), press.pages_of([LEARN], copy.load())) == before
 
 
 # Prints a folder on one core; on three; where no process can be forked; where the kernel ends each

@@ -26,7 +26,8 @@ def test_a_try_prints_what_it_measured_and_keeps_just_that(tmp_path):
     (kept,) = (tmp_path / "tries").iterdir()
     run = read(kept).runs["shared"]
     lines = done.stdout.splitlines()
-    assert lines[1:-1] == summary_lines(run)
+    assert lines[1] == f"asked: {find('changeable').question}"
+    assert lines[2:-1] == summary_lines(run)
     assert "num_samples 20 instead of 12; " in lines[0]
     assert "num_epochs 2 instead of 3, to take seconds" in lines[0]
     assert run.printed == ["rows of 10 each: 20"] * 2

@@ -8,7 +8,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
 from runners.traces.records import Run, Trace
-from runners.traces.summary import summary_lines
+from runners.traces.summary import beside, summary_lines
 
 COMMAND = ".venv/bin/python -m runners try"
 MAX_TRIES = 8  # the newest ones
@@ -36,6 +36,28 @@ def own(written: Trial, folio: Folio) -> list[Shown]:
     return [_try(written, one, books, folio) for one in found[-MAX_TRIES:] if books]
 
 
+def of_experiment(name: str, folio: Folio) -> list[Shown]:
+    """The reader's own runs of an experiment, each beside the run of the page."""
+    found = [one for one in folio.book.tries if one.experiment == name][-MAX_TRIES:]
+    runs = ((one, *next(iter(one.runs.items()))) for one in found)
+    known = ((one, run, own, folio.book.run(f"{name}.{run}")) for one, run, own in runs)
+    return [
+        Shown(run=run, when=one.recorded_at, changed=_changed(book, own), said=beside(own, book))
+        for one, run, own, book in known
+        if book
+    ]
+
+
+def _changed(books: Run, own: Run) -> list[Shown]:
+    """The settings of a run that are not those of the page's."""
+    before, after = _settings(books), _settings(own)
+    return [
+        Shown(name=name, before=before.get(name, "–"), after=after.get(name, "–"))
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]
+
+
 def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> Shown:
     """A run of the reader's, with the number to look at, or how it ended.
 
@@ -48,13 +70,8 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> Shown:
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).one(written.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"
-    before, after = _settings(books), _settings(run)
     return Shown(
-        changed=[
-            Shown(name=name, before=before.get(name, "–"), after=after.get(name, "–"))
-            for name in dict.fromkeys([*before, *after])
-            if before.get(name) != after.get(name)
-        ],
+        changed=_changed(books, run),
         value=str(value) if value else lacks,
         machine=own.machine,
         when=own.recorded_at,
