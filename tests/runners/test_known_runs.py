@@ -80,7 +80,7 @@ def test_bytes_and_calls_of_a_rank_follow_from_its_shapes(run, rank):
     marked = {"data", "exchange", *["sleep"][rank:]}
     assert {*memory.phases} == {"build", "forward", "backward", "optimizer"} | marked
     reduced, broadcast, sent = record.collectives
-    assert (reduced.operation, reduced.count, reduced.bytes) == ("all_reduce", 1, MODEL_BYTES)
+    assert (reduced.operation, reduced.count, reduced.bytes) == ("all_reduce", 2, MODEL_BYTES)
     assert broadcast.transfers == [Transfer(source=1, destination=None, count=1, bytes=24)]
     assert sent.transfers == [Transfer(source=0, destination=1, count=1, bytes=10)]
 

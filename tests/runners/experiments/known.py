@@ -61,8 +61,9 @@ def step(rank):
 
 def _exchange(rank, model, features):
     with rank.phase("exchange"), rank.stage("exchange", "pass on", features) as out:
-        bucket = torch.cat([p.grad.flatten() for p in model.parameters()])
-        dist.all_reduce(bucket)
+        buckets = [p.grad.clone() for p in model.parameters()]
+        for bucket in buckets:
+            dist.all_reduce(bucket)
         dist.broadcast(torch.ones(3, dtype=torch.int64), 1)
         time.sleep(NAP_SECONDS)
         held = torch.zeros(HELD_BYTES + rank.rank, dtype=torch.uint8)
