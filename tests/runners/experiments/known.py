@@ -41,6 +41,7 @@ def step(rank):
         features = torch.ones(num, 13, dtype=torch.float64).float()
         labels = torch.zeros(num, dtype=torch.int64)
         rank.inputs(features, labels)
+    start = time.monotonic()
     for index in rank.steps(7):
         if rank.rank == 0:
             with rank.phase("sleep"):
@@ -52,6 +53,7 @@ def step(rank):
         optimizer.step()
         _exchange(rank, model, features)
         optimizer.zero_grad()
+    rank.measure("loop_seconds", time.monotonic() - start)
     with rank.predict("wait", "sleep", features) as out:
         time.sleep(NAP_SECONDS)
         out(model.count)
