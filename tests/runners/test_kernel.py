@@ -72,11 +72,8 @@ def test_a_disagreement_names_both_peaks_their_phases_and_what_is_left(seen, une
 def test_memory_that_a_process_takes_once_is_no_disagreement(run, name):
     measured = run("hidden", name)
     assert measured.status == "completed", measured.error
-    metered = measured.ranks[0].memory
-    rows = 4 * 8 * hidden.WIDTH
-    assert hidden.MODEL_BYTES < metered.peak_bytes < hidden.MODEL_BYTES + 6 * rows
     if name == "loads":  # the kernel did count it
-        assert metered.kernel_peak_bytes > hidden.ONCE_BYTES
+        assert measured.ranks[0].memory.kernel_peak_bytes > hidden.ONCE_BYTES
 
 
 @pytest.mark.ranks

@@ -79,6 +79,8 @@ def test_what_was_held_at_a_refusal_is_what_the_budget_counted(run, name, reques
     assert error.requested_bytes == requested_mib << 20
     assert held_mib << 20 <= error.held_bytes <= min((held_mib << 20) + LITTLE_BYTES, budget)
     assert error.held_bytes + error.requested_bytes > budget
+    code_bytes = refused.ranks[0].memory.kernel_peak_bytes - (held_mib << 20)
+    assert 0 <= code_bytes <= 4 * LITTLE_BYTES  # that ran for the first time
 
 
 def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run):

@@ -57,17 +57,3 @@ def test_a_phase_that_waits_for_its_own_collective_does_not_compute():
     assert [t.compute_seconds for t in times] == pytest.approx([0.02, 0.04])
     assert [t.waiting_seconds for t in times] == pytest.approx([0.02, 0.0])
     assert [t.communication_seconds for t in times] == pytest.approx([0.01, 0.01])
-
-
-@pytest.mark.parametrize("num_ranks", [2, 3, 4])
-def test_one_batch_in_flight_leaves_each_rank_idle_for_all_turns_but_its_own(num_ranks):
-    turn = 10 * MS
-    events = [
-        Event(rank, "compute", "forward", rank * turn, (rank + 1) * turn)
-        for rank in range(num_ranks)
-    ]
-    window = (0, num_ranks * turn)
-    _, times = split_waiting(events, dict.fromkeys(range(num_ranks), window))
-    assert [t.waiting_share for t in times] == pytest.approx(
-        [(num_ranks - 1) / num_ranks] * num_ranks, abs=1e-5
-    )

@@ -1,0 +1,120 @@
+"""Every kind of measured number against shapes, plain torch and sleep, which are no meters."""
+
+import hashlib
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from runners.traces.measured import MemoryClasses, Transfer
+from runners.traces.records import Held, Move
+from tests.runners.experiments.known import NAP_SECONDS, NUM_HELD, NUM_SAMPLES, samples
+
+pytestmark = pytest.mark.ranks
+MODEL_BYTES = 4 * (13 * 7 + 7)
+
+
+def graded(model, features, labels):
+    """Mean loss, and how many samples are classified rightly."""
+    scores = model(features)
+    right = [int(s.argmax()) == label for s, label in zip(scores, labels.tolist(), strict=True)]
+    return -scores.log_softmax(1)[range(len(labels)), labels].mean(), sum(right)
+
+
+def alone(rank):
+    """A rank's training in plain torch: digest at the start, steps by epoch, model at the end."""
+    torch.manual_seed(42)
+    model, given, epochs = nn.Linear(13, 7), samples(rank, NUM_SAMPLES[rank]), []
+    start = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    for _ in range(2):
+        epochs.append([])
+        for batch in zip(given.features.split(4), given.labels.split(4), strict=True):
+            loss, num_right = graded(model, *batch)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            epochs[-1].append((loss.item(), num_right))
+    return start.hexdigest()[:12], epochs, model
+
+
+def test_losses_accuracies_and_counts_are_those_of_plain_loops(run):
+    start = time.perf_counter()
+    learnt = run("known", "learn")
+    assert learnt.timing.wall_seconds <= time.perf_counter() - start
+    digests, loops, (model, _) = zip(*(alone(rank) for rank in (0, 1)), strict=True)
+    assert learnt.step_losses == pytest.approx([loss for one in loops[0] for loss, _ in one])
+    for epoch, *own in zip(learnt.epochs, *loops, strict=True):
+        losses, rights = zip(*own[0], *own[1], strict=True)
+        assert [epoch.loss, epoch.accuracy] == pytest.approx([sum(losses) / 7, sum(rights) / 28])
+        means = [sum(loss for loss, _ in one) / len(one) for one in own]
+        assert [one.loss for one in epoch.ranks] == pytest.approx(means)
+    found, unseen = learnt.validation, samples(9, 11)
+    loss, num_right = graded(model, unseen.features, unseen.labels)
+    assert (found.rank, found.num_samples, found.accuracy) == (0, 11, num_right / 11)
+    assert found.loss == epoch.validation_loss == pytest.approx(loss.item())
+    assert epoch.validation_accuracy == found.accuracy
+    assert [one.num_samples for one in learnt.ranks] == [2 * 8, 2 * 20]
+    assert [one.start_parameter_digest for one in learnt.ranks] == [*digests]
+    ends = [one.parameter_digest for one in epoch.ranks]
+    assert [one.parameter_digest for one in learnt.ranks] == ends
+    assert {one.num_parameters for one in learnt.ranks} == {13 * 7 + 7}
+    assert learnt.stages[0].ranks == []  # of a run that is not shown
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_bytes_and_calls_of_a_rank_follow_from_its_shapes(run, rank):
+    record, num = run("known", "step").ranks[rank], NUM_SAMPLES[rank]
+    memory = record.memory
+    classes = MemoryClasses(
+        parameters_bytes=MODEL_BYTES, gradients_bytes=MODEL_BYTES, buckets_bytes=MODEL_BYTES,
+        optimizer_bytes=2 * MODEL_BYTES + 2 * 4, activations_bytes=2 * (NUM_HELD + rank),
+        buffers_bytes=9 + num * (13 * 4 + 8),
+    )  # fmt: skip
+    assert memory.at_peak == memory.largest == classes
+    assert memory.peak_bytes == memory.phases["exchange"] == sum(vars(classes).values())
+    assert memory.peak_phase == "exchange"
+    assert memory.phases["data"] == MODEL_BYTES + 9 + num * 13 * (8 + 4)
+    marked = {"data", "exchange", *["sleep"][rank:]}
+    assert {*memory.phases} == {"build", "forward", "backward", "optimizer"} | marked
+    reduced, broadcast, sent = record.collectives
+    assert (reduced.operation, reduced.count, reduced.bytes) == ("all_reduce", 2, MODEL_BYTES)
+    assert broadcast.transfers == [Transfer(source=1, destination=None, count=1, bytes=24)]
+    assert sent.transfers == [Transfer(source=0, destination=1, count=1, bytes=10)]
+
+
+def test_a_stage_shows_the_tensors_that_passed(run):
+    (stage,) = run("known", "step").stages
+    assert (stage.dtype, stage.values, stage.bytes) == ("bfloat16", [0, 5, 0, 0], 2 * NUM_HELD)
+    held = [(rank, [NUM_SAMPLES[rank], 13], NUM_HELD + rank) for rank in (0, 1)]
+    assert stage.ranks == [
+        Held(rank=rank, shape_in=given, shape_out=[num], bytes=2 * num) for rank, given, num in held
+    ]
+    assert sorted(stage.moves, key=lambda move: move.operation) == [
+        Move(operation="all_reduce", bytes=MODEL_BYTES),
+        Move(operation="broadcast", source=1, bytes=24),
+        Move(operation="send", source=0, destination=1, bytes=10),
+    ]
+
+
+def test_times_are_no_shorter_than_sleep_and_no_longer_than_the_run(run):
+    timing = run("known", "step").timing
+    settled = zip(timing.step.samples, range(3, 7), strict=True)
+    assert all(one >= NAP_SECONDS * (1 + index) for one, index in settled)
+    assert sum(timing.step.samples) <= run("known", "step").ranks[0].measures["loop_seconds"]
+    passed = timing.stages["exchange"], timing.prediction["wait"]
+    busy, idle = timing.ranks  # in the fifth step
+    assert min(passed) >= NAP_SECONDS
+    assert min(busy.compute_seconds, idle.waiting_seconds) >= 4 * NAP_SECONDS
+    whole = max(span.end_seconds for span in timing.timeline)
+    for one in timing.ranks:
+        parts = one.compute_seconds, one.communication_seconds, one.waiting_seconds
+        assert sum(parts) == pytest.approx(whole, abs=1e-5)
+        assert one.waiting_share == pytest.approx(one.waiting_seconds / whole, abs=1e-4)
+    assert sum(passed) + whole <= timing.wall_seconds
+    times = timing.measures["known"]
+    assert times.samples == pytest.approx([0.001 * k * k for k in range(0, 401, 3)])
+    expected = torch.tensor(times.samples).quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
+    quartiles = times.first_quartile_seconds, times.median_seconds, times.third_quartile_seconds
+    assert quartiles == pytest.approx(expected)
