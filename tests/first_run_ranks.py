@@ -10,24 +10,54 @@ import runpy
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch import nn
 
 LOADED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.utils.data"]
 
 
-def _rank(rank: int, count: int, port: int, program: Path, arguments: list[str], log: Path) -> None:
+def _watch() -> None:
+    """Log some calls of a program; its clock counts a second for a step, and 1000 for a save."""
+    clock = 0
+
+    def watch(owner, name, seconds, seen):
+        call = getattr(owner, name)
+
+        def watched(*given, **options):
+            nonlocal clock
+            clock += seconds
+            sys.stdout.write(f"{name} {seen(*given, **options)}\n")
+            return call(*given, **options)
+
+        setattr(owner, name, watched)
+
+    watch(dist, "init_process_group", 0, lambda *_, timeout=None, **__: timeout)
+    watch(nn.Embedding, "reset_parameters", 0, lambda built: built.weight.device)
+    watch(dist, "reduce_scatter_single", 0, lambda *_, **__: "")
+    watch(torch.optim.AdamW, "step", 1, lambda optimizer, *_: optimizer.param_groups[0]["lr"])
+    watch(dcp, "save", 1000, lambda *_, **__: "")
+    time.perf_counter = lambda: clock
+
+
+def _rank(rank, count, port, program, arguments, log, is_watched) -> None:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)  # as under torchrun: sums of two threads have other last digits
     with log.open("a", encoding="utf-8") as sys.stdout:
+        if is_watched:
+            _watch()
         sys.argv = [str(program), *arguments]
         runpy.run_path(str(program), run_name="__main__")
 
 
-def run(program: Path, count: int, arguments: list[str], log: Path) -> None:
+def run(
+    program: Path, count: int, arguments: list[str], log: Path, is_watched: bool = False
+) -> None:
     """Run a program on ranks of this machine; what they print goes into a file."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
@@ -35,7 +65,7 @@ def run(program: Path, count: int, arguments: list[str], log: Path) -> None:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     ranks = [
-        context.Process(target=_rank, args=(rank, count, port, program, arguments, log))
+        context.Process(target=_rank, args=(rank, count, port, program, arguments, log, is_watched))
         for rank in range(count)
     ]
     for one in ranks:

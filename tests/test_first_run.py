@@ -9,6 +9,7 @@ from itertools import islice
 
 import pytest
 import torch
+from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.utils.data import DataLoader
 
@@ -22,7 +23,7 @@ STEPS = ["--steps", "12", "--log-every", "1", "--save-every", "6", "--checkpoint
 EXACT = ["--dtype", "fp32", "--dropout", "0"]
 VARIABLES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
 FIRST, LAST = "step-00000006", "step-00000012"
-STEP = re.compile(r"step (\d+): loss (\S+), norm (\S+)")
+STEP = re.compile(r"step (\d+): loss (\S+), norm ([\d.]+)")
 
 
 def steps(log):
@@ -31,11 +32,19 @@ def steps(log):
     return {int(step): (float(loss), float(norm)) for step, loss, norm in found}
 
 
-def trained(folder, program, count, *options):
+def trained(folder, program, count, *options, is_watched=False):
     """Run a program, with `folder` for its checkpoints; its log."""
     log = folder.with_suffix(".log")
-    run(program, count, [*STEPS, str(folder), *options], log)
+    run(program, count, [*STEPS, str(folder), *options], log, is_watched=is_watched)
     return log.read_text()
+
+
+def batch(step):
+    """All samples of a step of the first epoch, and how many tokens of them are targets."""
+    order = torch.randperm(100_000, generator=torch.Generator().manual_seed(0)).tolist()
+    samples = runpy.run_path(str(DDP))["Sequences"](32)
+    tokens = torch.stack([samples[0, index] for index in order[32 * (step - 1) : 32 * step]])
+    return tokens, (tokens[:, 1:] >= 0).sum().item()
 
 
 def torchrun(folder, program, *options, restarts):
@@ -87,6 +96,60 @@ def ddp(tmp_path_factory):
     return folder, trained(folder, DDP, 2, *EXACT)
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """FSDP on two ranks, watched, where two checkpoints were never completed."""
+    folder = tmp_path_factory.mktemp("watched") / "checkpoints"
+    for step in (1, 11):
+        (folder / f"step-{step:08d}").mkdir(parents=True)
+    options = ["--log-every", "2", "--save-every", "5", "--timeout", "3"]
+    return folder, trained(folder, FSDP, 2, *EXACT, *options, is_watched=True)
+
+
+def test_a_token_weighs_alike_in_any_microbatch_and_both_programs_start_alike(ddp, watched):
+    code = runpy.run_path(str(DDP))
+    model = code["Transformer"](2, 64, 32, 0.0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(code["initial"](name, parameter.shape, "cpu"))
+    tokens, count = batch(1)
+    (loss := model(tokens) / count).backward()
+    norm = nn.utils.get_total_norm([one.grad for one in model.parameters()])
+    logged = steps(ddp[1])
+    assert logged[1] == pytest.approx((loss.item(), norm.item()), abs=2e-4)
+    for step, numbers in steps(watched[1]).items():
+        assert numbers == pytest.approx(logged[step], abs=2e-4), step
+
+
+def test_the_rate_in_the_log_counts_no_save_and_no_first_step(watched):
+    rates = dict(re.findall(r"step (\d+): .* (\d+) tokens/s", watched[1]))
+    timed = {2: [2], 4: [3, 4], 6: [6], 8: [7, 8], 10: [9, 10], 12: [11, 12]}  # saved after 5
+    for last, numbers in timed.items():
+        rate = sum(batch(step)[1] for step in numbers) / len(numbers)
+        assert int(rates[str(last)]) == pytest.approx(rate, abs=0.51), last
+
+
+def test_old_checkpoints_go_once_newer_ones_are_complete(watched):
+    found = {one.name: (one / ".metadata").exists() for one in watched[0].glob("step-*")}
+    assert found == {"step-00000010": True, "step-00000011": False, LAST: True}
+
+
+def test_a_rank_waits_as_told_builds_shards_sums_into_shards_and_warms_up_within_the_run(watched):
+    assert set(re.findall("init_process_group (.+)", watched[1])) == {"0:03:00"}
+    assert set(re.findall("reset_parameters (.+)", watched[1])) == {"meta"}
+    num_ranks, num_steps, num_microbatches, num_units = 2, 12, 2, 3
+    reduced = num_ranks * num_steps * num_microbatches * num_units
+    assert watched[1].count("reduce_scatter") == reduced
+    assert max(map(float, re.findall(r"^step (0\.\d+)$", watched[1], re.MULTILINE))) == 0.01
+
+
+def test_weight_decay_leaves_out_norms_biases_and_embeddings(watched):
+    for group in state(watched[0])[".training.optimizer.param_groups"]:
+        for name in group["params"]:
+            is_matrix = name.endswith("weight") and not re.search("norm|token|position", name)
+            assert (group["weight_decay"] > 0) == is_matrix, name
+
+
 @pytest.mark.parametrize(("program", "count"), [(DDP, 1), (FSDP, 2)])
 def test_ranks_and_techniques_go_on_alike_from_one_checkpoint(ddp, tmp_path, program, count):
     folder, log = ddp
@@ -121,10 +184,10 @@ def test_a_killed_rank_ends_the_job_and_the_same_command_resumes_it(tmp_path):
 @pytest.mark.parametrize("program", [DDP, FSDP])
 def test_the_data_of_an_epoch_come_once_and_go_on_from_any_step(program):
     code = runpy.run_path(str(program))
-    samples = list(range(42))
+    samples = {(epoch, index): 42 * epoch + index for epoch in (0, 1) for index in range(42)}
 
     def drawn(rank, step, count):
-        sampler = code["ResumableSampler"](samples, 2, rank, drop_last=True)
+        sampler = code["ResumableSampler"](range(42), 2, rank, drop_last=True)
         loader = DataLoader(samples, batch_size=2, sampler=sampler)
         found = islice(code["batches"](loader, step, 5, accumulation=2), count)
         return [torch.cat(microbatches).tolist() for microbatches in found]
@@ -133,4 +196,7 @@ def test_the_data_of_an_epoch_come_once_and_go_on_from_any_step(program):
     for epoch in (slice(0, 5), slice(5, 10)):
         assert len({one for rank in ranks for batch in rank[epoch] for one in batch}) == 40
     assert ranks[0][:5] != ranks[0][5:]
+    one, other = (code["Sequences"](32) for _ in range(2))
+    assert torch.equal(one[1, 3], other[1, 3])  # whatever was drawn before
+    assert not torch.equal(one[0, 3], one[1, 3])
     assert drawn(1, 7, 3) == ranks[1][7:]
