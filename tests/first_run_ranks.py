@@ -21,43 +21,40 @@ from torch import nn
 LOADED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.utils.data"]
 
 
-def _watch() -> None:
-    """Log some calls of a program; its clock counts a second for a step, and 1000 for a save."""
+def _watch(file) -> None:
+    """Write calls down, with what a lambda shows; the clock counts 1 s a step, 1000 s a save."""
     clock = 0
 
-    def watch(owner, name, seconds, seen):
+    def watch(owner, name, shown, seconds=0):
         call = getattr(owner, name)
 
         def watched(*given, **options):
             nonlocal clock
             clock += seconds
-            sys.stdout.write(f"{name} {seen(*given, **options)}\n")
+            file.write(f"{name} {shown(*given, **options)}\n")
             return call(*given, **options)
 
         setattr(owner, name, watched)
 
-    watch(dist, "init_process_group", 0, lambda *_, timeout=None, **__: timeout)
-    watch(nn.Embedding, "reset_parameters", 0, lambda built: built.weight.device)
-    watch(dist, "reduce_scatter_single", 0, lambda *_, **__: "")
-    watch(torch.optim.AdamW, "step", 1, lambda optimizer, *_: optimizer.param_groups[0]["lr"])
-    watch(dcp, "save", 1000, lambda *_, **__: "")
+    watch(dist, "init_process_group", lambda *_, **options: options.get("timeout"))
+    watch(nn.Embedding, "reset_parameters", lambda built: built.weight.device)
+    watch(dist, "reduce_scatter_single", lambda *_, **__: "")
+    watch(torch.optim.AdamW, "step", lambda one, **_: one.param_groups[0]["lr"], seconds=1)
+    watch(dcp, "save", lambda *_, **__: "", seconds=1000)
     time.perf_counter = lambda: clock
 
 
-def _rank(rank, count, port, program, arguments, log, is_watched) -> None:
+def _rank(rank: int, count: int, port: int, program: Path, arguments: list[str], log: Path) -> None:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)  # as under torchrun: sums of two threads have other last digits
-    with log.open("a", encoding="utf-8") as sys.stdout:
-        if is_watched:
-            _watch()
+    with log.open("a") as sys.stdout, log.with_suffix(".calls").open("a") as calls:
+        _watch(calls)
         sys.argv = [str(program), *arguments]
         runpy.run_path(str(program), run_name="__main__")
 
 
-def run(
-    program: Path, count: int, arguments: list[str], log: Path, is_watched: bool = False
-) -> None:
+def run(program: Path, count: int, arguments: list[str], log: Path) -> None:
     """Run a program on ranks of this machine; what they print goes into a file."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
@@ -65,7 +62,7 @@ def run(
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     ranks = [
-        context.Process(target=_rank, args=(rank, count, port, program, arguments, log, is_watched))
+        context.Process(target=_rank, args=(rank, count, port, program, arguments, log))
         for rank in range(count)
     ]
     for one in ranks:
