@@ -10,19 +10,46 @@ import runpy
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch import nn
 
 LOADED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.utils.data"]
+
+
+def _watch(file) -> None:
+    """Write calls down, with what a lambda shows; the clock counts 1 s a step, 1000 s a save."""
+    clock = 0
+
+    def watch(owner, name, shown, seconds=0):
+        call = getattr(owner, name)
+
+        def watched(*given, **options):
+            nonlocal clock
+            clock += seconds
+            file.write(f"{name} {shown(*given, **options)}\n")
+            return call(*given, **options)
+
+        setattr(owner, name, watched)
+
+    watch(dist, "init_process_group", lambda *_, **options: options.get("timeout"))
+    watch(nn.Embedding, "reset_parameters", lambda built: built.weight.device)
+    watch(dist, "reduce_scatter_single", lambda *_, **__: "")
+    watch(torch.optim.AdamW, "step", lambda one, **_: one.param_groups[0]["lr"], seconds=1)
+    watch(dcp, "save", lambda *_, **__: "", seconds=1000)
+    time.perf_counter = lambda: clock
 
 
 def _rank(rank: int, count: int, port: int, program: Path, arguments: list[str], log: Path) -> None:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)  # as under torchrun: sums of two threads have other last digits
-    with log.open("a", encoding="utf-8") as sys.stdout:
+    with log.open("a") as sys.stdout, log.with_suffix(".calls").open("a") as calls:
+        _watch(calls)
         sys.argv = [str(program), *arguments]
         runpy.run_path(str(program), run_name="__main__")
 

@@ -9,7 +9,9 @@ from itertools import islice
 
 import pytest
 import torch
+from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.utils._pytree import keystr, tree_flatten_with_path
 from torch.utils.data import DataLoader
 
 from tests.first_run_ranks import run
@@ -22,7 +24,7 @@ STEPS = ["--steps", "12", "--log-every", "1", "--save-every", "6", "--checkpoint
 EXACT = ["--dtype", "fp32", "--dropout", "0"]
 VARIABLES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
 FIRST, LAST = "step-00000006", "step-00000012"
-STEP = re.compile(r"step (\d+): loss (\S+), norm (\S+)")
+STEP = re.compile(r"step (\d+): loss (\S+), norm ([\d.]+)")
 
 
 def steps(log):
@@ -38,37 +40,22 @@ def trained(folder, program, count, *options):
     return log.read_text()
 
 
-def torchrun(folder, program, *options, restarts):
-    """Run a program on two ranks of which one dies as it saves for the second time."""
-    ranks = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts)]
-    dying = [str(ROOT / "tests/first_run_ranks.py"), str(program)]
-    words = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        *ranks,
-        *dying,
-        *STEPS,
-        folder,
-        *options,
-    ]
-    return ran(words, folder.parent, os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)})
+def killed(folder):
+    """Run FSDP on two ranks of which one dies as it saves for the second time."""
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words += [ROOT / "tests/first_run_ranks.py", FSDP, *STEPS, folder]
+    return ran(
+        [sys.executable, *words],
+        folder.parent,
+        os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)},
+    )
 
 
 def state(folder):
-    """All values of the last checkpoint, by name."""
+    """All values of the last checkpoint, by path."""
     dcp_to_torch_save(folder / LAST, folder / "whole.pt")
-    values = {}
-
-    def flatten(name, value):
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                flatten(f"{name}.{key}", inner)
-        else:
-            values[name] = value
-
-    flatten("", torch.load(folder / "whole.pt", weights_only=False))
-    return values
+    nested = torch.load(folder / "whole.pt", weights_only=False)
+    return {keystr(path): value for path, value in tree_flatten_with_path(nested)[0]}
 
 
 def assert_same(one, other):
@@ -80,11 +67,68 @@ def assert_same(one, other):
         assert torch.equal(*both) if isinstance(value, torch.Tensor) else both[0] == both[1], name
 
 
+def batch(step):
+    """All samples of a step of the first epoch, and how many of their tokens are targets."""
+    order = torch.randperm(100_000, generator=torch.Generator().manual_seed(0)).tolist()
+    samples = runpy.run_path(str(DDP))["Sequences"](32)
+    tokens = torch.stack([samples[0, index] for index in order[32 * (step - 1) : 32 * step]])
+    return tokens, (tokens[:, 1:] >= 0).sum().item()
+
+
 @pytest.fixture(scope="module")
 def ddp(tmp_path_factory):
     """DDP on two ranks, uninterrupted, in fp32: its checkpoints and its log."""
     folder = tmp_path_factory.mktemp("ddp") / "checkpoints"
     return folder, trained(folder, DDP, 2, *EXACT)
+
+
+@pytest.fixture(scope="module")
+def fsdp(tmp_path_factory):
+    """FSDP in the same way, where two checkpoints were never completed."""
+    folder = tmp_path_factory.mktemp("fsdp") / "checkpoints"
+    for step in (1, 11):
+        (folder / f"step-{step:08d}").mkdir(parents=True)
+    return folder, trained(folder, FSDP, 2, *EXACT, "--save-every", "4", "--timeout", "3")
+
+
+def test_a_token_weighs_alike_in_any_microbatch_and_both_programs_start_alike(ddp, fsdp):
+    code = runpy.run_path(str(DDP))
+    model = code["Transformer"](2, 64, 32, 0.0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(code["initial"](name, parameter.shape, "cpu"))
+    tokens, count = batch(1)
+    (loss := model(tokens) / count).backward()
+    norm = nn.utils.get_total_norm([one.grad for one in model.parameters()])
+    for log in (ddp[1], fsdp[1]):
+        assert steps(log)[1] == pytest.approx((loss.item(), norm.item()), abs=2e-4)
+
+
+def test_the_rate_in_the_log_counts_no_save_and_no_first_step(ddp, fsdp):
+    targets = [(str(step), str(batch(step)[1])) for step in range(2, 13)]  # by our clock, in 1 s
+    for log in (ddp[1], fsdp[1]):
+        assert re.findall(r"step (\d+): .* (\d+) tokens/s", log) == targets
+
+
+def test_old_checkpoints_go_once_newer_ones_are_complete(fsdp):
+    found = {one.name: (one / ".metadata").exists() for one in fsdp[0].glob("step-*")}
+    assert found == {"step-00000008": True, "step-00000011": False, LAST: True}
+
+
+def test_a_rank_waits_as_told_builds_shards_sums_into_shards_and_warms_up_within_the_run(fsdp):
+    calls = fsdp[0].with_suffix(".calls").read_text()
+    assert set(re.findall("init_process_group (.+)", calls)) == {"0:03:00"}
+    assert set(re.findall("reset_parameters (.+)", calls)) == {"meta"}
+    ranks, updates, microbatches, units = 2, 12, 2, 3
+    assert calls.count("reduce_scatter") == ranks * updates * microbatches * units
+    assert max(re.findall(r"step (0\.\d+)", calls)) == "0.01"
+
+
+def test_weight_decay_leaves_out_norms_biases_and_embeddings(fsdp):
+    for path, name in (found := state(fsdp[0])).items():
+        if "['params']" in path:
+            is_matrix = name.endswith("weight") and not re.search("norm|token|position", name)
+            assert (found[path.split("['params']")[0] + "['weight_decay']"] > 0) == is_matrix, name
 
 
 @pytest.mark.parametrize(("program", "count"), [(DDP, 1), (FSDP, 2)])
@@ -105,7 +149,7 @@ def test_a_killed_rank_ends_the_job_and_the_same_command_resumes_it(tmp_path):
     losses = [loss for loss, _ in steps(whole).values()]
     assert losses[-1] < losses[0] - 0.5
     stopped = tmp_path / "stopped"
-    ended = torchrun(stopped, FSDP, restarts=0)
+    ended = killed(stopped)
     assert ended.returncode == 1
     assert "Signal 9 (SIGKILL)" in ended.stderr
     assert marked(stopped) == set()
@@ -121,10 +165,10 @@ def test_a_killed_rank_ends_the_job_and_the_same_command_resumes_it(tmp_path):
 @pytest.mark.parametrize("program", [DDP, FSDP])
 def test_the_data_of_an_epoch_come_once_and_go_on_from_any_step(program):
     code = runpy.run_path(str(program))
-    samples = list(range(42))
+    samples = {(epoch, index): 42 * epoch + index for epoch in (0, 1) for index in range(42)}
 
     def drawn(rank, step, count):
-        sampler = code["ResumableSampler"](samples, 2, rank, drop_last=True)
+        sampler = code["ResumableSampler"](range(42), 2, rank, drop_last=True)
         loader = DataLoader(samples, batch_size=2, sampler=sampler)
         found = islice(code["batches"](loader, step, 5, accumulation=2), count)
         return [torch.cat(microbatches).tolist() for microbatches in found]
@@ -133,4 +177,7 @@ def test_the_data_of_an_epoch_come_once_and_go_on_from_any_step(program):
     for epoch in (slice(0, 5), slice(5, 10)):
         assert len({one for rank in ranks for batch in rank[epoch] for one in batch}) == 40
     assert ranks[0][:5] != ranks[0][5:]
+    one, other = (code["Sequences"](32) for _ in range(2))
+    assert torch.equal(one[1, 3], other[1, 3])  # whatever was drawn before
+    assert not torch.equal(one[0, 3], one[1, 3])
     assert drawn(1, 7, 3) == ranks[1][7:]

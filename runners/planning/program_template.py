@@ -430,16 +430,17 @@ class Update:
 
 
 def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """The planned optimizer."""
+    """The planned optimizer; weight decay shrinks matrices, not norms and biases."""
+    groups: Any = [{"params": [one for one in parameters if one.dim() > 1]}]
+    groups += [{"params": [one for one in parameters if one.dim() < 2], "weight_decay": 0.0}]
     if plan.optimizer == "adam":
-        return torch.optim.AdamW(parameters, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
+        return torch.optim.AdamW(groups, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
     momentum = 0.9 if plan.optimizer == "momentum" else 0.0
     return torch.optim.SGD(parameters, LEARNING_RATE, momentum=momentum, foreach=False)
 
 
-def clip(models: Sequence[nn.Module], mesh: DeviceMesh) -> Tensor:
+def clip(parameters: Sequence[nn.Parameter], mesh: DeviceMesh) -> Tensor:
     """Scale the gradient of the whole model to a norm of at most `MAX_NORM`; return its norm."""
-    parameters = [one for model in models for one in model.parameters()]
     gradients = [one.grad for one in parameters if one.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
@@ -544,16 +545,15 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
                 loss = run_pipeline(schedule, tokens, targets, mesh)
             else:
                 loss = run_model(plan, models[0], tokens, targets, mesh)
-        norm = clip(models, mesh)
+        norm = clip(parameters, mesh)
         optimizer.step()
         for model in models:
             model.zero_grad()
         dist.all_reduce(loss, group=mesh.get_group("data"))
         outcomes.append((loss.item() / plan.data, norm.item()))
         if dist.get_rank() == dist.get_world_size() - 1:
-            seconds = time.perf_counter() - start
             said = "loss {:.4f}, norm of the gradient {:.3f}".format(*outcomes[-1])
-            print(f"step {index + 1}: {said}, {seconds:.3g} s", flush=True)
+            print(f"step {index + 1}: {said}, {time.perf_counter() - start:.3g} s", flush=True)
     if device.type == "cuda":
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         print(

@@ -84,9 +84,12 @@ def _trained_alone(program):
     plan = program.made_small(program.PLAN, 1)
     model = program.Transformer(plan, 0)
     program.initialize(model, torch.device("cpu"))
-    optimizer = torch.optim.AdamW(
-        model.parameters(), program.LEARNING_RATE, weight_decay=program.WEIGHT_DECAY
-    )
+    kept = {one for name, one in model.named_parameters() if re.search("norm|bias", name)}
+    groups = [{"params": list(kept), "weight_decay": 0.0}]
+    groups += [{"params": [one for one in model.parameters() if one not in kept]}]
+    optimizer = torch.optim.AdamW(groups, program.LEARNING_RATE, weight_decay=program.WEIGHT_DECAY)
+    ours = program.optimizer_of(plan, list(model.parameters())).param_groups
+    assert {one for group in ours if not group["weight_decay"] for one in group["params"]} == kept
     found = []
     for step in range(NUM_STEPS):
         tokens, targets = program.batch(plan, None, step, 0)

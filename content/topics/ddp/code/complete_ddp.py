@@ -12,8 +12,10 @@ import math
 import os
 import shutil
 import time
+import zlib
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
@@ -30,10 +32,11 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 VOCABULARY = 64
 SIZES = {"tiny": (2, 64), "small": (12, 768), "large": (24, 2048)}  # blocks, width
+PADDING = -100  # as a target, cross_entropy ignores it
 
 
 class Sequences(Dataset):
-    """Sequences that count up by a constant. Replace them by your own samples."""
+    """Sequences of many lengths that count up. Replace them by your own samples."""
 
     def __init__(self, length):
         self.length = length
@@ -41,23 +44,28 @@ class Sequences(Dataset):
     def __len__(self):
         return 100_000
 
-    def __getitem__(self, index):  # depends on the index alone, not on the rank
-        generator = torch.Generator().manual_seed(index)
-        start, stride = torch.randint(VOCABULARY, (2,), generator=generator)
-        return (start + stride % 4 * torch.arange(self.length + 1)) % VOCABULARY
+    def __getitem__(self, drawn):
+        epoch, index = drawn
+        # Draw random augmentation from a generator like this: a resumed run repeats it.
+        generator = torch.Generator().manual_seed(epoch * len(self) + index)
+        start, stride, cut = torch.randint(VOCABULARY, (3,), generator=generator)
+        tokens = (start + stride % 4 * torch.arange(self.length + 1)) % VOCABULARY
+        tokens[len(tokens) - cut % (self.length // 2) :] = PADDING
+        return tokens
 
 
 class ResumableSampler(DistributedSampler):
-    """Skips what this rank had seen of an epoch when the training stopped."""
+    """Epoch and index of each sample that this rank has not seen yet in the epoch."""
 
     num_seen = 0
 
     def __iter__(self):
-        return islice(super().__iter__(), self.num_seen, None)
+        for index in islice(super().__iter__(), self.num_seen, None):
+            yield self.epoch, index
 
 
 class Transformer(nn.Module):
-    """The mean loss of the next token. Replace it by your own model."""
+    """The loss of the next token, summed over tokens. Replace it by your own model."""
 
     def __init__(self, num_blocks, width, length, dropout):
         super().__init__()
@@ -72,11 +80,12 @@ class Transformer(nn.Module):
 
     def forward(self, tokens):
         inputs, targets = tokens[:, :-1], tokens[:, 1:]
-        x = self.token(inputs) + self.position.weight[: inputs.shape[1]]
+        x = self.token(inputs.clamp(min=0)) + self.position.weight[: inputs.shape[1]]
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], x.device)
         for block in self.blocks:
             x = block(x, src_mask=mask, is_causal=True)
-        return cross_entropy(self.head(x).float().mT, targets)
+        logits = self.head(x).float().mT
+        return cross_entropy(logits, targets, ignore_index=PADDING, reduction="sum")
 
 
 @dataclass
@@ -99,43 +108,75 @@ class Training(Stateful):
         self.scheduler.load_state_dict(state["scheduler"])
         self.step = state["step"]
 
-    def save(self, folder):
-        """Every rank writes its part; rank 0 then keeps the last two checkpoints."""
+    def save(self, folder, keep):
+        """Every rank writes its part; rank 0 then keeps the last complete checkpoints."""
         dcp.save({"training": self}, checkpoint_id=folder / f"step-{self.step:08d}")
-        if dist.get_rank() == 0:
-            for old in sorted(folder.glob("step-*"))[:-2]:
-                shutil.rmtree(old)
+        if dist.get_rank() == 0:  # this checkpoint is complete: all ranks have written
+            oldest = complete(folder)[-keep:][0]
+            for old in [one for one in folder.glob("step-*") if one < oldest]:
+                (old / ".metadata").unlink(missing_ok=True)  # it counts as complete no more
+                shutil.rmtree(old, ignore_errors=True)
 
     def resume(self, folder):
         """Load the last complete checkpoint, if there is one."""
-        complete = sorted(folder.glob("step-*/.metadata"))  # the file that is written last
-        last = [complete[-1].parent if complete else None]
+        last = complete(folder)[-1:] or [None]
         dist.broadcast_object_list(last)  # all ranks load what rank 0 has found
         if last[0]:
             dcp.load({"training": self}, checkpoint_id=last[0])
-            if dist.get_rank() == 0:
-                print(f"resumed after step {self.step}", flush=True)
+            say(f"resumed after step {self.step}")
 
     def take_step(self, microbatches, device, dtype):
-        """Update the model; the mean loss of this rank's samples and the gradient's norm."""
+        """Update the model; this rank's share of the mean loss, the norm, and the tokens."""
         self.step += 1
         # Dropout follows from step and rank, so a resumed run repeats it.
         torch.manual_seed(self.step * dist.get_world_size() + dist.get_rank())
+        microbatches = [samples.to(device, non_blocking=True) for samples in microbatches]
+        # A mean over all tokens of the step: those of a short microbatch weigh no more.
+        count = sum((samples[:, 1:] != PADDING).sum() for samples in microbatches)
+        dist.all_reduce(count)
         total = torch.zeros((), device=device)
         for index, samples in enumerate(microbatches, start=1):
-            tokens = samples.to(device, non_blocking=True)
             is_last = index == len(microbatches)
             # Each backward adds to the gradients; the last one averages them over ranks.
             with nullcontext() if is_last else self.model.no_sync():
                 with torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bf16"):
-                    loss = self.model(tokens) / len(microbatches)
-                loss.backward()
+                    loss = self.model(samples) / count
+                (loss * dist.get_world_size()).backward()  # DDP divides by the ranks
             total += loss.detach()  # .item() would wait for the GPU here
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), max_norm=1.0)
         self.optimizer.step()
         self.scheduler.step()
         self.optimizer.zero_grad()
-        return total, norm
+        return total, norm, count
+
+
+def say(line):
+    """Print a line, on rank 0 alone."""
+    if dist.get_rank() == 0:
+        print(line, flush=True)
+
+
+def complete(folder):
+    """The checkpoints that have the file that is written last, oldest first."""
+    return sorted(one.parent for one in folder.glob("step-*/.metadata"))
+
+
+def initial(name, shape, device):
+    """The first value of a parameter, which follows from its name: alike on all ranks."""
+    if name.endswith("bias"):
+        return torch.zeros(shape, device=device)
+    if len(shape) == 1:  # the weight of a norm
+        return torch.ones(shape, device=device)
+    generator = torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
+    return torch.randn(shape, device=device, generator=generator) * 0.02
+
+
+def groups(model):
+    """Weight decay shrinks matrices; norms, biases and embeddings keep their scale."""
+    embeddings = {one.weight for one in model.modules() if isinstance(one, nn.Embedding)}
+    decayed = [p for p in model.parameters() if p.dim() > 1 and p not in embeddings]
+    others = [p for p in model.parameters() if p.dim() < 2 or p in embeddings]
+    return [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
 
 
 def arguments():
@@ -150,19 +191,28 @@ def arguments():
     parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
     parser.add_argument("--log-every", type=int, default=10)
     parser.add_argument("--checkpoints", type=Path, help="a folder that all nodes see")
-    parser.add_argument("--save-every", type=int, default=20)
+    parser.add_argument("--save-every", type=int, default=500, help="steps")
+    parser.add_argument("--keep", type=int, default=2, help="checkpoints")
+    parser.add_argument("--timeout", type=float, default=10, help="minutes to wait for a rank")
     return parser.parse_args()
 
 
-def start_rank():
+def start_rank(timeout):
     """Join the process group; the device of this rank."""
     if not torch.cuda.is_available():
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", timeout=timeout)
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)  # otherwise all ranks of a node use its first GPU
-    dist.init_process_group("nccl", device_id=device)
+    dist.init_process_group("nccl", timeout=timeout, device_id=device)
     return device
+
+
+def now(device):
+    """The time at which the device has done what it was asked to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def batches(loader, step, steps_per_epoch, accumulation):
@@ -177,20 +227,48 @@ def batches(loader, step, steps_per_epoch, accumulation):
             step += 1
 
 
+def train(training, data, args, device):
+    """Train, log and save, until the last step."""
+    num_tokens, began = 0, None  # since the last line, save, or first step, which is slow
+    while training.step < args.steps:
+        loss, norm, count = training.take_step(next(data), device, args.dtype)
+        step, num_tokens = training.step, num_tokens + count
+        is_logged = step % args.log_every == 0
+        is_saved = args.checkpoints and (step % args.save_every == 0 or step == args.steps)
+        if is_logged:
+            dist.all_reduce(loss)  # every rank takes part in this, and rank 0 prints
+            line = f"step {step}: loss {loss.item():.4f}, norm {norm.item():.4f}"
+            if began is not None:
+                line += f", {num_tokens.item() / (now(device) - began):.0f} tokens/s"
+            if device.type == "cuda":
+                line += f", peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
+            say(line)
+        if is_saved:
+            start = now(device)
+            training.save(args.checkpoints, args.keep)
+            say(f"saved after step {step}, in {now(device) - start:.1f} s")
+        if is_logged or is_saved or began is None:
+            num_tokens, began = 0, now(device)
+
+
 @record  # torchrun then names the rank that failed first, with its traceback
 def main():
     args, num_ranks = arguments(), int(os.environ["WORLD_SIZE"])
     accumulation, rest = divmod(args.batch, args.microbatch * num_ranks)
     if rest or not accumulation:
         raise SystemExit(f"--batch: not a multiple of {args.microbatch * num_ranks}")
-    device = start_rank()
-    torch.manual_seed(0)
-    model = Transformer(*SIZES[args.size], args.length, args.dropout).to(device)
+    device = start_rank(timedelta(minutes=args.timeout))
+    with device:
+        model = Transformer(*SIZES[args.size], args.length, args.dropout)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(initial(name, parameter.shape, device))
     model = DistributedDataParallel(model)  # every rank gets the weights of rank 0
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
+    optimizer = torch.optim.AdamW(groups(model), lr=args.learning_rate)
+    warmup = max(1, min(2000, args.steps // 10))
     scheduler = torch.optim.lr_scheduler.LambdaLR(  # warm-up, then half a cosine
         optimizer,
-        lambda n: min(1, (n + 1) / 10) * (1 + math.cos(math.pi * n / args.steps)) / 2,
+        lambda n: min(1, (n + 1) / warmup) * (1 + math.cos(math.pi * n / args.steps)) / 2,
     )
     training = Training(model, optimizer, scheduler)
     if args.checkpoints:
@@ -206,23 +284,7 @@ def main():
         persistent_workers=on_gpu,
     )
     data = batches(loader, training.step, len(samples) // args.batch, accumulation)
-    logged, began = training.step, time.perf_counter()
-    while training.step < args.steps:
-        loss, norm = training.take_step(next(data), device, args.dtype)
-        step = training.step
-        if step % args.log_every == 0:
-            dist.all_reduce(loss)  # every rank takes part in this, and rank 0 prints
-            line = f"step {step}: loss {loss.item() / num_ranks:.4f}, norm {norm:.4f}"
-            if on_gpu:
-                rate = (step - logged) * args.batch * args.length
-                rate /= time.perf_counter() - began
-                peak = torch.cuda.max_memory_allocated() / 2**30
-                line += f", {rate:.0f} tokens/s, peak {peak:.1f} GiB"
-                logged, began = step, time.perf_counter()
-            if dist.get_rank() == 0:
-                print(line, flush=True)
-        if args.checkpoints and (step % args.save_every == 0 or step == args.steps):
-            training.save(args.checkpoints)
+    train(training, data, args, device)
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()  # after an error, torchrun ends all ranks instead
 
