@@ -72,7 +72,7 @@ class Regions(Written):
 
 
 View = Literal[
-    "memory", "payload", "loss", "regions", "schedule", "chunks", "overlap", "units", "block"
+    "memory", "sent", "loss", "regions", "schedule", "chunks", "overlap", "units", "block"
 ]  # fmt: skip
 
 
@@ -87,8 +87,8 @@ class Play(Written):
     reference: RunPath | None = None
     """a run that every state shows as well."""
     shows: Annotated[list[View], Field(min_length=1)]
-    """`memory`, peak of each rank by class of tensors, under a budget that readers move; `payload`,
-    what each rank passed to its collectives; `loss` of each step; `regions`, where the runs lie in
+    """`memory`, peak of each rank by class of tensors, under a budget that readers move; `sent`,
+    what a rank sends in a step, over a ring; `loss` of each step; `regions`, where the runs lie in
     a plane. These are played, by a rule from the settings of a run: `schedule` of a pipeline;
     `overlap`, a step of DDP over a link; `units`, a step of FSDP under its curve of memory;
     `chunks`, a ring all-reduce; `block` of a transformer under tensor parallelism."""

@@ -7,7 +7,8 @@ from generator.content.exhibit import Figure
 from generator.evidence.folio import Folio
 from generator.figures.drawings.stacks import Panel, Part, Stack, panels
 from generator.figures.picture import Picture, Seen, Table, both, plainly
-from runners.traces.records import RankRecord, Run
+from generator.figures.sent_bytes import sent_bytes
+from runners.traces.records import Run
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:
@@ -45,21 +46,13 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
 
 
 def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
-    """What travels in one step: each operation, and the payloads of all ranks that send."""
+    """What travels in one step: each operation, and what all ranks send that do."""
     sent: dict[str, list[str]] = {}
-    for position, record in enumerate(run.ranks):
-        for operation in _sent(record):
-            value = folio.value(f"{path}.ranks[{position}].collectives['{operation}'].bytes")
-            if value is not None:
-                sent.setdefault(operation, []).append(str(value))
+    for position in range(len(run.ranks)):
+        for operation, how in sorted(sent_bytes(path, run, position).items()):
+            sent.setdefault(operation, []).append(str(folio.value(how)))
     for operation, sizes in sent.items():
-        yield f"{operation}: payload {' / '.join(dict.fromkeys(sizes))} per rank"
-
-
-def _sent(record: RankRecord) -> list[str]:
-    """The operations in which a rank sends."""
-    found = {one.operation for one in record.collectives}
-    return sorted(found - {"recv", "barrier"})
+        yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank"
 
 
 def _ranks(found: Iterable[int]) -> str:
@@ -73,7 +66,7 @@ def _in_words(panel: Panel) -> str:
         + (f" ({rank.words})" if rank.words else "")
         for rank in panel.ranks
     )
-    travels = f" Payload of a step: {'; '.join(panel.travels)}." if panel.travels else ""
+    travels = f" In a step: {'; '.join(panel.travels)}." if panel.travels else ""
     return f"{panel.title}: {ranks}.{travels}"
 
 
@@ -90,15 +83,15 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
             how = "in shards" if first.is_sharded else "whole"
             size = folio.cell(f"{path}.model.layers[{position}].bytes")
             table.rows.append([f"{name}{named}", size, f"{how} on {_ranks(first.ranks)}"])
-        alike: dict[tuple[str, str, str], list[int]] = {}
+        alike: dict[tuple[str, str], list[tuple[int, str]]] = {}
         for position, record in enumerate(run.ranks):
-            read = {f"collectives['{one}'].bytes": one for one in _sent(record)}
+            read = sent_bytes(path, run, position)
             if record.memory and record.memory.largest:
-                read = {"memory.largest.parameters_bytes": "parameters"} | read
-            for field, what in read.items():
-                value = folio.value(f"{path}.ranks[{position}].{field}")
-                alike.setdefault((field, what, str(value)), []).append(position)
-        for (field, what, _), found in alike.items():
-            size = folio.cell(f"{path}.ranks[{found[0]}].{field}")
-            table.rows.append([f"{name}{what}", size, _ranks(found)])
+                held = f"{path}.ranks[{position}].memory.largest.parameters_bytes"
+                read = {"parameters": held} | read
+            for what, how in read.items():
+                alike.setdefault((what, str(folio.value(how))), []).append((position, how))
+        for (what, _), found in alike.items():
+            size = folio.cell(found[0][1])
+            table.rows.append([f"{name}{what}", size, _ranks(position for position, _ in found)])
     return table

@@ -29,26 +29,33 @@ def parts(rank: Rank[Settings]) -> None:
     """Train on this rank's part of every batch; one device has the whole of it."""
     size = rank.settings.batch_size
     lesson, model = steps.scaled_lesson(rank), steps.mlp_for(rank)
-    optimizer = steps.optimizer_for(rank, model)
+    optimizer, whole = steps.optimizer_for(rank, model), lesson.training.features
+    with rank.stage("load", "split the samples into batches", whole, everywhere=True) as out:
+        out(whole.view(-1, size, whole.shape[1]))
     if not rank.is_metered:
         _compare(rank, model, _ordered(rank, steps.batch_of(lesson.training, 0, size)))
     for epoch in steps.epochs(rank, model, optimizer, lesson.validation, LINE):
         for batch in epoch.batches(lesson.training, size):
-            own = _part(rank, _ordered(rank, batch))
-            logits, loss = steps.forward_backward(model, own)
-            with rank.phase("combine", computes=False):
-                _combine(rank, model)
+            with rank.stage("split", "take this rank's samples", batch.features) as out:
+                own = _part(rank, _ordered(rank, batch))
+                out(own.features)
+            with rank.stage("train", "forward, loss and backward", own.features) as out:
+                logits, loss = steps.forward_backward(model, own)
+                out(logits)
+            mine = flat_gradient(model)
+            with rank.stage("combine", SUM, mine) as out, rank.phase("combine", computes=False):
+                out(_combine(rank, model, mine))
             optimizer.step()
             optimizer.zero_grad()
             epoch.add(loss, logits, own.labels)
             del logits, loss  # before the next forward pass
 
 
-def _combine(rank: Rank[Settings], model: nn.Module) -> Tensor:
-    """Add up the ranks' gradients, each times its weight, in place."""
+def _combine(rank: Rank[Settings], model: nn.Module, mine: Tensor) -> Tensor:
+    """Add up the ranks' gradients, each times its weight, and put the sum into the model."""
     share = rank.settings.samples_by_rank[rank.rank] / rank.settings.batch_size
     weights = {"by_samples": share, "by_rank": 1 / rank.world_size, "none": 1.0}
-    combined = flat_gradient(model) * weights[rank.settings.weights]
+    combined = mine * weights[rank.settings.weights]
     if rank.world_size > 1:
         dist.all_reduce(combined)
     vector_to_parameters(combined, gradients_of(model))
@@ -74,8 +81,8 @@ def _compare(rank: Rank[Settings], model: nn.Module, batch: Samples) -> None:
     own = _part(rank, batch)
     cross_entropy(model(own.features), own.labels).backward()
     mine = flat_gradient(model)
-    with rank.predict("gradient", "sum the ranks' weighted gradients", mine) as out:
-        combined = _combine(rank, model).clone()
+    with rank.predict("gradient", SUM, mine) as out:
+        combined = _combine(rank, model, mine).clone()
         out(combined)
     model.zero_grad()
     cross_entropy(model(batch.features), batch.labels).backward()
@@ -91,6 +98,7 @@ def _compare(rank: Rank[Settings], model: nn.Module, batch: Samples) -> None:
     model.zero_grad()
 
 
+SUM = "sum the ranks' weighted gradients"
 QUESTION = "Each rank computes the loss on its own samples: how must its gradient be weighted?"
 
 

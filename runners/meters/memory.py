@@ -115,6 +115,8 @@ class MemoryMeter(Operations):
         if func.namespace in NAMESPACES:
             self._gloo.look()
             self._see_collective(func.__name__.split(".")[0], args)
+        if func.namespace == "fsdp" and func.__name__.startswith("chunk_cat"):
+            self.name(args[0], "gradients")  # whole ones, which FSDP is about to reduce
         for tensor in filter(self._sees, tensors_in(result)):
             self._see(tensor)
         if self._look is not None:

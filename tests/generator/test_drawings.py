@@ -43,7 +43,7 @@ CURVES = [
 
 
 def payloads(layout=WIDE):
-    rows = [Stack(group, label, [Part("payload", "", size, words)], words)
+    rows = [Stack(group, label, [Part("all_reduce", "", size, words)], words)
             for group, label, size, words in BARS]  # fmt: skip
     rows.append(Stack("single", "one device", [], "nothing"))
     return stacks(rows, "MiB per step", 900.0, layout)

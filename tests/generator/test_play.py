@@ -56,7 +56,7 @@ def written(**changes):
     play = {
         "task": "Choose.",
         "controls": [{"label": "Ranks", "reads": "run.world_size"}],
-        "shows": ["payload"],
+        "shows": ["sent"],
         "facts": [{"label": "Ranks", "value": "run.world_size"}],
     }
     runs = changes.pop("runs", ["sharding.ddp_1", "sharding.ddp_2"])
@@ -126,6 +126,22 @@ def test_the_parts_of_a_bar_are_the_classes_that_the_run_recorded(played, folio)
     for word, size in says:
         name = next(name for name, said in words.items() if said == word)
         assert float(size) == pytest.approx(peak[f"{name}_bytes"] / 2**20, rel=5e-3)
+
+
+def test_what_a_rank_sends_is_compared_and_not_the_payload_of_its_operations(played, folio):
+    drawn = frame.play(played["sharding", "sharded"], folio).play.drawn
+    sent = {name: {} for name in ("DDP", "ZeRO-1", "FSDP")}  # over two ranks
+    for name, run in zip(sent, ("ddp_2", "zero_2", "fsdp_2"), strict=True):
+        for one in recorded(f"sharding.{run}")["ranks"][0]["collectives"]:
+            turns = 2 if one["operation"] == "all_reduce" else 1  # of a ring: sum, then share out
+            sent[name][one["operation"]] = turns * one["bytes"] / 2 / 2**20
+    said = re.findall(r'data-say="([a-z_]+): ([\d.]+)\sMiB"', drawn)
+    wanted = [pair for held in sent.values() for pair in held.items()]
+    assert [(name, float(size)) for name, size in said[: len(wanted)]] == [
+        (name, pytest.approx(size, rel=5e-3)) for name, size in wanted
+    ]
+    dear, cheap = (sum(sent[name].values()) for name in ("FSDP", "DDP"))
+    assert 1.4 < dear / cheap < 1.5  # half as much again, but for the root, which stays gathered
 
 
 # --- schedules

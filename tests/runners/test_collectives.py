@@ -44,3 +44,12 @@ def test_the_source_of_what_is_received_from_any_rank_stays_unknown(ranks):
         Transfer(source=None, destination=3, count=1, bytes=BYTES),
         Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),
     ]
+
+
+def test_a_whole_gradient_that_fsdp_has_yet_to_reduce_is_a_gradient_and_no_activation(run):
+    found = run("sharding", "fsdp_2")
+    layer = found.settings["layer_bytes"]
+    activations = 9 * found.settings["batch_size"] * 512 * 4  # more than all of them, in fp32
+    for rank in found.ranks:
+        assert rank.memory.largest.gradients_bytes > found.settings["model_bytes"] / 2 + 0.9 * layer
+        assert rank.memory.at_peak.activations_bytes < activations

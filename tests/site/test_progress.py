@@ -184,7 +184,7 @@ def test_answers_come_in_again_and_of_each_item_the_newer_stays(page, frozen_sit
     assert after[unknown] == content[unknown]
     assert after["what-peak"] == before["what-peak"]
     page.goto((frozen_site / CHALLENGE).as_uri())
-    assert "You left it out" in Asking(page, newer).text()
+    assert "Right, and you left it out. The" in Asking(page, newer).text()
 
 
 REFUSED = {

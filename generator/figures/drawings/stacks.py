@@ -24,7 +24,12 @@ LOOKS = {
     "buffers": ("series-c hollow", ""),
     "allocator": ("series-e hollow shard", ""),
     "outside": ("soft hollow", ""),
-    "payload": ("communication", ""),
+    "all_reduce": ("communication", "ground"),
+    "all_gather": ("communication faint", ""),
+    "reduce_scatter": ("communication hollow", ""),
+    "broadcast": ("communication hollow shard", ""),
+    "scatter": ("communication faint", ""),
+    "gather": ("communication hollow", ""),
     "layer": ("layer", ""),
     "shard": ("layer shard", ""),
 }
@@ -186,7 +191,7 @@ def _bar(
 
 def _names(part: Part) -> tuple[str, str]:
     """What may stand on a part: its name, or else the number in it, or its first letter."""
-    number_in = part.name.lstrip(f"{ascii_letters} ")
+    number_in = part.name.lstrip(f"{ascii_letters} -")
     return part.name, number_in or part.name[:1].upper()
 
 

@@ -13,6 +13,7 @@ from generator.evidence.value import numeric
 from generator.figures.axes import Mark
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.picture import Seen, both, byte_unit, said_bytes
+from generator.figures.sent_bytes import sent_bytes
 from generator.figures.step_rules import number
 from runners.traces.device_memory import Verdict
 from runners.traces.measured import Memory
@@ -28,14 +29,9 @@ def _joined(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _cell(
-    one: ShownRun, rank: RankRecord, title: str, read: Mapping[str, str], folio: Folio
-) -> dict[str, Markup]:  # fmt: skip
-    """Fields of a rank in one cell, a line each: a column for each makes a table too wide."""
-    at = f"{one.path}.ranks[{one.run.ranks.index(rank)}]"
-    shown = (
-        Markup("{} {}").format(name, folio.cell(f"{at}.{field}")) for name, field in read.items()
-    )
+def _cell(title: str, read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
+    """Expressions by name in one cell, a line each: a column for each makes a table too wide."""
+    shown = (Markup("{} {}").format(name, folio.cell(what)) for name, what in read.items())
     # one element, which stands beside its label where cells are stacked
     return {title: Markup("<span>{}</span>").format(Markup("<br>").join(shown))} if read else {}
 
@@ -131,50 +127,47 @@ def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
         return {}
     fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
     words = folio.ui["play"]["classes"]
+    at = f"{one.path}.ranks[{one.run.ranks.index(record)}].memory.at_peak"
     held = {
-        words[name]: f"memory.at_peak.{name}_bytes"
-        for name, number in _by_class(fullest).items()
-        if number
+        words[name]: f"{at}.{name}_bytes" for name, number in _by_class(fullest).items() if number
     }
-    return _cell(one, record, "Holds at its peak", held, folio)
+    return _cell("Holds at its peak", held, folio)
 
 
 # --- what ranks send
 
 
-def payload(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """What the rank with the largest payload passed to each operation in a step."""
-    runs = [one for state in states for one in state.runs]
-    most = max((c.bytes for one in runs for c in _busiest(one).collectives), default=0)
+def sent(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+    """What the rank that sends most sends in a step: a bar for each run, a part an operation."""
+    bars = [[_sent(one, folio) for one in state.runs] for state in states]
+    most = max(sum(parts.values()) for state in bars for _, parts in state)
     unit, size = byte_unit(most)
-    title = f"{unit} per step"
     found = []
-    for state in states:
-        rows = [row for one in state.runs for row in _sent(one, size)]
-        drawings = both(stacks, rows, title, most * 1.05 / size or 1)
-        cells = tuple(_passed(one, folio) for one in state.runs)
+    for state, shown in zip(states, bars, strict=True):
+        rows = [_bar(one, parts, size) for one, (_, parts) in zip(state.runs, shown, strict=True)]
+        drawings = both(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
+        cells = tuple(_cell("Sends in a step", read, folio) for read, _ in shown)
         found.append(Seen(drawings, _described(rows), cells))
     return found
 
 
-def _busiest(one: ShownRun) -> RankRecord:
-    return max(one.run.ranks, key=lambda rank: sum(c.bytes for c in rank.collectives))
+def _sent(one: ShownRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
+    """By operation, the expression of what a rank sends, and its bytes; of the rank with most."""
+    ranks = []
+    for place in range(len(one.run.ranks)):
+        read = sent_bytes(one.path, one.run, place)
+        values = {name: folio.value(how) for name, how in read.items()}
+        ranks.append((read, {name: float(numeric(v)) for name, v in values.items() if v}))
+    return max(ranks, key=lambda rank: sum(rank[1].values()))
 
 
-def _sent(one: ShownRun, size: float) -> Iterator[Stack]:
-    collectives = _busiest(one).collectives
-    for c in collectives:
-        said = f"{said_bytes(c.bytes)} in {c.count:,} call{'s' * (c.count > 1)}"
-        part = Part("payload", "", c.bytes / size, f"{c.operation}: {said}")
-        yield Stack(one.path, _joined(one.label, c.operation), [part], said)
-    if not collectives:
-        yield Stack(one.path, one.label, [], "nothing sent")
-
-
-def _passed(one: ShownRun, folio: Folio) -> dict[str, Markup]:
-    rank = _busiest(one)
-    passed = {c.operation: f"collectives['{c.operation}'].bytes" for c in rank.collectives}
-    return _cell(one, rank, "Payload in a step", passed, folio)
+def _bar(one: ShownRun, held: Mapping[str, float], size: float) -> Stack:
+    said = said_bytes(sum(held.values())) if held else "nothing sent"
+    parts = [
+        Part(name, name.replace("_", "-"), number / size, f"{name}: {said_bytes(number)}")
+        for name, number in held.items()
+    ]
+    return Stack(one.path, one.label, parts, said)
 
 
 # --- what plans need

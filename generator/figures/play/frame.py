@@ -17,13 +17,13 @@ from generator.content.exhibit import Figure, View
 from generator.evidence.folio import ABSENT, Folio
 from generator.evidence.play_states import Control, State, states
 from generator.figures.picture import Picture, Seen, Table, plainly
-from generator.figures.play.bar_views import memory, payload
+from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.chart_views import loss, regions
 from generator.figures.play.grid_views import block, ring
 from generator.figures.play.step_views import overlap, schedule, unit_steps
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
-    "memory": memory, "payload": payload, "loss": loss, "regions": regions,
+    "memory": memory, "sent": sent, "loss": loss, "regions": regions,
     "schedule": schedule, "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
 FOLDER = "assets/figures"
@@ -59,7 +59,7 @@ def _drawn(
     words, drawn = folio.ui["play"], Markup()
     is_simulated = any(one.run.nature == "simulated" for one in state.runs)
     for view, found in seen.items():
-        kind = "simulated" if is_simulated else "counted" if view == "payload" else "measured"
+        kind = "simulated" if is_simulated else "measured"
         one = found[position]
         title = words["views"][one.title or view].format(kind=kind)
         shown = one.svg(f"{figure.id}-{view}", f"{plainly(figure.title, folio)}: {title}")

@@ -157,6 +157,7 @@ class Question extends Waiting {
       all(key, ".pb-verdict-word, .pb-beside").forEach((one) => {
         // An option that nobody chose was no mistake.
         if (!verdict && one.matches(".pb-wrong")) return;
+        if (note === words.missed && one.matches(".pb-verdict-word")) return; // the note says it
         told.append(one.cloneNode(true), one.matches(".pb-beside") && !/\.$/.test(plain(one)) ? ". " : " ");
       });
       told.append(...copies(why(key)));
