@@ -63,6 +63,10 @@ class Evidence:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
+    def moved(self, value: Value) -> Value:
+        """What is read instead of a value: the value itself."""
+        return value
+
     def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
         """Evaluate an expression, once, perhaps over a run; nothing is raised."""
         written = of_expression(expression, {"run": run}) if run else expression
@@ -75,7 +79,7 @@ class Evidence:
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
-        found = Evaluation()
+        found = Evaluation(moved=self.moved)
         try:
             checked = compiled(expression)
             names = {name: self._root(name, found) for name in checked.names}
