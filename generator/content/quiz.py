@@ -42,6 +42,9 @@ class RightIf(Written):
     verdict: Verdict = "holds"
 
 
+FALSE: Verdict = "does_not_hold"
+
+
 class Slip(Written):
     """A number that a named mistake gives, computed over the same trace as the right one."""
 
@@ -81,6 +84,16 @@ class Option(Written):
             claim = (known.context or {}).get(str(written["misconception"]))
             return {**written, "refuted_by": claim}
         return written
+
+    @model_validator(mode="after")
+    def _right_or_believed(self, known: ValidationInfo) -> Self:
+        """What refutes a misconception leaves the option that names it wrong."""
+        refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
+        right = self.right_if
+        if self.misconception and right and right != RightIf(claim=refutes, verdict=FALSE):
+            said = f"it is right only where {refutes} does_not_hold, which refutes its misconception"
+            raise ValueError(f"{said}; name in refuted_by: the claim of right_if:")
+        return self
 
 
 class TableRow(Written):

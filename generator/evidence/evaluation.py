@@ -27,7 +27,7 @@ from runners.plans.experiment import command_for
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
-ROOTS = ("machine", "primitives", "cited")  # that an expression starts from, beside experiments
+ROOTS = ("machine", "primitives", "cited", "given")  # that an expression starts from, beside experiments
 
 
 class Evidence:
@@ -116,6 +116,10 @@ class Evidence:
             return Node(own.primitives, (), name, reading, Origin(own.machine))
         if name == "cited":
             return Node(self._cited, (), "cited", reading, Origin(""))
+        if name == "given":
+            of = {key: one.value for key, one in self.book.given.items()}
+            found = {k: Value(v, units.RATIO, "given", f"given[{k!r}]") for k, v in of.items()}
+            return Node(found, (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"
             raise ExpressionError(f"{said}; run `{command}`")
