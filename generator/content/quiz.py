@@ -42,9 +42,6 @@ class RightIf(Written):
     verdict: Verdict = "holds"
 
 
-FALSE: Verdict = "does_not_hold"
-
-
 class Slip(Written):
     """A number that a named mistake gives, computed over the same trace as the right one."""
 
@@ -90,9 +87,9 @@ class Option(Written):
         """What refutes a misconception leaves the option that names it wrong."""
         refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
         right = self.right_if
-        if self.misconception and right and right != RightIf(claim=refutes, verdict=FALSE):
-            said = f"it is right only where {refutes} does_not_hold, which refutes its misconception"
-            raise ValueError(f"{said}; name in refuted_by: the claim of right_if:")
+        if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
+            said = "where the claim that refutes its misconception holds, an option is wrong: name it"
+            raise ValueError(f"{said} ({refutes}) in right_if:, with verdict: does_not_hold")
         return self
 
 
