@@ -217,6 +217,20 @@ CLAIMS = [
     (TRAINING, "claims:\n", "claims:\n  - id: takes-time\n    says: It does.\n    predicted: '0'\n"
      f"    relation: above\n    observed: ¦{STEP}\n", "a law reads the measured time"),
 ]  # fmt: skip
+STATED = [
+    (HOME, LAST, "repeat: It took {{ ¦12 | unit('s') }}.\n", "can change 12.0 s; read it off a run"),
+    (HOME, LAST, "repeat: It is {{ ¦0 * tiny_memory.whole.world_size + 37 }}.\n", "can change 37"),
+    (HOME, LAST, "repeat: It is ¦`3.7x faster`.\n", "is no code but a quantity"),
+    (HOME, LAST, "repeat: It is ¦an order of magnitude.\n".replace("¦an ", "an ¦"), "spelled"),
+    (ITEMS, f"answer: {WHOLE}", "answer: ¦12 | unit('M')", "can change 12"),
+    (ITEMS, THIRD, "right_if: {claim: whole-fails}\n        misconception: copies-save-memory",
+     "an option is wrong"),
+    (TRAINING, "for: tiny_training.averaged", "for: [tiny_training.averaged, ¦tiny_training.single]",
+     "reads tiny_training.single"),
+    (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes\n    relation: equals",
+     "predicted: 0 * tiny_memory.whole.model.bytes\n    relation: at_least",
+     "could refute whole-peak"),
+]  # fmt: skip
 GUIDES = [
     (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),
     (GUIDE, "- id: copies-differ", "- id: ¦too-large", "duplicate symptom id 'too-large'"),
@@ -234,7 +248,7 @@ GUIDES = [
 
 @pytest.mark.parametrize(
     "row",
-    YAML + TEXTS + LESSONS + CALCULATORS + QUESTIONS + CLAIMS + GUIDES,
+    YAML + TEXTS + LESSONS + CALCULATORS + QUESTIONS + CLAIMS + STATED + GUIDES,
     ids=lambda row: f"{row[0].rpartition('/')[2]}: {row[3]}",
 )
 def test_a_mistake_is_told_at_its_place(copy, row):
