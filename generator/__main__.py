@@ -31,8 +31,8 @@ from generator.content.book import FILES, documents, load
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
-from generator.items.kinds import kind_of
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
+from generator.items.kinds import kind_of
 from runners.traces.machine import shown
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
@@ -116,7 +116,10 @@ def _check(options: argparse.Namespace) -> int:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
-    judged, items = evidence.reference or evidence, (i for t in book.topics for i in t.items.values())
+    judged, items = (
+        evidence.reference or evidence,
+        (i for t in book.topics for i in t.items.values()),
+    )
     if left := [one.id for one in items if kind_of(one, judged).key.is_open]:
         print(f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}")
     print(

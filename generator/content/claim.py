@@ -253,7 +253,7 @@ class Reference(Written):
 
 
 class Given(Written):
-    """A number that no run has and nobody is cited for, such as the end of a scale: `given['id']`."""
+    """A number that stands for itself, such as the end of a scale: `given['id']`."""
 
     id: Id
     value: float | int

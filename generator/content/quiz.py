@@ -88,7 +88,9 @@ class Option(Written):
         refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
         right = self.right_if
         if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
-            said = "where the claim that refutes its misconception holds, an option is wrong: name it"
+            said = (
+                "where the claim that refutes its misconception holds, an option is wrong: name it"
+            )
             raise ValueError(f"{said} ({refutes}) in right_if:, with verdict: does_not_hold")
         return self
 

@@ -27,7 +27,7 @@ from runners.plans.experiment import command_for
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
-ROOTS = ("machine", "primitives", "cited", "given")  # that an expression starts from, beside experiments
+ROOTS = ("machine", "primitives", "cited", "given")  # of expressions, beside experiments
 
 
 class Evidence:
