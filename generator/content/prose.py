@@ -50,7 +50,8 @@ _NUMBERS = (
 _SPELLED = re.compile(
     rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl|trebl|quadrupl)(?:e[sd]?|ing)|"
     rf"quarters?|dozens?|orders?\s+of\s+magnitude|"
-    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|thirds?\s+(?:of|as|less|more|\w+er)|"
+    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|"
+    rf"thirds?\s+(?:of|as|less|more|\w+er)|"
     rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?cent|"
     rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
     rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ]precision\b)",

@@ -281,7 +281,6 @@ def test_a_claim_that_stops_holding_is_told_wherever_something_rests_on_it_and_n
         "content/topics/averaging/quiz.yml:32:21: rests on claim 'averaging-is-slower'",
         "content/topics/averaging/why.yml:22:12: rests on claim 'halves-complete'",
         "content/topics/averaging/why.yml:27:12: rests on claim 'averaging-is-slower'",
-        "content/topics/sharding/quiz.yml:12:21: rests on claim 'whole-needs-more'",
     ]
 
 
