@@ -33,6 +33,7 @@ from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.evaluation import ROOTS, Evidence
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
+from generator.items.kinds import kind_of
 from runners.traces.machine import shown
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
@@ -99,7 +100,8 @@ def _check(options: argparse.Namespace) -> int:
     from generator.pages import press
 
     book = load(options.content, options.machine)
-    told = press.checked(book).outcomes
+    evidence = press.checked(book)
+    told = evidence.outcomes
     unheld = {name: one for name, one in told.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
@@ -115,6 +117,12 @@ def _check(options: argparse.Namespace) -> int:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
+    judged, items = (
+        evidence.reference or evidence,
+        (i for t in book.topics for i in t.items.values()),
+    )
+    if left := [one.id for one in items if kind_of(one, judged).key.is_open]:
+        print(f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}")
     print(
         f"{'problems, see above' if problems else 'sound'}: "
         f"{sum(len(one.items) for one in book.topics)} "

@@ -13,6 +13,7 @@ from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Showed
+from generator.evidence.moved import refuted, stays
 from generator.evidence.regime import dtype_of
 
 LARGE = 0.1  # a tolerance beyond which a law says why
@@ -41,7 +42,7 @@ def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     for one in fields_of(claim):
         for _, expression in prose.expressions(one.text) if one.path[0] != "for" else ():
             found = evidence.evaluate(expression)
-            problem = evidence.unprintable(found)
+            problem = evidence.unprintable(found) or stays(evidence, expression)
             if isinstance(found.result, Showed):
                 problem = "a claim's own sentences cannot quote a claim's sentence"
             if problem:
@@ -53,6 +54,13 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
     if written.kind == "law" and wide and (wide.share or 0) > LARGE and wide.because is None:
         yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
     yield from filter(None, (_timed(evidence, claim) for claim in judged))
+    for position, claim in enumerate(judged):
+        outcome = evidence.outcome(claim.id)
+        for name in (getattr(case, key) for case in claim.cases for key in ("run", "other")):
+            if name and name not in outcome.runs:
+                yield f"for.{position}", f"neither predicted: nor observed: reads {name}"
+        if outcome.verdict == "holds" and refuted(evidence, claim.id) is None:
+            yield "", f"nothing that its runs measure could refute {claim.id}"
 
 
 def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:

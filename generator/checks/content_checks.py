@@ -21,6 +21,7 @@ from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed, asked_of_claims
+from generator.evidence.moved import stays
 from generator.items import item_checks
 from runners.traces.published import PEAKS
 
@@ -52,7 +53,16 @@ def check(evidence: Evidence) -> list[ContentError]:
 
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Every mistake in one file."""
+    """Every mistake in one file, by the runs shown and by those of the reference machine."""
+    found = [*_of_document(evidence, document)]
+    yield from found
+    if evidence.reference:
+        told = {(one.line, one.column) for one in found}
+        others = _of_document(evidence.reference, document)
+        yield from (one for one in others if (one.line, one.column) not in told)
+
+
+def _of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for one in document.fields:
         yield from _text(evidence, document, one)
         yield from _reference(evidence, document, one)
@@ -69,7 +79,7 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
     elif one.mark in TEXTS:
         for at, expression in prose.expressions(one.text):
             problem = evidence.unprintable(evidence.evaluate(expression))
-            problem = problem or _fallen(evidence, expression)
+            problem = problem or _fallen(evidence, expression) or stays(evidence, expression)
             if problem:
                 yield document.error_in(one, at, f"{expression}: {problem}")
 
@@ -78,7 +88,7 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
     """Why a sentence cannot rest on a claim that it names: the reference machine refutes it."""
     for claim in (claim for name, claim in asked_of_claims(expression) if name == "holds"):
         outcome = evidence.outcome(claim)
-        if outcome.on_reference and outcome.verdict != "holds":
+        if evidence.reference is None and outcome.verdict != "holds":
             return f"the sentence rests on {claim}, which does not hold: {outcome.explanation}"
     return None
 
@@ -89,6 +99,7 @@ def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iter
     problem = evidence.unprintable(found)
     if problem is None and isinstance(found.result, Label | Showed):
         problem = "these are words; a value is wanted here"
+    problem = problem or stays(evidence, one.text)
     if problem:
         yield document.error(one.path, f"{' '.join(one.text.split())}: {problem}")
 

@@ -53,7 +53,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
         problem = None if file is None else listed_code.problem(book.root, file, None)
         if problem:
             yield document.error(("statements", position, "program"), problem)
-        if one.claim not in book.claims or not book.is_reference:
+        if one.claim not in book.claims or evidence.reference:
             continue
         outcome = evidence.outcome(one.claim)
         if not outcome.is_broken_law and not bears_out(one, outcome):

@@ -50,10 +50,19 @@ _NUMBERS = (
 )
 _SPELLED = re.compile(
     rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl|trebl|quadrupl)(?:e[sd]?|ing)|"
-    rf"quarters?|dozens?|(?:one|two)[- ]thirds?|thirds?\s+(?:of|as|less|more|\w+er)|"
+    rf"quarters?|dozens?|orders?\s+of\s+magnitude|"
+    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|"
+    rf"thirds?\s+(?:of|as|less|more|\w+er)|"
     rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?cent|"
     rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
     rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ]precision\b)",
+    re.IGNORECASE,
+)
+
+_MEASURED = re.compile(  # in a code span: a number with its unit
+    r"[<>=~≈≤≥±+−-]?\s*\d[\d.,]*(?:e[+-]?\d+)?\s*(?:%|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?|"
+    r"(?:[KMGT]i?)?(?:B|bits?|bytes)(?:/s)?|[mµun]?s|ms|min|h|hours?|minutes?|seconds?|days?|"
+    r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)",
     re.IGNORECASE,
 )
 
@@ -119,6 +128,11 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     ):
         for match in pattern.finditer(within):
             yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
+    for match in _CODE.finditer(text):
+        if _MEASURED.fullmatch(match[2].strip()):
+            yield Fault(
+                match.start(), f"{match[0]} is no code but a quantity; print it with {{{{ … }}}}"
+            )
     for offset, word in numerals(plain):
         instead = "print a value with {{ … }}, or put a name in `code`"
         yield Fault(offset, f"bare numeral {word!r}; {instead}")

@@ -82,6 +82,18 @@ class Option(Written):
             return {**written, "refuted_by": claim}
         return written
 
+    @model_validator(mode="after")
+    def _right_or_believed(self, known: ValidationInfo) -> Self:
+        """What refutes a misconception leaves the option that names it wrong."""
+        refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
+        right = self.right_if
+        if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
+            said = (
+                "where the claim that refutes its misconception holds, an option is wrong: name it"
+            )
+            raise ValueError(f"{said} ({refutes}) in right_if:, with verdict: does_not_hold")
+        return self
+
 
 class TableRow(Written):
     """A row of a table of values."""

@@ -27,7 +27,7 @@ from runners.plans.experiment import command_for
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
-ROOTS = ("machine", "primitives", "cited")  # that an expression starts from, beside experiments
+ROOTS = ("machine", "primitives", "cited", "given")  # of expressions, beside experiments
 
 
 class Evidence:
@@ -63,6 +63,10 @@ class Evidence:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
+    def moved(self, value: Value) -> Value:
+        """What is read instead of a value: the value itself."""
+        return value
+
     def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
         """Evaluate an expression, once, perhaps over a run; nothing is raised."""
         written = of_expression(expression, {"run": run}) if run else expression
@@ -75,7 +79,7 @@ class Evidence:
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
-        found = Evaluation()
+        found = Evaluation(moved=self.moved)
         try:
             checked = compiled(expression)
             names = {name: self._root(name, found) for name in checked.names}
@@ -112,6 +116,10 @@ class Evidence:
             return Node(own.primitives, (), name, reading, Origin(own.machine))
         if name == "cited":
             return Node(self._cited, (), "cited", reading, Origin(""))
+        if name == "given":
+            of = {key: one.value for key, one in self.book.given.items()}
+            found = {k: Value(v, units.RATIO, "given", f"given[{k!r}]") for k, v in of.items()}
+            return Node(found, (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"
             raise ExpressionError(f"{said}; run `{command}`")

@@ -117,10 +117,10 @@ def _count(listed: Thing) -> Value:
     """How many elements a list of a trace has."""
     if not (isinstance(listed, Node) and listed.steps and isinstance(listed.thing, list | dict)):
         raise ExpressionError(f"|count wants a list of a trace, not {described(listed)}")
-    number = len(listed.thing)  # nothing counts too: an empty list has none
-    listed.refuse_if_skipped()
-    read = replace(listed.value(number, listed.steps, listed.formula), unit=units.COUNT)
-    return computed(number, units.COUNT, f"count({listed.formula})", (read,))
+    listed.refuse_if_skipped()  # nothing counts too: an empty list has none
+    read = listed.value(len(listed.thing), listed.steps, listed.formula)
+    read = replace(read, unit=units.COUNT)
+    return computed(read.number, units.COUNT, f"count({listed.formula})", (read,))
 
 
 def _each(listed: Thing, path: object) -> tuple[Thing, ...]:

@@ -46,7 +46,8 @@ def ended(run: object) -> Value:
             read.append(run.step("budget_bytes"))
         words = _failed(run.thing, error)
     inputs = tuple(one for one in read if isinstance(one, Value))
-    return computed(words, units.TEXT, ("ended", run.formula), inputs)
+    found = computed(words, units.TEXT, ("ended", run.formula), inputs)
+    return run.reading.moved(found)
 
 
 def _failed(run: Run, error: Failure) -> str:

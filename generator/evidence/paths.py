@@ -7,7 +7,7 @@ that ends at a number or a word gives a `Value` with its unit, kind and origin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from generator.content.shelf import TraceOnPage
 from generator.evidence import units
 from generator.evidence.regime import is_crowded
 from generator.evidence.units import AS_RULED, Form, Unit
-from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value
+from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
 from runners.traces import fields
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
@@ -46,6 +46,7 @@ class Evaluation:
         runs: the runs it touches, as `experiment.run`.
         measured: the measured fields it reads, as full paths.
         is_borrowed: only the reference machine has all its runs, so it was evaluated there.
+        moved: what is read instead of a value; see `moved.py`.
     """
 
     result: Any = None
@@ -54,6 +55,7 @@ class Evaluation:
     runs: dict[str, None] = field(default_factory=dict)
     measured: dict[str, None] = field(default_factory=dict)
     is_borrowed: bool = False
+    moved: Callable[[Value], Value] = field(default=lambda value: value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +150,10 @@ class Node:
         if thing is None:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
         if isinstance(thing, Value):  # what is cited
-            return thing
+            return self.reading.moved(thing)
         if isinstance(thing, SampledSeconds) and self.shown:
             self._note(steps)
+            thing = self._moved_samples(thing, steps, formula)
         if isinstance(thing, int | float | str):
             return self.value(thing, steps, formula)
         return Node(thing, steps, formula, self.reading, self.origin, self.shown)
@@ -168,7 +171,16 @@ class Node:
         if kind == "measured" and self._spread(steps) > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
         origin = self.origin._replace(field=path)
-        return Value(thing, unit, kind, formula, origin=origin, form=form)
+        return self.reading.moved(Value(thing, unit, kind, formula, origin=origin, form=form))
+
+    def _moved_samples(
+        self, times: SampledSeconds, steps: tuple[Key, ...], formula: str
+    ) -> SampledSeconds:
+        median = times.median_seconds
+        found = numeric(self.value(median, steps, formula))
+        if found == median:
+            return times
+        return SampledSeconds.of([one * found / median for one in times.samples])
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
         if self.shown and steps[0] in GIVEN:

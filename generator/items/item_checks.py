@@ -13,6 +13,7 @@ from generator.content.errors import ContentError
 from generator.content.quiz import Choice, Item, Order, Several
 from generator.evidence import units
 from generator.evidence.evaluation import Evidence
+from generator.evidence.moved import stays
 from generator.evidence.value import AbsentError, ExpressionError
 from generator.evidence.verdicts import WORDS
 from generator.items.kinds import kind_of
@@ -38,7 +39,7 @@ def unheld(evidence: Evidence, claim: str) -> str | None:
     if claim not in evidence.book.claims:
         return None
     outcome = evidence.outcome(claim)
-    if outcome.verdict == "holds" or not outcome.on_reference:
+    if outcome.verdict == "holds" or evidence.reference:
         return None
     runs = filter(None, map(evidence.book.run, outcome.runs))
     if any(run.is_surprise for run in runs):
@@ -80,7 +81,7 @@ def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
     found = list(unread(other, evidence))
     if not found:  # two slips may come to the same in one case, and be told apart in the first
         found = [said for path, said in mistakes(other, evidence) if path[0] != "slips"]
-    if not found and evidence.book.is_reference:
+    if not found and evidence.reference is None:
         found = list(_misleading(item, other, evidence))
     return found
 
@@ -95,8 +96,12 @@ def unread(other: Item, evidence: Evidence) -> Iterator[str]:
             texts = [found.text for found in prose.expressions(one.text)]
         elif one.mark == "claim" and one.text not in evidence.book.claims:
             yield evidence.book.laws.lacks(one.text)
-        problems = ((text, evidence.unprintable(evidence.evaluate(text))) for text in texts)
+        problems = ((text, _wrong(evidence, text)) for text in texts)
         yield from (f"{text}: {problem}" for text, problem in problems if problem)
+
+
+def _wrong(evidence: Evidence, expression: str) -> str | None:
+    return evidence.unprintable(evidence.evaluate(expression)) or stays(evidence, expression)
 
 
 def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:

@@ -100,3 +100,13 @@ def test_the_order_shown_is_never_the_right_one(book):
             assert sorted(order) == list(range(3))
         if item.kind == "faulty_line":
             assert order == (0, 1, 2)
+
+
+def test_what_the_reference_machine_decides_is_checked_on_another_machine_too(copy):
+    peak = "tiny_memory.{}.ranks[0].memory.peak_bytes"
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.edit(ITEMS, f"by: {peak.format('halves')}", f"by: {peak.format('whole')}")
+    copy.edit(ITEMS, "gives: tiny_memory.whole.model.bytes", f"gives: {peak.format('whole')}")
+    told = " ".join(copy.errors())
+    assert "have the same value; no order" in told
+    assert "a reader's mistake could not be told" in told

@@ -39,7 +39,7 @@ class Pieces(Kind[Order]):
         order = sorted(known, key=lambda n: numeric(known[n]), reverse=self.item.descending)
         for before, after in pairwise(order):
             if numeric(known[before]) == numeric(known[after]):
-                if not self.on_reference(known[before], known[after]):
+                if not self.is_decided:
                     return OPEN
                 both = " and ".join(repr(self.item.pieces[one].text) for one in (before, after))
                 raise ItemError(("pieces", after, "by"), f"{both} have the same value; no order")
@@ -61,7 +61,7 @@ class Pieces(Kind[Order]):
                     raise ItemError(("pieces", place, "recorded"), said)
             order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
             return Key(right=tuple(order))
-        if not self.evidence.book.is_reference:
+        if not self.is_decided:
             return OPEN
         name = names[lacking]
         said = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
@@ -91,7 +91,7 @@ class Pairs(Kind[Match]):
         sides = [self.evidence.plain(pair.right) for pair in self.item.pairs]
         for place, side in enumerate(sides):
             if side in sides[:place]:
-                if not self.evidence.book.is_reference:
+                if not self.is_decided:
                     return OPEN
                 alike = f"the right side is {side!r} here too, as in pair {sides.index(side) + 1}"
                 raise ItemError(("pairs", place, "right"), f"{alike}; let them differ")

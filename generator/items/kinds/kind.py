@@ -169,10 +169,13 @@ class Kind(Generic[ItemT]):
 
         return tuple(sorted(range(self.num_places), key=place))
 
-    def on_reference(self, *values: Value | None) -> bool:
-        """Whether all were measured where the book was written, so that a clash is a mistake."""
-        machines = {machine for value in values if value for machine in value.machines}
-        return machines <= {self.evidence.book.reference.name}
+    @property
+    def is_decided(self) -> bool:
+        """Whether these runs decide what is a mistake: the reference machine's, where it has some.
+
+        What another machine measured otherwise only leaves the question open there.
+        """
+        return self.evidence.reference is None
 
     def verdict(self, position: int) -> str:
         """Whether an answer is right."""

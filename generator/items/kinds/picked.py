@@ -44,7 +44,7 @@ class OneOption(Kind[Choice | Several]):
 
     def _unclear(self, said: str) -> Key:
         """No key: a mistake, unless another machine's runs decide."""
-        if any(not outcome.on_reference for outcome in self._outcomes.values()):
+        if not self.is_decided:
             return OPEN
         judged = ", ".join(f"{claim}: {one.verdict}" for claim, one in self._outcomes.items())
         raise ItemError(("id",), f"item {self.item.id!r}{said} ({judged or 'no right_if'})")

@@ -53,7 +53,7 @@ class TypedNumber(Kind[TypedT]):
                 above.append((f"slip {number}", value))
             else:
                 said = f"the slip is {value}, which is {same[0]} ({same[1]}) within the tolerance"
-                clashes = self.on_reference(value, same[1])
+                clashes = self.is_decided
                 yield None, f"{said}; a reader's mistake could not be told" if clashes else ""
 
     def _is_same(self, one: Value, other: Value) -> bool:
@@ -129,9 +129,9 @@ class Prediction(TypedNumber[Predict]):
         odd = next((n for n, one in ends.items() if not one or not is_alike(one, answer)), None)
         if odd:
             yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
-        elif self.ends is None and self.on_reference(low, answer, high):
+        elif self.ends is None and self.is_decided:
             yield ("low",), f"the answer does not lie between {low} and {high}"
-        elif self.ends and self.on_reference(low, answer, high) and not self._is_reached(answer):
+        elif self.ends and self.is_decided and not self._is_reached(answer):
             yield ("high",), f"no step of the slider from {low} to {high} is near {answer}"
 
     def _is_reached(self, answer: Value) -> bool:
