@@ -69,6 +69,7 @@ class Moved(Evidence):
 
 def stays(evidence: Evidence, expression: str) -> str | None:
     """Why the number of an expression stands in no run, no setting and no list; or None."""
+    evidence = evidence.reference or evidence  # which has every run
     value = evidence.evaluate(expression).result
     if not isinstance(value, Value) or value.origin:
         return None
@@ -81,6 +82,7 @@ def stays(evidence: Evidence, expression: str) -> str | None:
 
 def refuted(evidence: Evidence, claim: str) -> Evidence | None:
     """Evidence on which a claim does not hold, though it reads as many values; None in vain."""
+    evidence = evidence.reference or evidence
     for move in _MOVES:
         again = _moved(evidence, move, is_all=False)
         if again.outcome(claim).verdict in ("does_not_hold", "not_distinguishable"):
