@@ -100,7 +100,7 @@ def test_a_published_book_names_each_trace_that_its_reference_machine_lacks(copy
     def lacks(*machines, **how):
         with pytest.raises(ContentErrors) as refused:
             load(copy.content, reference.name, is_stale=fresh, only=machines, **how)
-        lines = [str(error) for error in refused.value.errors if "lacks this file" in str(error)]
+        lines = [str(error) for error in refused.value.errors if "no such file" in str(error)]
         folder = "content/traces/reference-frozen/"
         return [line.removeprefix(folder).partition(":")[0] for line in lines], lines[0]
 
