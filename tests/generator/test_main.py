@@ -116,11 +116,7 @@ def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypat
     [
         ("class", "a word of Python"),
         ("machine", "a file of each machine's folder"),
-        ("primitives", "a file of each machine's folder"),
-        ("cited", "a name or a function of expressions"),
-        ("run", "a name or a function of expressions"),
         ("mean", "a name or a function of expressions"),
-        ("holds", "a name or a function of expressions"),
         ("plan_tiny", "the name of a simulated plan"),
     ],
 )
