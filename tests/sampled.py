@@ -1,4 +1,4 @@
-"""The values that the gate measures again: of each experiment the shortest run, if it is short.
+"""The values that the gate measures again: of few short runs, with every kind of value among them.
 
 Read off the reference machine's traces, and the same on every machine. Left out are times, which a
 rerun tells only beside a control, and what other work on the machine can turn: bytes of ranks that
@@ -6,7 +6,6 @@ communicate, because gloo's threads free a buffer late where that work has the c
 """
 
 import re
-from collections.abc import Iterator
 
 from runners.commands.show import lines
 from runners.plans.experiment import find
@@ -23,20 +22,21 @@ MEASURED = ("epochs", "step_losses", "validation", "prediction", "ranks", "stage
 NAMES = ("rank", "epoch", "step", "source", "destination")
 
 
-def short_runs(trace: Trace) -> list[str]:
+def short_runs() -> list[tuple[Trace, str]]:
     """The runs that take less than `SHORT_SECONDS` and can be measured anywhere, shortest first."""
-    plans = find(trace.experiment).runs
-    found = [
-        (run.timing.wall_seconds, name)
-        for name, run in trace.runs.items()
-        if run.status == "completed" and run.nature == "real" and not plans[name].own_network
-    ]
-    return [name for seconds, name in sorted(found) if seconds <= SHORT_SECONDS]
+    found = []
+    for trace in map(read, trace_paths(REFERENCE)):
+        plans = find(trace.experiment).runs
+        for name, run in trace.runs.items():
+            can_run = run.nature == "real" and not plans[name].own_network
+            if run.status == "completed" and can_run and run.timing.wall_seconds <= SHORT_SECONDS:
+                found.append((trace, name))
+    return sorted(found, key=lambda one: one[0].runs[one[1]].timing.wall_seconds)
 
 
-def numbers(trace: Trace, name: str) -> Iterator[tuple[str, str]]:
-    """The path of each value of a run that a rerun must reproduce, with its field."""
-    run = trace.runs[name]
+def paths(trace: Trace, name: str) -> dict[str, str]:
+    """By field of a run, the path of the last value that a rerun must reproduce."""
+    run, found = trace.runs[name], dict[str, str]()
     for line in lines(trace, name):
         path, _, value = line.removeprefix("{{ ").partition(" }}  ")
         steps = steps_of(path)[2:] if "|" not in path else ["settings"]
@@ -45,16 +45,17 @@ def numbers(trace: Trace, name: str) -> Iterator[tuple[str, str]]:
         if run.world_size > 1 and "memory" in steps:
             continue
         if steps[0] in MEASURED and is_number and is_steady:
-            yield path, field_of(run, steps)
+            found[field_of(run, steps)] = path
+    return found
 
 
-def sample() -> dict[str, list[str]]:
-    """By experiment, the last value of each field of its shortest run."""
-    traces = [read(path) for path in trace_paths(REFERENCE)]
-    shortest = {trace.experiment: (trace, short_runs(trace)) for trace in traces}
-    found = {
-        name: sorted({field: path for path, field in numbers(trace, runs[0])}.values())
-        for name, (trace, runs) in shortest.items()
-        if runs
-    }
-    return {name: paths for name, paths in found.items() if paths}
+def sample() -> list[str]:
+    """Of one run after the other that adds most kinds of values, until each is there."""
+    each = [paths(*one) for one in short_runs()]
+    kinds = [{re.sub(r"(measures|facts|phases)\..+", r"\1", one) for one in run} for run in each]
+    found: list[str] = []
+    while any(kinds):
+        added = max(kinds, key=len)
+        found += each[kinds.index(added)].values()
+        kinds = [one - added for one in kinds]
+    return found

@@ -40,15 +40,13 @@ def trained(folder, program, count, *options):
     return log.read_text()
 
 
-def killed(folder):
-    """Run FSDP on two ranks of which one dies as it saves for the second time."""
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    words += [ROOT / "tests/first_run_ranks.py", FSDP, *STEPS, folder]
-    return ran(
-        [sys.executable, *words],
-        folder.parent,
-        os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)},
-    )
+def killed(folder, program, *options, restarts=0):
+    """Run a program on two ranks of which one dies as it saves for the second time."""
+    words = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words += ["--max-restarts", str(restarts), ROOT / "tests/first_run_ranks.py", program]
+    environment = os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)}
+    words += [*STEPS, folder, *options]
+    return ran([sys.executable, "-m", *words], folder.parent, environment)
 
 
 def state(folder):
@@ -149,7 +147,7 @@ def test_a_killed_rank_ends_the_job_and_the_same_command_resumes_it(tmp_path):
     losses = [loss for loss, _ in steps(whole).values()]
     assert losses[-1] < losses[0] - 0.5
     stopped = tmp_path / "stopped"
-    ended = killed(stopped)
+    ended = killed(stopped, FSDP)
     assert ended.returncode == 1
     assert "Signal 9 (SIGKILL)" in ended.stderr
     assert marked(stopped) == set()

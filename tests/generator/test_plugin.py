@@ -45,31 +45,17 @@ def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(
     assert sorted(path.name for path in (project / "pages").rglob("[!.]*")) == ["evidence.md"]
 
 
-def test_two_builds_at_once_take_turns_and_each_second_one_says_so(project):
-    """`make pages` twice, or a build beside `make serve`: they write the same folder of pages."""
-    log = project / "builds.log"
+def test_a_build_waits_until_another_has_ended_and_says_so(project):
+    """`make pages` beside `make serve`: they write the same folder of pages."""
+    log, quiet = project / "build.log", os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     with publish.alone(project / "pages"), log.open("w") as said:
         command = [sys.executable, "-m", "mkdocs", "build", "--quiet"]
-        quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-        builds = [subprocess.Popen(command, cwd=project, env=quiet, stderr=said) for _ in range(2)]
-        line = "pages: waiting until another build has ended\n"
-        wait_until(
-            lambda: log.read_text().count(line) == 2,
-            meanwhile=lambda: all(one.poll() is None for one in builds),
-        )
+        build = subprocess.Popen(command, cwd=project, env=quiet, stderr=said)
+        wait_until(log.read_text, meanwhile=lambda: build.poll() is None)
         assert not (project / "html").exists()
-    assert [build.wait() for build in builds] == [0, 0]
-    assert log.read_text().replace(line, "") == ""
+    assert build.wait() == 0
+    assert log.read_text() == "pages: waiting until another build has ended\n"
     assert (project / "html" / "index.html").is_file()
-
-
-def test_a_build_makes_the_folder_of_pages_where_it_is_missing(project):
-    configuration = project / "mkdocs.yml"
-    text = configuration.read_text().replace("docs_dir: pages", "docs_dir: content")
-    configuration.write_text(f"{text}      pages: site/pages\n")
-    done = mkdocs(project, "build", "--quiet")
-    assert done.returncode == 0, done.stderr
-    assert (project / "site" / "pages" / "index.md").is_file()
 
 
 def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):

@@ -53,18 +53,10 @@ def test_the_trace_of_an_experiment_that_is_gone_is_shown_among_all(capsys, monk
     assert capsys.readouterr().out.startswith("{{ gone.")
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ("dpd", "no experiment 'dpd' (did you mean ddp?); there are:"),
-        ("ddp.x", "no run of ddp 'x'; there are:"),
-        ("ddp.singel", "no run of ddp 'singel' (did you mean single?); there are:"),
-    ],
-)
-def test_what_is_not_there_is_one_line_and_exit_code_2(capsys, asked, said):
-    assert main(["show", asked]) == 2
+def test_what_is_not_there_is_one_line_and_exit_code_2(capsys):
+    assert main(["show", "ddp.singel"]) == 2
     told = capsys.readouterr()
-    assert said in told.err
+    assert "no run of ddp 'singel' (did you mean single?); there are:" in told.err
     assert told.err.count("\n") == 1
     assert told.out == ""
 

@@ -1,16 +1,12 @@
 """Staleness: what changes a digest, and what must not."""
 
 import ast
-import os
-import shutil
-import sys
 
 import pytest
 
-from runners.plans.experiment import names
 from runners.traces import digest
 from runners.traces.files import read
-from tests.processes import ROOT, ran
+from tests.processes import ROOT, python
 
 CODE = '''"""An experiment."""
 from runners.training.teacher import teach# the rows
@@ -53,34 +49,22 @@ def test_only_what_decides_a_result_changes_a_digest(digest_of):
     assert digest_of(f"{CODE}def single(") != before  # left unfinished: stale, and no traceback
 
 
-def test_the_code_that_measures_changes_it(digest_of, tmp_path):
-    meter = tmp_path / "runners" / "meters" / "memory.py"
-    meter.write_text("PEAK = 1\n")
-    before = digest_of(CODE)
-    meter.write_text("PEAK = 1  # of all phases\n")
-    assert digest_of(CODE) == before
-    meter.write_text("PEAK = 2\n")
-    assert digest_of(CODE) != before
-
-
 @pytest.mark.parametrize(
     "imports",
     [
         "from runners.meters import memory",
-        "from runners.meters.memory import PEAK",
         "import runners.meters.memory",
         "def late():\n    from runners.meters.memory import PEAK",
         'importlib.import_module("runners.meters.memory")',
     ],
 )
-def test_a_module_is_covered_however_it_is_imported(digest_of, tmp_path, imports):
+def test_the_code_that_measures_changes_it_however_it_is_imported(digest_of, tmp_path, imports):
     (tmp_path / "runners" / "measure.py").write_text(f"{imports}\n")
-    for name in ("memory", "__init__"):
-        meter = tmp_path / "runners" / "meters" / f"{name}.py"
-        meter.write_text("PEAK = 1\n")
-        before = digest_of(CODE)
-        meter.write_text("PEAK = 2\n")
-        assert digest_of(CODE) != before
+    found = []
+    for text in ("PEAK = 1\n", "PEAK = 1  # of all phases\n", "PEAK = 2\n"):
+        (tmp_path / "runners" / "meters" / "memory.py").write_text(text)
+        found.append(digest_of(CODE))
+    assert found[0] == found[1] != found[2]
 
 
 def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_of, tmp_path):
@@ -93,92 +77,54 @@ def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_
     assert len(found) == 3
 
 
-LISTS = "print(*(name for name in sys.modules if name.startswith('runners')))"
-PRINTS = f"""
-import sys
-from runners.plans.experiment import RunPlan
+PRINTS = """
+import importlib, sys
+from runners.plans.experiment import RunPlan, names
 QUESTION = "What is imported?"
-def alone(rank): {LISTS}
-RUNS = {{"alone": RunPlan("alone", passes=("timed",))}}
+def ours(): return {one for one in sys.modules if one.startswith("runners")}
+def alone(rank):
+    print(*(common := ours()))
+    for name in {*names()} - {"imported"}:
+        importlib.import_module(f"runners.experiments.{name}")
+        print(name, *(own := ours() - common))
+        for one in own: del sys.modules[one]
+RUNS = {"alone": RunPlan("alone", passes=("timed",))}
 """
-RUNS_IT = f"""
+RUNS_IT = """
 import sys
 from runners.__main__ import main
 code = main(["run", "imported"])
-{LISTS}
+print(*(one for one in sys.modules if one.startswith("runners")))
 raise SystemExit(code)
-"""
-IMPORTS_EACH = f"""
-import importlib, sys
-from runners.plans.experiment import names
-for name in names():
-    for one in [one for one in sys.modules if one.startswith("runners")]:
-        del sys.modules[one]
-    importlib.import_module(f"runners.experiments.{{name}}")
-    {LISTS}
 """
 
 
 @pytest.mark.ranks
-def test_an_edit_of_any_module_that_a_run_imports_makes_its_trace_stale(tmp_path, monkeypatch):
+def test_every_module_that_a_run_imports_is_covered_by_its_digest(tmp_path, monkeypatch):
     """But for those of which `LEFT_OUT` says why not, and what these alone need to read a trace."""
+    monkeypatch.setenv(digest.MORE, str(tmp_path))
     (tmp_path / "imported.py").write_text(PRINTS)
-    monkeypatch.setenv("PROOFBOOK_TRACES", str(tmp_path / "traces"))
-    each = [set(words.split()) for words in _printed(IMPORTS_EACH)]
-    own = names()
-    monkeypatch.setenv(digest.MORE, str(tmp_path))
-    *_, loaded = _printed(RUNS_IT)
-    (trace,) = (tmp_path / "traces").glob("*/imported.json")
-    of_run = {*loaded.split(), *read(trace).runs["alone"].printed[0].split()}
-    assert {"runners.measuring.forkserver", "runners.ranks.process"} <= of_run
-    known = [*zip(own, each, strict=True), ("imported", of_run)]
-
-    behind = digest.covered_files(*(ROOT / f"runners/traces/{n}.py" for n in ("files", "summary")))
-    copy = tmp_path / "copy"
-    shutil.copytree(ROOT / "runners", copy / "runners")
-    monkeypatch.setattr(digest, "ROOT", copy)
-    digest.forget_code()
-    before = {name: digest.source_digest(name) for name, _ in known}
-    fresh = set()
-    for module in sorted({one for _, modules in known for one in modules}):
-        path = digest._file_of(module)
-        text = path.read_text()
-        path.write_text(f"{text}\nEDITED = 1\n")
-        digest.forget_code()
-        using = [name for name, modules in known if module in modules]
-        if any(digest.source_digest(name) == before[name] for name in using):
-            fresh.add(module)
-        path.write_text(text)
-    digest.forget_code()
-    unnamed = {
-        one for one in fresh if not f"{one}.".startswith(tuple(f"{n}." for n in digest.LEFT_OUT))
-    }
-    assert unnamed <= {_module(path) for path in behind}
-
-
-def _printed(program):
-    done = ran([sys.executable, "-c", program], ROOT, {**os.environ})
+    done = python("-c", RUNS_IT, PROOFBOOK_TRACES=str(tmp_path / "traces"))
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    (trace,) = (tmp_path / "traces").glob("*/imported.json")
+    common, *each = read(trace).runs["alone"].printed
+    of_any = {*common.split(), *done.stdout.splitlines()[-1].split()}
+    assert {"runners.measuring.forkserver", "runners.ranks.process"} <= of_any
+    assert len(each) == len(digest.experiment_files()) - 1
+    entries = [ROOT / one for one in digest.ENTRIES]
+    behind = digest.covered_files(*(ROOT / f"runners/traces/{n}.py" for n in ("files", "summary")))
+    left_out = tuple(f"{one}." for one in digest.LEFT_OUT)
+    for name, *own in map(str.split, each):
+        covered = {*behind, *digest.covered_files(digest.experiment_files()[name], *entries)}
+        others = {one for one in of_any.union(own) if digest._file_of(one) not in covered}
+        assert {one for one in others if not f"{one}.".startswith(left_out)} == set(), name
 
 
-def _module(path):
-    return path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-
-
-def test_an_edit_of_an_experiment_outside_the_book_makes_its_trace_stale(
-    digest_of, tmp_path, monkeypatch
-):
+def test_an_experiment_outside_the_book_has_a_digest_of_its_code(digest_of, tmp_path, monkeypatch):
     monkeypatch.setenv(digest.MORE, str(tmp_path))
-    digest_of(CODE)
-
-    def beside(code):
-        (tmp_path / "mine.py").write_text(code)
-        digest.forget_code()
-        return digest.source_digest("mine")
-
-    assert beside(CODE) == digest.source_digest("one")
-    assert beside(CODE.replace("100", "101")) != digest.source_digest("one")
+    (tmp_path / "mine.py").write_text(CODE)
+    assert digest_of(CODE) == digest.source_digest("mine")
+    assert digest_of(CODE.replace("100", "101")) != digest.source_digest("mine")
 
 
 def test_a_module_that_moves_changes_nothing(digest_of, tmp_path):

@@ -4,7 +4,6 @@ import json
 
 from runners.commands import run as running
 from runners.commands.run import RunRequest
-from runners.measuring.pending import pending
 from tests.recorded import as_recorded, write
 
 
@@ -21,19 +20,14 @@ def _trace(root, folder, name, seconds):
     write(folder / f"{name}.json", document)
 
 
-def test_the_last_trace_here_tells_even_when_it_is_stale(root, folder, tmp_path):
+def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
+    root, folder, tmp_path, monkeypatch
+):
+    """The last trace here tells, though it is stale."""
+    monkeypatch.setattr(running, "Launcher", None)
     _trace(root, tmp_path / "reference-other", "heavier", 100.0)
     _trace(root, folder, "heavier", 7.0)
-    first, _ = running.estimates([pending("heavier", folder)], folder)
-    assert first.split()[:7] == ["heavier", "1", "runs", "7.0", "s", "5", "MiB"]
-
-
-def test_a_dry_run_says_a_line_an_experiment_and_one_for_all_and_starts_nothing(
-    root, folder, monkeypatch
-):
-    monkeypatch.setattr(running, "Launcher", None)
-    _trace(root, folder, "heavier", 7.0)
     first, whole = running.estimates(RunRequest(names=("heavier",)).pending(folder), folder)
-    assert first.split()[:4] == ["heavier", "1", "runs", "7.0"]
+    assert first.split()[:7] == ["heavier", "1", "runs", "7.0", "s", "5", "MiB"]
     assert whole.startswith("in all")
     assert [p.name for p in folder.iterdir()] == ["heavier.json"]

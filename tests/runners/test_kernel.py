@@ -11,7 +11,7 @@ import pytest
 
 from runners.measuring import measure
 from runners.measuring.progress import Progress
-from runners.meters.kernel import Growth, disagreement
+from runners.meters.kernel import Growth, KernelPeak, disagreement
 from runners.plans.experiment import find
 from runners.traces.measured import Memory
 from runners.traces.records import Failure
@@ -65,6 +65,13 @@ def test_a_disagreement_names_both_peaks_their_phases_and_what_is_left(seen, une
     assert said.endswith(f"unexplained: {unexplained}")
     assert len(said.splitlines()) == 1
     assert len(said) < 290  # a failure keeps that much of a message
+
+
+def test_the_peak_of_the_kernel_is_what_was_held_at_once_and_not_what_is_left():
+    peak = KernelPeak()
+    held = bytearray(b"1") * (64 * MIB)
+    del held
+    assert peak.bytes() >= 63 * MIB  # a thread counts some pages later
 
 
 @pytest.mark.ranks

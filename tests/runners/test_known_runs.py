@@ -1,13 +1,20 @@
 """Every kind of measured number against shapes, plain torch and sleep, which are no meters."""
 
 import hashlib
-import time
+import io
+import platform
 
 import pytest
 import torch
 from torch import nn
 
+from runners.measuring.gather import gather
+from runners.measuring.instruction_sets import with_spread
+from runners.measuring.launch import PassResult, Place
+from runners.measuring.progress import Progress
+from runners.plans.experiment import RunPlan, find
 from runners.traces.measured import MemoryClasses, Transfer
+from runners.traces.outcome import RankOutcome
 from runners.traces.records import Held, Move
 from tests.runners.experiments.known import NAP_SECONDS, NUM_HELD, NUM_SAMPLES, samples
 
@@ -40,9 +47,7 @@ def alone(rank):
 
 
 def test_losses_accuracies_and_counts_are_those_of_plain_loops(run):
-    start = time.perf_counter()
     learnt = run("known", "learn")
-    assert learnt.timing.wall_seconds <= time.perf_counter() - start
     digests, loops, (model, _) = zip(*(alone(rank) for rank in (0, 1)), strict=True)
     assert learnt.step_losses == pytest.approx([loss for one in loops[0] for loss, _ in one])
     for epoch, *own in zip(learnt.epochs, *loops, strict=True):
@@ -118,3 +123,27 @@ def test_times_are_no_shorter_than_sleep_and_no_longer_than_the_run(run):
     expected = torch.tensor(times.samples).quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
     quartiles = times.first_quartile_seconds, times.median_seconds, times.third_quartile_seconds
     assert quartiles == pytest.approx(expected)
+
+
+def test_a_run_takes_what_all_its_passes_take():
+    took = {"timed": 1.0, "metered": 2.0}
+    passes = {name: PassResult([RankOutcome(rank=0)], None, [], took[name]) for name in took}
+    found = gather(RunPlan("learn"), passes, Place("cpu", "gloo"), oversubscribed=False)
+    assert found.timing.wall_seconds == 3.0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the sets are those of x86")
+def test_a_training_is_repeated_by_ranks_with_fewer_instructions_and_what_differs_is_kept(
+    run, launcher
+):
+    once = run("known", "learn")
+    no_floats = {"epochs": [], "step_losses": [], "validation": None, "stages": []}
+    again, counted = (
+        with_spread(one, "learn", find("known"), launcher, Progress(io.StringIO()))
+        for one in (once, once.model_copy(update=no_floats))
+    )
+    assert counted.spread is None
+    apart = {f"ranks.measures.{name}": 1.0 for name in ("capability", "products")}
+    assert again.spread.items() >= apart.items()
+    assert again.model_copy(update={"spread": None}) == once
+    assert launcher.instructions == {}

@@ -17,7 +17,7 @@ def test_list_shows_the_experiments_that_are_named_and_no_others(capsys):
     ("text", "said"),
     [
         ("QUESTION = 'Which?'\n", "broken.py: declares no RUNS"),
-        ("QUESTION = 'Which?'\nRUNS = {\n", "broken.py:2: SyntaxError: '{' was never closed"),
+        ("\nRUNS = {\n", "broken.py:2: SyntaxError: '{' was never closed"),
         ("\nRUNS = {'a': wide}\n", "broken.py:2: NameError: name 'wide' is not defined"),
     ],
 )

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from runners.traces.fields import exactly, in_words, steps_of
-from runners.traces.files import read
+from runners.traces.files import read, trace_paths
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
 from runners.traces.spread import field_of, is_digest_of_floats, leaves, spread_of
@@ -18,7 +18,7 @@ from runners.traces.tolerance import (
     TIME_FACTOR,
     tolerance,
 )  # fmt: skip
-from tests.conftest import ROOT
+from tests.sampled import REFERENCE, ROOT
 
 TRACE = ROOT / "tests/book/content/traces/reference-frozen/tiny_training.json"
 LOSS, WALL = ["epochs", 0, "loss"], ["timing", "wall_seconds"]
@@ -45,7 +45,7 @@ def changed(run, path, value):
 
 
 @pytest.mark.parametrize(
-    ("path", "page", "here", "is_like", "is_same"),
+    "row",
     [
         (["ranks", 0, "num_samples"], 8, 9, True, False),
         (DIGEST, "a" * 12, "b" * 12, True, False),
@@ -54,6 +54,14 @@ def changed(run, path, value):
         (LOSS, 1.0, 1 + FLOAT_SHARE / 2, False, True),
         (LOSS, 1.0, 1 + 3 * FLOAT_SHARE, False, False),
         (LOSS, 1.1e-7, 3.2e-7, False, True),  # what rounding left of zero
+        (LOSS, 1.0, 1 + LEAST_SHARE / 2, False, True, {}),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, False, False, {}),
+        (LOSS, 1.0, 1 + 0.9 * MARGIN * 0.002, False, True, {"epochs.loss": 0.002}),
+        (LOSS, 1.0, 1 + 1.1 * MARGIN * 0.002, False, False, {"epochs.loss": 0.002}),
+        (LOSS, 1.0, 1.9, False, None, {"epochs.loss": 2 * MOST_SPREAD}),
+        (LOSS, 1.0, 1 + 1e-9, True, False, {"epochs.loss": 2 * MOST_SPREAD}),
+        (LOSS, 1.0, 1 + FLOAT_SHARE, False, False, {"validation.loss": 2 * MOST_SPREAD}),
+        (["epochs", 0, "accuracy"], 0.996, 0.997, False, True, {}),  # by a sample
         (KERNEL, 10**6, int(10**6 * (1 + KERNEL_SHARE / 2)), True, True),
         (KERNEL, 10**6, int(10**6 * (1 + 2 * KERNEL_SHARE)), True, False),
         (WALL, 1.0, TIME_FACTOR * 0.99, True, True),
@@ -64,55 +72,20 @@ def changed(run, path, value):
         (LOSSES, [1.0, 2.0], [1.0], False, False),
     ],
 )
-def test_a_value_is_the_same_by_the_rule_of_its_field(run, path, page, here, is_like, is_same):
-    one, other = changed(run, path, page), changed(run, path, here)
-    assert tolerance(path, one, other, is_like=is_like).is_same is is_same
-
-
-@pytest.mark.parametrize(
-    ("spread", "apart", "is_like", "is_same"),
-    [
-        ({}, LEAST_SHARE / 2, False, True),
-        ({}, FLOAT_SHARE / 2, False, False),
-        (None, FLOAT_SHARE / 2, False, True),
-        ({"epochs.loss": 0.002}, 0.002 * MARGIN * 0.9, False, True),
-        ({"epochs.loss": 0.002}, 0.002 * MARGIN * 1.1, False, False),
-        ({"epochs.loss": 0.002}, 0.001, True, False),
-        ({"epochs.loss": 2 * MOST_SPREAD}, 0.9, False, None),
-        ({"epochs.loss": 2 * MOST_SPREAD}, 1e-9, True, False),
-        ({"validation.loss": 2 * MOST_SPREAD}, FLOAT_SHARE, False, False),
-        (None, 1.1 * FLOAT_SHARE, False, False),
-    ],
-)
-def test_a_float_may_differ_by_what_instruction_sets_made_of_its_own_field(
-    run, spread, apart, is_like, is_same
-):
-    one = changed(run, LOSS, 1.0).model_copy(update={"spread": spread})
-    found = tolerance(LOSS, one, changed(run, LOSS, 1 + apart), is_like=is_like)
-    assert found.is_same is is_same
-    assert ("not compared: over instruction sets it spreads by more than 1%" in found.words) is (
-        is_same is None
-    )
-
-
-def test_an_accuracy_may_turn_by_a_sample_on_another_processor(run):
-    where = ["epochs", 0, "accuracy"]
-    one = changed(run, where, 0.996).model_copy(update={"spread": {}})
-    assert tolerance(where, one, changed(run, where, 0.997), is_like=False).is_same
-    assert not tolerance(where, one, changed(run, where, 0.997), is_like=True).is_same
+def test_a_value_is_the_same_by_the_rule_and_the_spread_of_its_field(run, row):
+    path, page, here, is_like, is_same, *spread = row
+    one = changed(run, path, page).model_copy(update={"spread": spread[0] if spread else None})
+    assert tolerance(path, one, changed(run, path, here), is_like=is_like).is_same is is_same
 
 
 def test_a_digest_of_floats_tells_every_bit_under_any_name_and_one_of_a_text_does_not():
-    hexadecimal = re.compile(r"[0-9a-f]{12,}")
     paths = {
         field_of(run, steps)
-        for path in sorted(ROOT.glob("content/traces/*/*.json"))
-        if path.stem not in ("machine", "primitives")
+        for path in trace_paths(REFERENCE)
         for run in read(path).runs.values()
         for steps, value in leaves(run).items()
-        if isinstance(value, str)
-        and hexadecimal.fullmatch(value)
-        and not is_digest_of_floats(steps)
+        if isinstance(value, str) and re.fullmatch("[0-9a-f]{12,}", value)
+        if not is_digest_of_floats(steps)
     }
     assert paths == {"ranks.measures.text_digest"}
 

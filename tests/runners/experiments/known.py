@@ -1,5 +1,6 @@
 """Runs whose measured numbers are known beforehand: no size is round, and ranks differ."""
 
+import os
 import time
 
 import torch
@@ -24,11 +25,13 @@ def samples(seed, num):
 
 
 def learn(rank):
-    """Each rank trains a model of its own, on its own samples."""
+    """Each rank trains a model of its own, on its own samples, with what it may use of a core."""
     lesson = Lesson(samples(rank.rank, NUM_SAMPLES[rank.rank]), samples(9, 11))
     with rank.stage("samples", "take") as out:
         out(lesson.training.labels)
     steps.train(rank, torch.nn.Linear(13, 7), lesson)
+    rank.measure("capability", torch.backends.cpu.get_cpu_capability())
+    rank.measure("products", os.environ.get("MKL_CBWR", "any"))
 
 
 def step(rank):
