@@ -146,7 +146,8 @@ class Shelf:
         if name not in known:
             problem = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
             folder = self.folder / name if name else self.folder
-            if not (name and folder.is_dir()) or self.files.trying(traces.read_machine, folder):
+            is_whole = name and folder.is_dir() and self.files.trying(traces.read_machine, folder)
+            if is_whole or not (name and folder.is_dir()):
                 self.files.refuse(folder, problem)
             return {}
         names = dict.fromkeys((name, *filter(None, [reference]), *known))

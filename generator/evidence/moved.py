@@ -34,7 +34,7 @@ _MOVES: tuple[Move, ...] = (
 
 
 class Moved(Evidence):
-    """A book whose values are moved where they are read; with `is_all` also given and cited ones."""
+    """A book whose values are moved where they are read; `is_all`: also given and cited ones."""
 
     def __init__(self, book: Book, move: Move, *, is_all: bool) -> None:
         super().__init__(book)
