@@ -314,7 +314,7 @@ def load(
         root=loader.content.parent, home=home.model, topics=tuple(topics), claims=judged.claims,
         statements={name: statements[name] for name in dict.fromkeys([*first, *statements])},
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
-        given={key: one for file in loader.of(ReferenceFile) for key, one in file.model.given.items()},
+        given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
         references=references, traces=on_pages,
         machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
         documents=tuple(loader.documents),

@@ -146,8 +146,8 @@ class Shelf:
         if name not in known:
             problem = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
             folder = self.folder / name if name else self.folder
-            is_whole = name and folder.is_dir() and self.files.trying(traces.read_machine, folder)
-            if is_whole or not (name and folder.is_dir()):
+            is_one = bool(name) and folder.is_dir()
+            if not is_one or self.files.trying(traces.read_machine, folder) is not None:
                 self.files.refuse(folder, problem)
             return {}
         names = dict.fromkeys((name, *filter(None, [reference]), *known))
