@@ -81,7 +81,7 @@ locks: .venv/.test  ## pin in requirements/ what is installed in .venv
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \
 		rm -f .written && find . -mindepth 1 -type d -empty -delete)
-	@[ ! -d site ] || find site -mindepth 1 ! -path 'site/pages*' -delete
+	@[ ! -d site ] || find site -mindepth 1 ! -path 'site/pages*' ! -name .gitkeep -delete
 	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.generator.conftest import FROZEN, Copy, render
+from tests.recorded import write
 
 WRITTEN = sorted(
     path.relative_to(FROZEN).as_posix()
@@ -60,7 +61,7 @@ def test_what_an_editor_hides_is_left_alone(copy):
 def test_what_a_trace_says_is_printed_and_never_evaluated(copy):
     for experiment, question in ("tiny_memory", ASKING), ("tiny_training", EVIL):
         document = json.loads(copy.trace(experiment).read_text())
-        copy.trace(experiment).write_text(json.dumps(document | {"question": question}))
+        write(copy.trace(experiment), document | {"question": question})
     assert copy.errors() == []
     pages = render(copy.load())
     for name, page in pages.items():

@@ -136,4 +136,4 @@ def test_a_declared_setting_or_strategy_that_cannot_be_ends_the_command_in_one_l
     path.write_text(EXPERIMENT.replace("width=8", mistake))
     monkeypatch.setenv(MORE, str(tmp_path))
     assert main(["list"]) == 2
-    assert capsys.readouterr().err == f"python -m runners: {path}:{wrong}\n"
+    assert f"    {path}:{wrong}\n" in capsys.readouterr().out
