@@ -22,19 +22,21 @@ if __name__ == "__main__":
 import argparse
 import inspect
 import json
+import keyword
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from generator.content import keys, scaffold
 from generator.content.book import FILES, documents, load
-from generator.content.cases import BOUND
 from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.evaluation import ROOTS, Evidence
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
 from generator.items.kinds import kind_of
+from runners.traces.files import NOT_TRACES
 from runners.traces.machine import shown
+from runners.traces.plan_grid import PREFIX
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
@@ -117,10 +119,8 @@ def _check(options: argparse.Namespace) -> int:
             print(f"{name}: stale, so its verdicts are left out; run `make traces`")
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
-    judged, items = (
-        evidence.reference or evidence,
-        (i for t in book.topics for i in t.items.values()),
-    )
+    items = (one for topic in book.topics for one in topic.items.values())
+    judged = evidence.reference or evidence
     if left := [one.id for one in items if kind_of(one, judged).key.is_open]:
         print(f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}")
     print(
@@ -139,8 +139,11 @@ def _new(options: argparse.Namespace) -> int:
                 "--from is for a lesson: it names whose runs it shows"
             )
         root = options.content.resolve().parent
-        words = {*ROOTS, *BOUND, *FUNCTIONS, *OF_CLAIMS}
-        for path in scaffold.new_experiment(root, options.content, options.name, words):
+        words = {*keyword.kwlist, *NOT_TRACES, *ROOTS, "run", "other", "called"}
+        if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(PREFIX):
+            said = f"{options.name!r} stands for something else; choose another name"
+            raise scaffold.CannotScaffoldError(said)
+        for path in scaffold.new_experiment(root, options.content, options.name):
             print(shown(path))
         print(f"then: python -m runners run {options.name}; python -m generator check")
         return 0

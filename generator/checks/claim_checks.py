@@ -5,6 +5,7 @@ rests on no measured time, and a large tolerance has a reason. A claim knows its
 fixed where ranks differ. What is wrong on several runs of a claim is told once.
 """
 
+import re
 from collections.abc import Iterator
 
 from generator.content import prose
@@ -17,6 +18,10 @@ from generator.evidence.moved import refuted, stays
 from generator.evidence.regime import dtype_of
 
 LARGE = 0.1  # a tolerance beyond which a law says why
+# What another processor may round otherwise, and what another allocator may hold.
+BY_MACHINE = re.compile(
+    r"\.parameter_digest|gradient_digest|num_distinct$|largest_difference|memory\.(peak_bytes|at_peak)"
+)
 
 
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
@@ -55,6 +60,7 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
         yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
     yield from filter(None, (_timed(evidence, claim) for claim in judged))
     for position, claim in enumerate(judged):
+        yield from _unplaced(evidence, claim)
         outcome = evidence.outcome(claim.id)
         for name in (getattr(case, key) for case in claim.cases for key in ("run", "other")):
             if name and name not in outcome.runs:
@@ -74,6 +80,16 @@ def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
             if path.startswith("timing.") and run is not None and run.nature != "simulated":
                 return at, f"a law reads the measured time {field}; make it an observation"
     return None
+
+
+def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
+    """A law without a domain that another machine may break though it holds on this one."""
+    is_open = (claim.kind, claim.relation, claim.domain) == ("law", "equals", None)
+    runs = filter(None, map(evidence.book.run, evidence.outcome(claim.id).runs))
+    is_measured = any(run.nature != "simulated" for run in runs)
+    if is_open and is_measured and BY_MACHINE.search(claim.observed):
+        said = "another device may round or allocate otherwise; say where the law holds: "
+        yield "", f"{said}domain: {{device: [cpu], because: …}}, or domain: everywhere"
 
 
 def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]]:

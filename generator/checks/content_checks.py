@@ -54,20 +54,12 @@ def check(evidence: Evidence) -> list[ContentError]:
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every mistake in one file, by the runs shown and by those of the reference machine."""
-    found = [*_of_document(evidence, document)]
-    yield from found
-    if evidence.reference:
-        told = {(one.line, one.column) for one in found}
-        others = _of_document(evidence.reference, document)
-        yield from (one for one in others if (one.line, one.column) not in told)
-
-
-def _of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    for one in document.fields:
-        yield from _text(evidence, document, one)
-        yield from _reference(evidence, document, one)
+    for judged in filter(None, (evidence, evidence.reference)):
+        for one in document.fields:
+            yield from _text(judged, document, one)
+            yield from _reference(judged, document, one)
+        yield from _document(judged, document)
     yield from document.text_faults()
-    yield from _document(evidence, document)
 
 
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:

@@ -6,6 +6,7 @@ says how far off it was.
 """
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from typing import Any
 
 from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
@@ -131,7 +132,8 @@ def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
         for number, written in enumerate(() if lost else output.checked_on):
             if written.law is None or written.law in evidence.book.claims:
                 check = on_run(written, output, calculator, evidence)
-                found = [*_not_inputs(written.given, inputs), *_of_check(evidence, output, check)]
+                wrong = (_unknown(("given", one), one, inputs) for one in written.given)
+                found = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
                 for path, message in found or _too_far(evidence, output, check):
                     yield ("outputs", position, "checked_on", number, *path), message
 
@@ -146,13 +148,6 @@ def _other_quantity(evidence: Evidence, one: CalculatorInput) -> Iterator[tuple[
             is_alike = found.unit.is_number if wanted.is_number else found.unit == wanted
             if not is_alike:
                 yield field, f"{written} is {found.unit}, not {one.quantity.replace('_', ' ')}"
-
-
-def _not_inputs(given: Collection[str], inputs: Collection[str]) -> Iterator[Found]:
-    """Names of a run's inputs that the calculator does not have."""
-    for name in given:
-        if name not in inputs:
-            yield ("given", name), f"no input is named {name!r}{nearest(name, inputs)}"
 
 
 def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Found]:

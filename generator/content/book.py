@@ -17,7 +17,6 @@ from generator.content.cases import Laws, laws_of
 from generator.content.claim import (
     Claim,
     ClaimFile,
-    Given,
     Misconception,
     MisconceptionFile,
     Reference,
@@ -110,7 +109,7 @@ class Book:
     statements: dict[str, Statement]
     misconceptions: dict[str, Misconception]
     references: dict[str, Reference]
-    given: dict[str, Given]
+    given: dict[str, float]
     traces: dict[str, TraceOnPage]
     machine: Machine
     reference: Machine
@@ -315,7 +314,8 @@ def load(
         root=loader.content.parent, home=home.model, topics=tuple(topics), claims=judged.claims,
         statements={name: statements[name] for name in dict.fromkeys([*first, *statements])},
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
-        references=references, given=loader.parts(ReferenceFile, "given"), traces=on_pages,
+        given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
+        references=references, traces=on_pages,
         machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=loader.tries() if with_tries else (),

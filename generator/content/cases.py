@@ -28,8 +28,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 QUOTED = r"'[^']*'|\"[^\"]*\""
 RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
 
-BOUND = ("run", "other", "called")  # names that a case of a claim gives to its expressions
-
 
 class Words(str):
     """What a name prints, where it stands for no path: a phrase, or the id of a claim."""
@@ -172,8 +170,6 @@ def _short_names(claim: Claim) -> dict[str, str]:
     """What stands in a claim of one run for what."""
     found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
     for case in claim.cases:
-        named = dict(
-            zip(BOUND, (case.run, case.other, case.called and Words(case.called)), strict=True)
-        )
+        named = {"called": case.called and Words(case.called), "run": case.run, "other": case.other}
         found |= {name: meant for name, meant in named.items() if meant}
     return found

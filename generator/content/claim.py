@@ -252,18 +252,9 @@ class Reference(Written):
     unit: Literal["bytes", "count", "share", "plain"] | None = None
 
 
-class Given(Written):
-    """A number that stands for itself, such as the end of a scale: `given['id']`."""
-
-    id: Id
-    value: float | int
-    says: Line
-    """what it is."""
-
-
 class ReferenceFile(Written):
     """content/references.yml."""
 
     references: list[Reference]
-    given: list[Given] = []
-    """the numbers that stand for themselves."""
+    given: dict[Id, float | int] = {}
+    """numbers that stand for themselves, such as the end of a scale: `given['id']`."""

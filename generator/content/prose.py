@@ -32,8 +32,10 @@ WHOLE = 20  # letters of a part of a name that stays whole
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _BRACES = re.compile(r"\{\{|\}\}")
 _CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
-_FENCE = re.compile(r"^ {0,3}(```+|~~~+)([^\n]*).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
-FENCES = ("", "python", "sh", "text")  # kinds of code
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+_OTHER_FENCE = re.compile(
+    r"^ {0,3}(?:```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
+)
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
 _OTHER_ADDRESS = re.compile(
@@ -59,10 +61,10 @@ _SPELLED = re.compile(
     re.IGNORECASE,
 )
 
-_MEASURED = re.compile(  # in a code span: a number with its unit
-    r"[<>=~≈≤≥±+−-]?\s*\d[\d.,]*(?:e[+-]?\d+)?\s*(?:%|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?|"
-    r"(?:[KMGT]i?)?(?:B|bits?|bytes)(?:/s)?|[mµun]?s|ms|min|h|hours?|minutes?|seconds?|days?|"
-    r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)",
+_MEASURED = re.compile(  # a code span of a number with its unit
+    r"(?<![`\\])(`+)\s*[<>=~≈≤≥±+−-]?\s*\d[\d.,]*(?:e[+-]?\d+)?\s*(?:%|(?:[KMGT]i?)?(?:B|bits?|"
+    r"bytes)(?:/s)?|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?|[mµun]?s|min|h|(?:hour|minute|second|day)s?|"
+    r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)\s*\1(?!`)",
     re.IGNORECASE,
 )
 
@@ -114,13 +116,11 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     for pattern in (_EXPRESSION, *blocks, _CODE):
         prints = pattern.sub(_blank, prints)
     plain = _LINK.sub(_blank, prints)
-    for fence in _FENCE.finditer("" if mark == "line" else text):
-        is_listing = mark == "page" and fence[0].startswith("```listing\n")
-        if fence[2].strip() not in FENCES and not is_listing:
-            known = ", ".join(filter(None, FENCES)) + (" or listing" if mark == "page" else "")
-            yield Fault(fence.start(2), f"a fence of {fence[2].strip()!r}; write ``` and {known}")
+    fenced = text.replace("```listing\n", "```text   \n") if mark == "page" else text
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
+        (fenced, _OTHER_FENCE, "fence", "write ``` alone, or ```python, ```sh or ```text"),
+        (text, _MEASURED, "quantity", "it is no code; print it with {{ … }}"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         ("" if mark == "page" else plain, _IMAGE, "an image", "lessons show figures"),
         (plain, _BRACES, "braces", "the other half of the expression is missing"),
@@ -128,11 +128,6 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     ):
         for match in pattern.finditer(within):
             yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
-    for match in _CODE.finditer(text):
-        if _MEASURED.fullmatch(match[2].strip()):
-            yield Fault(
-                match.start(), f"{match[0]} is no code but a quantity; print it with {{{{ … }}}}"
-            )
     for offset, word in numerals(plain):
         instead = "print a value with {{ … }}, or put a name in `code`"
         yield Fault(offset, f"bare numeral {word!r}; {instead}")

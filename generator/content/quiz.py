@@ -88,10 +88,10 @@ class Option(Written):
         refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
         right = self.right_if
         if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
-            said = (
-                "where the claim that refutes its misconception holds, an option is wrong: name it"
+            raise ValueError(
+                f"where {refutes} holds, which refutes its misconception, an option is wrong: "
+                "name it in right_if:, with verdict: does_not_hold"
             )
-            raise ValueError(f"{said} ({refutes}) in right_if:, with verdict: does_not_hold")
         return self
 
 

@@ -5,16 +5,13 @@ law on its runs. A lesson is a topic with the pages Trace and Recall, bound to w
 recorded: its stages and epochs, where there are any. Its texts say what to write instead.
 """
 
-import keyword
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
-from runners.traces.files import NOT_TRACES
-from runners.traces.plan_grid import PREFIX
 
 TEMPLATE = Path("runners/experiments/_template.py")
 _FILES = {  # each of them as Jinja writes it
@@ -89,24 +86,14 @@ class CannotScaffoldError(ValueError):
     """Nothing can be started; the message says why."""
 
 
-def new_experiment(
-    root: Path, content: Path, name: str, of_expressions: Collection[str]
-) -> list[Path]:
-    """Write an experiment of two runs, and a law that both obey; no name of expressions is free.
+def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
+    """Write an experiment of two runs, and a law that both obey.
 
     Raises:
         CannotScaffoldError: the name is taken or malformed.
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
-    taken = {
-        "a word of Python": name in keyword.kwlist,
-        "a file of each machine's folder": name in NOT_TRACES,
-        "a name or a function of expressions": name in of_expressions,
-        "the name of a simulated plan": name.startswith(PREFIX),
-    }
-    for meaning in (one for one, is_taken in taken.items() if is_taken):
-        raise CannotScaffoldError(f"{name!r} is {meaning}; choose another name")
     program = (root / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)
     law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
     path, claims = root / TEMPLATE.with_stem(name), content / "claims" / f"{name}.yml"

@@ -146,9 +146,8 @@ class Shelf:
         if name not in known:
             problem = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
             folder = self.folder / name if name else self.folder
-            if name and folder.is_dir() and not (folder / "machine.json").exists():
-                self._refuse_missing(folder / "machine.json")
-            else:
+            is_one = bool(name) and folder.is_dir()
+            if not is_one or self.files.trying(traces.read_machine, folder) is not None:
                 self.files.refuse(folder, problem)
             return {}
         names = dict.fromkeys((name, *filter(None, [reference]), *known))
@@ -165,13 +164,11 @@ class Shelf:
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
         """A published book has all of the reference machine, but what is new on this machine."""
         programs = found_in(self.files.content.parent / "runners" / "experiments", "[!_]*.py")
-        names = [one.stem for one in programs]
-        for name in (*names, *(["primitives"] if names else [])):
-            if name not in new and not (folder / f"{name}.json").exists():
-                self._refuse_missing(folder / f"{name}.json")
-
-    def _refuse_missing(self, path: Path) -> None:
-        self.files.refuse(path, f"the book lacks this file; {traces.remedy(path)}")
+        names = [one.stem for one in programs if one.stem not in new]
+        for name in (*names, *(["primitives"] if programs else [])):
+            path = folder / f"{name}.json"
+            if not path.exists():
+                self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 
     def _new_here(self, own: str, known: Mapping[str, Measured]) -> dict[str, Measured]:
         """This machine's own folder where it may not be shown: the runs that no other has."""

@@ -117,8 +117,8 @@ class Evidence:
         if name == "cited":
             return Node(self._cited, (), "cited", reading, Origin(""))
         if name == "given":
-            of = {key: one.value for key, one in self.book.given.items()}
-            found = {k: Value(v, units.RATIO, "given", f"given[{k!r}]") for k, v in of.items()}
+            given = self.book.given.items()
+            found = {k: Value(v, units.RATIO, "given", f"given[{k!r}]") for k, v in given}
             return Node(found, (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"

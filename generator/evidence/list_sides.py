@@ -55,17 +55,6 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
     return list(zip(values[:num], values[num:], strict=True))
 
 
-def shared_field(pairs: Sequence[tuple[Value, Value]]) -> str | None:
-    """A measured field that a pair compares with itself, or None."""
-    for pair in pairs:
-        predicted, observed = (
-            {one.path for one in side.leaves if one.kind != "given" and one.path} for side in pair
-        )
-        if predicted & observed:
-            return min(predicted & observed)
-    return None
-
-
 def collected(values: Sequence[Value]) -> Value:
     """One value for all of them: the common one, else what they are, or from which to which."""
     first = values[0]

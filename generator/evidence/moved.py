@@ -2,12 +2,12 @@
 
 In: an `Evidence`. Out: why an expression states nothing of a run, or a claim nothing that a run
 could refute. Values are moved as they are read, so that no sum, product or name of a field matters:
-up, down, to nothing, or all to the same. A count stays a count and a share a share.
+up, all to the same, down, to nothing, or apart. A count stays a count and a share a share.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 
 from generator.content.book import Book
@@ -19,36 +19,26 @@ INSTEAD = "read it off a run, or name it under given: in references.yml"
 Move = Callable[[int, float], float]  # of the digits of a path and the number read there
 
 
-def _some(bit: int) -> Move:
+def _apart(bit: int, digits: int, number: float) -> float:
     """Some values grow and the others come to one, by a digit of their paths."""
-    return lambda digits, number: number * 1000 + 1 if digits >> bit & 1 else 1
+    return number * 1000 + 1 if digits >> bit & 1 else 1
 
 
-_ALL_UP: Move = lambda digits, number: number * (2 + digits % 97) + 1 + digits % 89  # noqa: E731
-_ALIKE: Move = lambda digits, number: 7  # noqa: E731
-_DOWN: Move = lambda digits, number: number / (2 + digits % 97)  # noqa: E731
-_NONE: Move = lambda digits, number: 0  # noqa: E731
-_MOVES = (_ALL_UP, _DOWN, _ALIKE, _NONE, *map(_some, range(8)))
+_MOVES: tuple[Move, ...] = (
+    lambda digits, number: number * (2 + digits % 97) + 1 + digits % 89,
+    lambda digits, number: 7,
+    lambda digits, number: number / (2 + digits % 97),
+    lambda digits, number: 0,
+    *(partial(_apart, bit) for bit in range(8)),
+)
 
 
 class Moved(Evidence):
-    """A book whose values are moved where they are read."""
+    """A book whose values are moved where they are read; `is_all`: also given and cited ones."""
 
     def __init__(self, book: Book, move: Move, *, is_all: bool) -> None:
-        """Start over a book.
-
-        Args:
-            book: whose traces are read.
-            move: what becomes of a number.
-            is_all: whether also what a run was given, and what is cited, is moved.
-        """
         super().__init__(book)
         self._move, self._is_all = move, is_all
-
-    @property
-    def reference(self) -> None:
-        """None: what two machines measured decides nothing."""
-        return
 
     def moved(self, value: Value) -> Value:
         """What is read instead of a value."""
@@ -73,9 +63,9 @@ def stays(evidence: Evidence, expression: str) -> str | None:
     value = evidence.evaluate(expression).result
     if not isinstance(value, Value) or value.origin:
         return None
-    for move in (_ALL_UP, _ALIKE):
+    for move in range(2):
         again = _moved(evidence, move, is_all=True).evaluate(expression).result
-        if isinstance(again, Value) and not _is_same(again.number, value.number):
+        if isinstance(again, Value) and str(again) != str(value):
             return None
     return f"nothing that a run was given or measured can change {value}; {INSTEAD}"
 
@@ -83,20 +73,13 @@ def stays(evidence: Evidence, expression: str) -> str | None:
 def refuted(evidence: Evidence, claim: str) -> Evidence | None:
     """Evidence on which a claim does not hold, though it reads as many values; None in vain."""
     evidence = evidence.reference or evidence
-    for move in _MOVES:
-        again = _moved(evidence, move, is_all=False)
-        if again.outcome(claim).verdict in ("does_not_hold", "not_distinguishable"):
-            return again
-    return None
+    changed = (_moved(evidence, move, is_all=False) for move in range(len(_MOVES)))
+    undone = ("does_not_hold", "not_distinguishable")
+    return next((one for one in changed if one.outcome(claim).verdict in undone), None)
 
 
-def _moved(evidence: Evidence, move: Move, *, is_all: bool) -> Moved:
-    name = f"moved {_MOVES.index(move)} {is_all}"
-    return evidence.once(name, evidence.book, lambda: Moved(evidence.book, move, is_all=is_all))
+def _moved(evidence: Evidence, move: int, *, is_all: bool) -> Moved:
+    def make() -> Moved:
+        return Moved(evidence.book, _MOVES[move], is_all=is_all)
 
-
-def _is_same(one: float | str, other: float | str) -> bool:
-    """Whether two are equal but for the rounding of floating-point arithmetic."""
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    return math.isclose(one, other, rel_tol=1e-9)
+    return evidence.once(f"moved {move} {is_all}", evidence.book, make)

@@ -152,8 +152,10 @@ class Node:
         if isinstance(thing, Value):  # what is cited
             return self.reading.moved(thing)
         if isinstance(thing, SampledSeconds) and self.shown:
-            self._note(steps)
-            thing = self._moved_samples(thing, steps, formula)
+            seconds = numeric(self.value(thing.median_seconds, steps, formula))
+            if seconds != thing.median_seconds:  # it is moved
+                share = seconds / thing.median_seconds
+                thing = SampledSeconds.of([one * share for one in thing.samples])
         if isinstance(thing, int | float | str):
             return self.value(thing, steps, formula)
         return Node(thing, steps, formula, self.reading, self.origin, self.shown)
@@ -172,15 +174,6 @@ class Node:
             form = Form(digits=2)  # the third is another on another processor
         origin = self.origin._replace(field=path)
         return self.reading.moved(Value(thing, unit, kind, formula, origin=origin, form=form))
-
-    def _moved_samples(
-        self, times: SampledSeconds, steps: tuple[Key, ...], formula: str
-    ) -> SampledSeconds:
-        median = times.median_seconds
-        found = numeric(self.value(median, steps, formula))
-        if found == median:
-            return times
-        return SampledSeconds.of([one * found / median for one in times.samples])
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
         if self.shown and steps[0] in GIVEN:

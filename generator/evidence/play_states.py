@@ -125,17 +125,16 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
             said = ", ".join(at) or "no control"
             yield ("play",), f"{path} is the same state as {seen[at]}: {said}"
         seen.setdefault(at, path)
-    yield from _unread_words(figure, play, evidence.reference or evidence)
+    yield from _unread_words(figure, play, evidence)
 
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     """Words for a value or a run that the figure does not have."""
-    controls: dict[Path, PlayControl] = {
-        ("controls", n): one for n, one in enumerate(play.controls)
-    }
-    controls |= {("beside",): play.beside} if play.beside else {}
+    controls: list[tuple[Path, PlayControl]]
+    controls = [(("controls", n), one) for n, one in enumerate(play.controls)]
+    controls += [(("beside",), play.beside)] if play.beside else []
     paths = [*figure.runs, *([play.reference] if play.reference else [])]
-    for at, control in controls.items():
+    for at, control in controls:
         read = [evidence.one(control.reads, path) if control.reads else path for path in paths]
         known = [str(one) for one in read if one is not None]
         for word in control.words if len(known) == len(paths) else ():

@@ -116,10 +116,6 @@ def _mistake(predicted: Evaluation, observed: Evaluation) -> tuple[str | None, s
     for at, found in (("predicted", predicted), ("observed", observed)):
         if found.error:
             return found.error, at
-    shared = sorted(set(predicted.measured) & set(observed.measured))
-    is_list = list_sides.is_list(observed.result)  # then each pair is looked at by itself
-    if shared and not is_list:
-        return f"predicts from {shared[0]}, the very field that it observes", "predicted"
     if not observed.measured and not observed.absent:
         return "observes nothing that a run measured", "observed"
     return None, "observed"
@@ -187,9 +183,6 @@ def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdic
     if claim.relation in TIMED:
         raise ExpressionError(f"{claim.relation} compares two samples, and no lists")
     pairs = list_sides.paired(predicted, observed)
-    shared = list_sides.shared_field(pairs)
-    if shared:
-        raise ExpressionError(f"predicts from {shared}, the very field that it observes")
     noun = list_sides.noun(claim.observed)
     for left, right in pairs:
         verdict, explanation = _compare(claim, left, right)

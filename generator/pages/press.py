@@ -9,7 +9,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
@@ -27,7 +28,6 @@ from generator.content.guide import GuideFile
 from generator.content.lesson import MODES
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import interface_words
 from generator.evidence.machines import OtherOutcomes, lacking, other_outcomes
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
@@ -37,24 +37,22 @@ from runners.traces.machine import num_cores
 TAKEN = "the book has a page of this name already; choose another"
 EVERYTHING = ("",)
 FEWEST = 10  # pages that are worth a process
-UI = "generator/ui.yml"
 # Files whose words stand on many pages, and how the paths of their own pages begin.
-SHARED = {
-    "content/glossary.yml": ("glossary.md",),
+SHARED: dict[str, tuple[str, ...]] = {
+    "content/glossary.yml": (),
     "content/guide.yml": ("guide",),
     "content/misconceptions.yml": (),
     "content/planner/plan.yml": ("plan",),
     "content/references.yml": ("evidence.md",),
     "content/site.yml": ("index.md", "topics/index.md", "evidence.md", "retracted.md"),
     "content/statements.yml": ("retracted.md",),
-    UI: (),
 }
 # Their keys that are more than words on a page: others read by them.
 READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
 _WORDS = re.compile(r"[\w ,.;:]+")  # of a text, as a page has them too
 _Made = Printed | list[ContentError]
 _Make = Callable[[int], _Made]
-_Texts = dict[tuple[str, ...], object]  # of a file, by place
+_Texts = Counter[tuple[str, str]]  # of a file, each with its key
 
 
 class Press:
@@ -73,7 +71,6 @@ class Press:
         """Begin."""
         self.sheets: dict[str, Sheet] = {}
         self.pages: dict[str, Printed] = {}
-        self.documents: frozenset[Document[Any]] = frozenset()
         self.shared: dict[str, _Texts] = {}
 
     def pages_of(self, files: Iterable[str], book: Book) -> tuple[str, ...]:
@@ -84,7 +81,7 @@ class Press:
         that concerns all pages.
 
         Args:
-            files: of content/, or the words of the interface, from the project's root.
+            files: from the project's root.
             book: as they say it now.
         """
         found, shared = set(), _shared(book)
@@ -105,15 +102,12 @@ class Press:
         return EVERYTHING if "" in found else tuple(sorted(found))
 
     def _showing(self, file: str, before: _Texts, after: _Texts) -> Iterator[str]:
-        """The pages of a file of `SHARED`, and those that show a text of it that changed."""
-        changed = {at for at in before.keys() | after.keys() if before.get(at) != after.get(at)}
-        is_new = not SHARED[file] and not changed <= before.keys() & after.keys()
-        if is_new or any(key in READ_BY for at in changed for key in at):
+        """A file of `SHARED`, its pages, and those that show a text of it that changed."""
+        gone = before - after
+        if READ_BY.intersection(key for key, _ in (*gone, *(after - before))):
             yield from EVERYTHING
-            return
-        yield from SHARED[file]
-        texts = [str(before[at]) for at in changed if at in before]
-        parts = (_WORDS.findall(prose.filled(text, lambda _: "|")) for text in texts)
+        yield from (file.removeprefix("content/").replace(".yml", ".md"), *SHARED[file])
+        parts = (_WORDS.findall(prose.filled(text, lambda _: "|")) for _, text in gone)
         words = [max(found, key=len).strip().lower() for found in parts if found]
         for path, page in self.pages.items():
             content = page.content.decode().lower()
@@ -125,8 +119,7 @@ class Press:
 
         Args:
             book: what pages are made from.
-            under: how the paths begin of the pages that are printed; see `pages_of`. What is wrong
-                in any file that changed is told.
+            under: how the paths begin of the pages that are printed; see `pages_of`.
 
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.
@@ -136,9 +129,8 @@ class Press:
             self.evidence = self.evidence.over(book)
         else:
             self.evidence, under, kept = Evidence(book), EVERYTHING, {}
-            self.documents = frozenset()
             self.others = other_outcomes(book, self.evidence.outcomes)
-        _raise_any(_mistakes(self.evidence, under, self.documents), self.evidence)
+        _raise_any(_mistakes(self.evidence, under), self.evidence)
         pages: dict[str, Printed] = {}
         gathered = Gathered(self.evidence, self.others, pages)
         errors: list[ContentError] = []
@@ -157,7 +149,7 @@ class Press:
                         errors += found
         _raise_any([*errors, *_missing_sections(book, gathered)])
         self.sheets, self.pages = {one.path: one for one in planned}, pages
-        self.documents, self.shared = frozenset(book.documents), _shared(book)
+        self.shared = _shared(book)
         return {path: page.content for path, page in pages.items()}
 
     @property
@@ -245,29 +237,26 @@ def checked(book: Book) -> Evidence:
 
 
 def _shared(book: Book) -> dict[str, _Texts]:
-    """What the files of `SHARED` hold, each value by its place."""
+    """What the files of `SHARED` hold."""
     found = {one.source.file: one.source.document for one in book.documents}
-    found[UI] = interface_words()
-    return {file: dict(_values(found[file])) for file in SHARED if file in found}
+    return {file: Counter(_texts(found[file])) for file in SHARED if file in found}
 
 
-def _values(written: object, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every value of a document that is no list and no mapping, by its place."""
+def _texts(written: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text of a document, with its key, and every number as a value."""
     if isinstance(written, dict | list):
-        pairs = written.items() if isinstance(written, dict) else enumerate(written)
-        for key, value in pairs:
-            yield from _values(value, (*at, str(key)))
+        pairs = written.items() if isinstance(written, dict) else ((key, one) for one in written)
+        for name, one in pairs:
+            yield from _texts(one, name)
     else:
-        yield at, written
+        yield key if isinstance(written, str) else "value", str(written)
 
 
-def _mistakes(
-    evidence: Evidence, under: tuple[str, ...], sound: Container[Document[Any]]
-) -> Iterator[ContentError]:
-    """What is wrong in the files of some pages, and in those that are not known to be sound."""
+def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentError]:
+    """What is wrong in the files of some pages."""
     for document in evidence.book.documents:
         file = document.source.file.removeprefix("content/").removeprefix("pages/")
-        if document not in sound or file.replace(".yml", ".md").startswith(under):
+        if file.replace(".yml", ".md").startswith(under):
             yield from content_checks.of_document(evidence, document)
 
 

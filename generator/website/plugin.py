@@ -42,7 +42,7 @@ from generator.content.errors import ContentErrors
 from generator.evidence import verdicts
 from generator.evidence.folio import interface_words
 from generator.pages import headings
-from generator.pages.press import Press
+from generator.pages.press import EVERYTHING, Press
 from generator.website import page_html, publish, search
 from runners.traces.digest import forget_code
 
@@ -181,10 +181,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
         """How the paths of the pages begin that some changed files are printed on."""
         shown = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
-        own = self.content, GENERATOR
-        tops = (next((one for one in own if path.is_relative_to(one)), path) for path in shown)
-        names = (path.relative_to(top.parent) for path, top in zip(shown, tops, strict=True))
-        return self.press.pages_of((name.as_posix() for name in names), self.book)
+        if not all(path.is_relative_to(self.content) for path in shown):
+            return EVERYTHING
+        names = (path.relative_to(self.content.parent).as_posix() for path in shown)
+        return self.press.pages_of(names, self.book)
 
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]

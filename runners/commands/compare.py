@@ -17,14 +17,7 @@ from runners.traces.files import read, trace_paths
 from runners.traces.records import Run, Trace
 from runners.traces.spread import field_of, is_digest_of_floats, leaves
 from runners.traces.summary import seconds_in_words
-from runners.traces.tolerance import (
-    FEWEST_SAMPLES,
-    OTHER_LIBRARY,
-    OTHER_PROCESSOR,
-    of_values,
-    overlap,
-    rounding,
-)
+from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap, rounding
 
 # What is said above the lines of each list of a `Difference`.
 HEADS = {
@@ -94,13 +87,12 @@ def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Differen
         if (one.code.digest, one.code.programs) != (other.code.digest, other.code.programs):
             found.left_out.append(f"{name}: measured by other code")
             continue
-        least = OTHER_PROCESSOR if one.circumstances.torch == under["torch"] else OTHER_LIBRARY
         for run in sorted(one.runs.keys() & other.runs.keys()):
-            _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found, least)
+            _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found)
     return found
 
 
-def _compare_run(path: str, one: Run, other: Run, found: Difference, least: float) -> None:
+def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
     if "skipped" in (one.status, other.status):
         if one.status != other.status:
             which = "first" if one.status == "skipped" else "second"
@@ -111,18 +103,17 @@ def _compare_run(path: str, one: Run, other: Run, found: Difference, least: floa
         found.outcomes.append(f"{path}: {one.status} | {other.status}")
     else:
         found.num_equal += 1
-        least = least if one.device == other.device else OTHER_LIBRARY
-        _compare_fields(path, one, other, found, least)
+        _compare_fields(path, one, other, found)
         _compare_times(path, one, other, found)
 
 
-def _compare_fields(path: str, one: Run, other: Run, found: Difference, least: float) -> None:
+def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
     """Note each field that differs and may not, by the rule; elements of a list in one line."""
     left, right = leaves(one), leaves(other)
     apart: dict[str, list[str]] = defaultdict(list)
     for steps in dict.fromkeys([*left, *right]):
         a, b = left.get(steps), right.get(steps)
-        rule = of_values(steps, a, b, rounding(steps, one, other, least))
+        rule = of_values(steps, a, b, rounding(steps, one, other, is_like=False))
         if a == b or rule.is_same:
             found.num_equal += 1
         elif rule.is_same is None:

@@ -32,7 +32,7 @@ from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
 from runners.traces.published import COMPARISONS, PEAKS, STEPS
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
-from runners.traces.tolerance import ALIKE, OTHER_LIBRARY, OTHER_PROCESSOR, Tolerance, tolerance
+from runners.traces.tolerance import Tolerance, tolerance
 
 _say = partial(print, flush=True)
 VERDICTS = {True: "same", False: "differs", None: "not compared"}
@@ -68,12 +68,6 @@ class Requested:
         for name, (there, here) in pairs.items():
             if there != here:
                 yield f"{name} was {there} there, is {here} here"
-
-    def least_share(self, there: Run, here: Run) -> float:
-        """By which floats of a run measured here may differ in any case (`tolerance`)."""
-        if there.device != here.device or self.trace.circumstances.torch != machine.torch_version():
-            return OTHER_LIBRARY
-        return OTHER_PROCESSOR if any(self.otherwise_here()) else ALIKE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -194,10 +188,11 @@ def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool | None]
 def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
     """How a whole run compares, and whether it is the same."""
     # Of one digest, so that runs of changed code are compared too; the note has said that.
-    now = page.trace.circumstances.model_copy(update={"torch": machine.torch_version()})
-    there = page.trace.model_copy(update={"runs": {run: page.trace.runs[run]}})
-    here = page.trace.model_copy(update={"runs": {run: new}, "circumstances": now})
-    found = compare({page.trace.experiment: there}, {page.trace.experiment: here})
+    there, here = (
+        {page.trace.experiment: page.trace.model_copy(update={"runs": {run: one}})}
+        for one in (page.trace.runs[run], new)
+    )
+    found = compare(there, here)
     return ["the page | here", *found.lines()], found.is_none and not found.left_out
 
 
@@ -207,8 +202,8 @@ def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[s
     where = page.machine.name if page.machine else "simulated"
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
     if has(new, steps):
-        here = in_words(at(new, steps), steps)
-        found = tolerance(steps, old, new, page.least_share(old, new))
+        is_like = old.device == new.device and not any(page.otherwise_here())
+        here, found = in_words(at(new, steps), steps), tolerance(steps, old, new, is_like=is_like)
     return [
         f"page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})",
         f"here       {here}",

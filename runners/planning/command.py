@@ -38,20 +38,18 @@ from runners.traces.records import Run
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
 LONGEST = 4096  # tokens of a sample where none are named
-_MODEL = {"preset", "hf", "model", "batch", "tensor_plan", "loss_chunks"}
-_TRAINING = {"sequence", "microbatch", "global_batch", "precision", "optimizer", "checkpointing"}
-_QUESTION = _MODEL | _TRAINING | {"memory"}
-_PLAN = _QUESTION | {"devices", "flops", "links", "strategies", "program", "json"}
-# What each mode reads beside the option that chooses it; a plan is chosen by none.
-_READ = {
-    "outcomes": _QUESTION, "published": {"grid"}, "published_steps": {"grid"},
-    "grid": {"preset", "confirm"}, "strategies": _PLAN, "": _PLAN | {"seconds"},
-}  # fmt: skip
-# What of `_MODEL` goes with each way to name a model.
-_OF_MODEL = {
-    "model": {"batch", "tensor_plan"},
-    "hf": {"loss_chunks"},
-    "": {"preset", "loss_chunks"},
+# A word that reads no others but these, and what other words leave without effect.
+_ALONE = {
+    "published": {"grid"},
+    "published_steps": {"grid"},
+    "grid": {"preset", "confirm", "published", "published_steps"},
+}
+_UNREAD = {
+    "outcomes": {"devices", "flops", "links", "strategies", "program", "json", "seconds"},
+    "strategies": {"seconds"},
+    "model": {"preset", "hf", "loss_chunks"},
+    "hf": {"preset", "batch", "tensor_plan"},
+    "preset": {"batch", "tensor_plan"},
 }
 
 
@@ -138,19 +136,17 @@ def _refuse_unread(asked: argparse.Namespace) -> None:
     """Refuse what the other words leave without effect."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    given = [one for one in vars(asked) if getattr(asked, one) != parser.get_default(one)]
-    mode = next(one for one in _READ if one in given or not one)
-    way = next(one for one in _OF_MODEL if one in given or not one)
-    for name in given:
-        is_unread = name not in _READ[mode] | {mode}
-        if is_unread or name in _MODEL - _OF_MODEL[way] - {way}:
-            word = f"with {_flag(mode if is_unread and mode else way)}"
-            word = "without --grid" if name == "confirm" and not mode else word
-            raise PlanError(f"{_flag(name)} has no effect {word}; leave it out")
+    given = {one for one in vars(asked) if getattr(asked, one) != parser.get_default(one)}
+    unread = {word: given - read - {word} for word, read in _ALONE.items()} | _UNREAD
+    for word in filter(given.__contains__, unread):
+        for name in sorted(unread[word] & given):
+            raise PlanError(f"{_flag(name)} has no effect with {_flag(word)}; leave it out")
+    if asked.confirm and not asked.grid:
+        raise PlanError("--confirm has no effect without --grid; leave it out")
 
 
 def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}" if name not in ("", "preset") else "a preset"
+    return "a preset" if name == "preset" else f"--{name.replace('_', '-')}"
 
 
 def main(asked: argparse.Namespace) -> int:

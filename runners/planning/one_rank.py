@@ -43,7 +43,7 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
     meshes: list[DeviceMesh] = []
     strategy = question.strategy
     sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)
-    with stand_ins(rank, strategy.num_devices, meshes, lambda: meter.timeline):
+    with stand_ins(rank, strategy.num_devices, meshes):
         mesh = None
         if strategy.num_devices > 1:
             dist.init_process_group()

@@ -2,11 +2,8 @@
 
 Bytes are tensor bytes, as the memory meter counts them; a payload is counted as the meter of
 collectives counts it, the larger side of a call. Counts and FLOPs are those of one settled step; of
-a program, which has no steps that are known, they are those of all of it. A timeline says what a
-rank does one after another: it computes, begins a collective or a message, waits for it, or sleeps.
+a program, which has no steps that are known, they are those of all of it.
 """
-
-from typing import Literal
 
 from runners.traces.measured import Collective, Memory
 from runners.traces.plan_grid import GridCall
@@ -26,30 +23,14 @@ class Call(GridCall):
     phase: str
 
 
-class Moment(Record):
-    """What a rank does from one point of its step to the next; fields of other kinds are empty."""
-
-    kind: Literal["compute", "begin", "wait", "sleep"]
-    phase: str = ""  # of a stretch of computing
-    flops: int = 0  # of the same
-    call: int = 0  # which communication begins, or is waited for
-    operation: str = ""
-    ranks: list[int] = []  # that take part
-    peer: int | None = None  # of a message: its other end
-    bytes: int = 0  # payload
-    seconds: float = 0.0  # slept
-
-
 class RankLog(Record):
     """What one simulated rank recorded."""
 
     rank: int
     memory: Memory | None
-    num_parameters: int | None
     collectives: list[Collective]
     calls: list[Call]
     flops: dict[str, int]  # by phase: matrix products and attention, by torch's own formulas
-    timeline: list[Moment] = []
 
     @property
     def peak_bytes(self) -> int | None:

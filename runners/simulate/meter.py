@@ -1,9 +1,9 @@
-"""The meter of a simulation: memory, FLOPs, collectives, their order, and an allocator's events.
+"""The meter of a simulation: memory, FLOPs, collectives, and an allocator's events.
 
 In: the operations of a rank inside a fake mode. Out: what the memory meter gives; FLOPs by phase,
 by the formulas of `torch.utils.flop_counter`; each collective's payload with the axis of the mesh
-that carries it; the timeline of the counted step; and the log of allocations and frees with the
-streams of an accelerator, which CUDA's allocator can replay.
+that carries it; and the log of allocations and frees with the streams of an accelerator, which
+CUDA's allocator can replay.
 """
 
 import inspect
@@ -32,7 +32,6 @@ from runners.meters.collectives import (
 from runners.meters.memory import FakeMemoryMeter, local
 from runners.simulate.caching_allocator import Allocate, Event, Free
 from runners.simulate.log import Call
-from runners.simulate.timeline import Timeline
 from runners.traces.plan_grid import RESHARDED
 
 _aten = torch.ops.aten
@@ -44,7 +43,6 @@ _FORMULAS: dict[Any, Callable[..., int]] = {
 }
 # What gloo makes of an all-reduce on a copy: its arguments are an output, an input, and so on.
 _COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
-_WAIT = torch.ops._c10d_functional.wait_tensor.default
 _DEVICE = torch.ops.prim.device.default
 
 _OF_FSDP = ("", RESHARDED)  # axes of the mesh that FSDP builds for `reshard_after_forward=8`
@@ -68,7 +66,6 @@ class Meter(FakeMemoryMeter):
     Attributes:
         log_always: without steps, everything counts.
         flops: of the counted step, by phase.
-        timeline: of the counted step, where it is on.
     """
 
     def __init__(
@@ -86,7 +83,6 @@ class Meter(FakeMemoryMeter):
         self._gloo = SimpleNamespace(wait_until_idle=lambda: None)  # type: ignore[assignment]
         self.log_always = False
         self.flops: Counter[str] = Counter()
-        self.timeline = Timeline()
         self._payloads: defaultdict[tuple[str, str, int, str], list[int]] = defaultdict(list)
         self._is_activation = False
         self._counts_results = counts_results
@@ -115,9 +111,7 @@ class Meter(FakeMemoryMeter):
         return result
 
     def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        if func is _WAIT:
-            self.timeline.wait()
-        elif func.namespace in NAMESPACES:
+        if func.namespace in NAMESPACES:
             given = [*args, result] if self._counts_results else args
             self._count_call(func.__name__.partition(".")[0], given)
         elif func.namespace != "prim":  # a question about a tensor, which only fake ones pass on
@@ -125,15 +119,12 @@ class Meter(FakeMemoryMeter):
             formula = flop_registry.get(packet) or _FORMULAS.get(packet)
             flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
             self.flops[self.phase] += flops
-            self.timeline.compute(self.phase, flops)
 
     def _count_call(self, name: str, args: Any) -> None:
-        group = _group_of(args)
-        members = dist.get_process_group_ranks(group) if group else [dist.get_rank()]
-        self.timeline.begin(name, args, members)
-        operation = OPERATIONS.get(name)
+        operation, group = OPERATIONS.get(name), _group_of(args)
         if operation is not None:
-            key = (operation, self._axis(group), len(members), self.phase)
+            num_ranks = group.size() if group else 1
+            key = (operation, self._axis(group), num_ranks, self.phase)
             self._payloads[key].append(payload_bytes(args))
 
     def _copies_of_gloo(self, func: Any, args: Any) -> list[torch.Tensor]:

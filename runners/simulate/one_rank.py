@@ -63,16 +63,13 @@ class SimulatedRank(Rank[S]):
         for index in range(NUM_STEPS):
             self.step_index += 1
             if self._memory is not None and index == NUM_STEPS - 1:
-                # Of a run that is itself a simulation, nobody measures the time.
                 self.meter.counting = True
-                self.meter.timeline.is_on = self.plan.nature != "simulated"
             yield index % count
             self._of_step.close()
         self.stop_memory()
 
     def stop_memory(self) -> None:
         """Leave the meter; once it has counted a step, the simulation is over."""
-        self.meter.timeline.is_on = False
         was_counting = self._memory is not None and self.meter.counting
         super().stop_memory()
         if was_counting:
@@ -93,11 +90,9 @@ class SimulatedRank(Rank[S]):
         return RankLog(
             rank=self.rank,
             memory=outcome.memory,
-            num_parameters=outcome.num_parameters,
             collectives=outcome.collectives,
             calls=self.meter.calls(),
             flops=dict(+self.meter.flops),
-            timeline=self.meter.timeline.moments(),
         )
 
 
@@ -117,7 +112,7 @@ def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) 
     """
     meshes: list[DeviceMesh] = []
     is_fake_itself = plan.nature == "simulated"
-    stands = stand_ins(rank, plan.world_size, meshes, lambda: own.meter.timeline, sent)
+    stands = stand_ins(rank, plan.world_size, meshes, sent)
     with tempfile.TemporaryDirectory(prefix="simulated-") as scratch, stands:
         if plan.needs_group and plan.world_size > 1:
             dist.init_process_group()

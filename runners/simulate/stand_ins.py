@@ -2,9 +2,9 @@
 
 In: which rank of how many. Out: a context in which torch's process groups send nothing, DDP keeps
 its buckets in Python, meshes are built of real numbers, objects of other ranks are taken to equal
-those of this one, and nobody sleeps; a timeline hears of waits and of sleep. Objects that one rank
-sends to another, as stages of a pipeline do with the shapes that they expect, are kept for the
-simulation of that other rank. Everything is put back when it ends.
+those of this one, and nobody sleeps. Objects that one rank sends to another, as stages of a
+pipeline do with the shapes that they expect, are kept for the simulation of that other rank.
+Everything is put back when it ends.
 """
 
 import os
@@ -23,7 +23,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C import _distributed_c10d
-from torch._C._distributed_c10d import FakeWork
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed.checkpoint.utils import _DistWrapper
 from torch.distributed.device_mesh import DeviceMesh
@@ -38,7 +37,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from runners.simulate import reducer
 from runners.simulate.fake_mode import array_of, formatted
 from runners.simulate.log import UnsimulatedError
-from runners.simulate.timeline import Timeline
 
 Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something else for now
 # Objects that ranks have sent: by source, destination, and how many went before.
@@ -66,7 +64,6 @@ def stand_ins(
     rank: int,
     world_size: int,
     meshes: list[DeviceMesh],
-    timeline: Callable[[], Timeline],
     sent: Sent | None = None,
 ) -> Iterator[None]:
     """Let everything in this process be one rank.
@@ -75,7 +72,6 @@ def stand_ins(
         rank: which.
         world_size: of how many.
         meshes: filled with every mesh that is built.
-        timeline: the present one of the rank, which hears of waits and of sleep.
         sent: objects of all ranks; those of this one are added.
     """
     with ExitStack() as stack:
@@ -97,7 +93,7 @@ def stand_ins(
         put(FakeTensor, "__deepcopy__", _copied)
         for owner, name, reason in _REFUSED:
             put(owner, name, _refuses(reason))
-        _put_clock(put, timeline)
+        _put_clock(put)
         try:
             yield
         finally:
@@ -190,34 +186,19 @@ def _holding(own: Callable[..., list[dist.Work]]) -> Callable[..., list[_Holding
     return started
 
 
-def _put_clock(put: Put, timeline: Callable[[], Timeline]) -> None:
-    """Let a timeline hear what no operation shows; the clock goes on by what is slept.
-
-    So a rank that wakes at a set time sleeps as long as it says.
-    """
+def _put_clock(put: Put) -> None:
+    """A clock that goes on by what is slept: who wakes at a set time sleeps as long as it says."""
     passed = [0.0]
 
     def slept(seconds: float) -> None:
         passed[0] += seconds
-        timeline().sleep(seconds)
 
     def clock() -> float:
         passed[0] += _TICK_SECONDS
         return passed[0]
 
-    def heard(own: Callable[..., Any], hear: Callable[[], None]) -> Callable[..., Any]:
-        @wraps(own)
-        def called(*arguments: Any, **named: Any) -> Any:
-            hear()
-            return own(*arguments, **named)
-
-        return called
-
     put(time, "sleep", slept)
     put(time, "perf_counter", clock)
-    put(FakeWork, "wait", heard(FakeWork.wait, lambda: timeline().wait()))
-    finish = reducer.Reducer._finish
-    put(reducer.Reducer, "_finish", heard(finish, lambda: timeline().wait_for_all()))
 
 
 def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:

@@ -52,12 +52,8 @@ def experiment_files() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths)}
 
 
-class _Import(NamedTuple):
-    """A name that a module has from another of ours: an object of it, or a module."""
-
-    called: str
-    module: str
-    name: str
+# A name that a module has from another of ours, which it calls so: an object of it, or a module.
+_Import = tuple[str, str, str]  # what it is called, the module, the name there
 
 
 class _Read(NamedTuple):
@@ -88,7 +84,7 @@ def _parsed(text: bytes) -> _Read:
     except (SyntaxError, ValueError):  # somebody has left it unfinished
         return _Read(text)
     programs = _programs(tree) if b"content/" in text else ()
-    imports = {_Import("", name.decode(), "") for name in _NAMED.findall(text)}
+    imports = {("", name.decode(), "") for name in _NAMED.findall(text)}
     _strip(tree, imports)
     return _Read(dumped(tree).encode(), frozenset(imports), programs)
 
@@ -102,9 +98,9 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
         for place, one in enumerate(block if isinstance(block, list) else ()):
             match one:
                 case ast.ImportFrom(module=str(module)) if module.startswith("runners"):
-                    imports |= {_Import(to.asname or to.name, module, to.name) for to in one.names}
+                    imports |= {(to.asname or to.name, module, to.name) for to in one.names}
                 case ast.Import(names=names) if names[0].name.startswith("runners"):
-                    imports |= {_Import(to.asname or "", to.name, "") for to in names}
+                    imports |= {(to.asname or "", to.name, "") for to in names}
                 case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
                     pass  # what an experiment declares for tries alone
                 case ast.Expr(value=ast.Constant(value=str())) if has_docstring and not place:
@@ -149,11 +145,10 @@ def _file_of(module: str) -> Path | None:
 
 
 @cache
-def _source(one: _Import) -> tuple[str, Path | None]:
+def _source(module: str, name: str) -> tuple[str, Path | None]:
     """The name that an import takes, none for a module, and its file: None where left out."""
-    module, name = f"{one.module}.{one.name}", ""
-    if not one.name or _file_of(module) is None:
-        module, name = one.module, one.name
+    if name and _file_of(f"{module}.{name}"):
+        module, name = f"{module}.{name}", ""
     is_left_out = any(f"{module}.".startswith(f"{left}.") for left in LEFT_OUT)
     return name, None if is_left_out else _file_of(module)
 
@@ -162,7 +157,7 @@ def _source(one: _Import) -> tuple[str, Path | None]:
 def _followed(path: Path) -> frozenset[Path]:
     """What is read because a file is: its package, the modules that it imports, and texts."""
     found = _read(path)
-    modules = {file for _, file in map(_source, found.imports) if file}
+    modules = {file for _, *one in found.imports if (file := _source(*one)[1])}
     texts = (ROOT / name for name in found.programs if "*" not in name)
     package = path.with_name("__init__.py")
     return frozenset(one for one in (package, *modules, *texts) if one.is_file())
@@ -181,7 +176,7 @@ def covered_files(*entries: Path) -> list[Path]:
 @cache
 def _linked_digest(path: Path) -> str:
     """The digest of a file, and of the files that its names come from."""
-    sources = ((one.called, *_source(one)) for one in _read(path).imports)
+    sources = ((called, *_source(*one)) for called, *one in _read(path).imports)
     names = ((called, name, file_digest(file) if file else "") for called, name, file in sources)
     return digest_of([file_digest(path), sorted(names)])
 

@@ -7,7 +7,7 @@ show them of the recorded one, so that a reader sees the same lines in both plac
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from runners.traces.fields import NBSP, SIZES, TIMES, in_words, measure_of, scaled, significant
+from runners.traces.fields import NBSP, SIZES, TIMES, in_words, scaled, significant
 from runners.traces.records import RankRecord, Run
 from runners.traces.schema import Setting
 
@@ -50,49 +50,33 @@ def summary_lines(run: Run) -> list[str]:
 
 
 def beside(run: Run, book: Run) -> list[str]:
-    """The same lines of a run, with those of the book's run below the ones that differ."""
+    """The same lines of a run, and then those in which the book's run differs."""
     own = summary_lines(run)
-    end = len(own)
-    places = {_head(line): place for place, line in enumerate(own, 1)}  # the last of several ranks
-    differing = [line for line in summary_lines(book) if line not in own and line[0] != " "]
-    for line in reversed(differing):
-        at = places.get(_head(line))
-        own.insert(at or end, f"  in the book: {line.partition(': ')[2] if at else line}")
-    return own
-
-
-def _head(line: str) -> str:
-    """What a line is about, without the ranks."""
-    return line.partition(": ")[0].partition(",")[0]
+    others = [line for line in summary_lines(book) if line not in own and line[0] != " "]
+    return [*own, *(f"in the book: {line}" for line in others)]
 
 
 def _own(run: Run) -> Iterator[str]:
     """What the experiment counted or compared; of a run that says nothing else, its batch."""
-    for name in dict.fromkeys(name for rank in run.ranks for name in rank.measures):
+    names = dict.fromkeys(name for rank in run.ranks for name in rank.measures)
+    for name in names:
         yield from _by_rank(name, run, partial(_measured, name))
-    says_more = run.printed or run.epochs or any(rank.measures for rank in run.ranks)
-    for step in () if says_more else run.prediction:
-        facts = {name: _measure(name, value) for name, value in step.facts.items()}
-        if facts:
-            rank = "" if step.rank is None else f", rank {step.rank}"
-            said = (f"{name} {fact}" for name, fact in facts.items())
-            yield f"{step.name}{rank}: {', '.join(said)}"
+    steps = [] if names or run.printed or run.epochs else run.prediction
+    for step in (one for one in steps if one.facts):
+        rank = "" if step.rank is None else f", rank {step.rank}"
+        facts = (f"{name} {_in_words(name, fact)}" for name, fact in step.facts.items())
+        yield f"{step.name}{rank}: {', '.join(facts)}"
 
 
 def _measured(name: str, rank: RankRecord) -> str | None:
-    return _measure(name, rank.measures.get(name))
+    return _in_words(name, rank.measures[name]) if name in rank.measures else None
 
 
-def _measure(name: str, value: Setting | None) -> str | None:
-    if value is None or isinstance(value, bool | str):
-        return None if value is None else in_words(value, [name])
+def _in_words(name: str, value: Setting) -> str:
     if isinstance(value, list):
-        return ", ".join(filter(None, (_measure(name, one) for one in value)))
-    if name.endswith("_share"):
-        return f"{100 * value:.3g}%"
-    written = {"bytes": bytes_in_words, "seconds": seconds_in_words}.get(measure_of([name]) or "")
-    plain = f"{value:,}" if isinstance(value, int) else significant(value, 4).replace(NBSP, " ")
-    return written(value) if written else plain
+        return ", ".join(_in_words(name, one) for one in value)
+    words = significant(value, 4) if isinstance(value, float) else in_words(value, [name])
+    return words.replace(NBSP, " ")
 
 
 def _learnt(run: Run) -> Iterator[str]:

@@ -6,8 +6,8 @@ and whether they are. `reproduce` judges one field by it, `compare` every field 
 | field | the same where |
 |---|---|
 | counts, bytes, words, outcomes | equal |
-| floats (losses …) | equal; on another processor within `MARGIN` times the field's `spread` |
-| accuracies; floats of another torch or device, or without a `spread` | so, or in `FLOAT_SHARE` |
+| floats (losses …) | equal; elsewhere within `LEAST_SHARE`, and `MARGIN` times the `spread` |
+| accuracies; floats without a `spread` | equal; elsewhere so, or within `FLOAT_SHARE` |
 | digests of floats; what spreads by more than `MOST_SPREAD` | equal; elsewhere not compared |
 | what the kernel counts in pages or frames | within `KERNEL_SHARE` |
 | a time with `FEWEST_SAMPLES` samples or more | the quartile ranges overlap |
@@ -31,9 +31,9 @@ FLOAT_SHARE = 0.01  # rounding in another order, carried through a short trainin
 MARGIN = 4.0
 MOST_SPREAD = 0.01  # above it rounding decides what a training gives
 OF_COUNTS = ("accuracy", "_share")  # names of what turns by whole samples, as one is rounded
-# The least share by which a float may differ: where all is alike; on another processor, where one
-# loss in bf16 lay 0.04 % apart that had spread by 0.007 %; with another torch or device.
-ALIKE, OTHER_PROCESSOR, OTHER_LIBRARY = 0.0, 1e-3, FLOAT_SHARE
+# The least share by which a float may differ on another processor, where one loss in bf16 lay
+# 0.04 % apart that had spread by 0.007 %.
+LEAST_SHARE = 1e-3
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
 
 
@@ -44,24 +44,25 @@ class Tolerance(NamedTuple):
     is_same: bool | None
 
 
-def rounding(steps: Sequence[Key], page: Run, here: Run, least: float) -> float:
+def rounding(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> float:
     """The share by which rounding may turn one field of two runs; infinite where it decides it."""
     known = [run.spread for run in (page, here) if run.spread is not None]
     field = field_of(page, steps)
     spread = max((one.get(field, 0) for one in known), default=0)
-    if not least or spread > MOST_SPREAD:
-        return math.inf if least else 0
-    return max(MARGIN * spread, least if known and not field.endswith(OF_COUNTS) else FLOAT_SHARE)
+    if is_like or spread > MOST_SPREAD:
+        return 0 if is_like else math.inf
+    least = LEAST_SHARE if known and not field.endswith(OF_COUNTS) else FLOAT_SHARE
+    return max(MARGIN * spread, least)
 
 
-def tolerance(steps: Sequence[Key], page: Run, here: Run, least: float) -> Tolerance:
+def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> Tolerance:
     """Compare one field of two runs.
 
     Args:
         steps: where the field is in either run.
         page: the run that the page shows.
         here: the run measured again.
-        least: the share by which a float may differ in any case: `ALIKE` …
+        is_like: whether processor, cores, torch and device are those of the page's run.
 
     Raises:
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
@@ -74,7 +75,7 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, least: float) -> Toler
             return _by_samples(there, again)
         if steps[-1] == "samples":  # all that a time was taken from
             one, other = there.median_seconds, again.median_seconds
-    return of_values(steps, one, other, rounding(steps, page, here, least))
+    return of_values(steps, one, other, rounding(steps, page, here, is_like=is_like))
 
 
 def of_values(steps: Sequence[Key], one: object, other: object, share: float) -> Tolerance:
@@ -140,5 +141,4 @@ def _within(share: float, one: float, other: float, why: str) -> Tolerance:
     floor = ROUNDED_OFF if isinstance(one, float) else 0
     above = f", or {floor:g}" if floor else ""
     slack = max(share * max(abs(one), abs(other)), floor)
-    most = as_written(float(f"{100 * share:.2g}"))
-    return Tolerance(f"{most} % of the larger{above}: {why}", abs(one - other) <= slack)
+    return Tolerance(f"{100 * share:.2g} % of the larger{above}: {why}", abs(one - other) <= slack)

@@ -96,7 +96,7 @@ def test_a_published_book_names_each_trace_that_its_reference_machine_lacks(copy
     def lacks(*machines, **how):
         with pytest.raises(ContentErrors) as refused:
             load(copy.content, reference.name, is_stale=fresh, only=machines, **how)
-        line = r"reference-frozen/(\w+)\.json:.* lacks this file.*`python -m runners run"
+        line = r"reference-frozen/(\w+)\.json: no such file.*`python -m runners run"
         return [name for one in refused.value.errors for name in re.findall(line, str(one))]
 
     assert lacks(reference.name, "desk") == ["primitives", "tiny_memory"]

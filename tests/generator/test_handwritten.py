@@ -36,8 +36,8 @@ def write(copy):
         (b"# \xff\n", "1:3: cannot be read: not UTF-8; save it as UTF-8"),
         (f"{HEAD}```listing\ntitle: It\npath: content/topics/averaging/code/no.py\n```\n",
          "7:7: no file"),
-        (f"{HEAD}\n```pyhton\nx\n```\n", "6:4: a fence of 'pyhton'; write ``` and python, sh"),
-        (f"{HEAD}\n~~~listing\nx\n~~~\n", "6:4: a fence of 'listing'"),
+        (f"{HEAD}\n```pyhton\nx\n```\n", "6:1: fence '```pyhton'; write ``` alone"),
+        (f"{HEAD}\n~~~listing\nx\n~~~\n", "6:1: fence '~~~listing'"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(copy, write, text, error):

@@ -120,7 +120,7 @@ LESSONS = [
      "tiny_memory.whole has no option of 'Way'", "task: What does"),
     (WHY, "          tiny_memory.whole: whole", "          tiny_memory.whole: whole\n"
      "          tiny_memory.wohle: ¦all", "'Way' has no 'tiny_memory.wohle'; did you mean 'tiny_m"),
-    (WHY, "takeaway: ", "takeaway: |\n  ```¦yaml\n  a: b\n  ```\n\n  ", "a fence of 'yaml'; write"),
+    (WHY, "takeaway: ", "takeaway: |\n  ¦```yaml\n  a: b\n  ```\n\n  ", "fence '```yaml'; write"),
     (WHY, "shows: [memory]", "shows: [memory, ¦schedule]",
      "for tiny_memory.whole: run.settings.backward_ratio: "),
     (TRY, "set: {learning_rate: 0.2}", "set: {learning_rates: ¦0.2}",
@@ -198,8 +198,8 @@ QUESTIONS = [
     (QUIZ_TRY, "some activations", "{{ holds('peak-of-halves@run') }}", "no claim"),
 ]  # fmt: skip
 CLAIMS = [
-    (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: ¦{WHOLE}",
-     "the very field"),
+    (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: {WHOLE}",
+     "could refute whole-peak"),
     (MEMORY, "observed: tiny_memory.halves_budget", "observed: ¦tiny_memory.gone", "no run 'gone'"),
     (MEMORY, "predicted: \"'completed'\"", "predicted: ¦tiny_memory.halves_budget.expected_status",
      "has no field 'expected_status'; observe ended(run)"),
@@ -224,7 +224,7 @@ CLAIMS = [
 STATED = [
     (HOME, LAST, "repeat: It took {{ ¦12 | unit('s') }}.\n", "can change 12.0 s; read it"),
     (HOME, LAST, "repeat: It is {{ ¦0 * tiny_memory.whole.world_size + 37 }}.\n", "can change 37"),
-    (HOME, LAST, "repeat: It is ¦`3.7x faster`.\n", "is no code but a quantity"),
+    (HOME, LAST, "repeat: It is ¦`3.7x faster`.\n", "it is no code; print it"),
     (HOME, LAST, "repeat: It is ¦an order of magnitude.\n".replace("¦an ", "an ¦"), "spelled"),
     (ITEMS, f"answer: {WHOLE}", "answer: ¦12 | unit('M')", "can change 12"),
     (ITEMS, THIRD, "right_if: {claim: whole-fails}\n        misconception: copies-save-memory",
@@ -235,6 +235,7 @@ STATED = [
     (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes\n    relation: equals",
      "predicted: 0 * tiny_memory.whole.model.bytes\n    relation: at_least",
      "could refute whole-peak"),
+    (MEMORY, "    domain: everywhere\n", "", "say where the law holds: domain: {device: [cpu]"),
 ]  # fmt: skip
 GUIDES = [
     (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),

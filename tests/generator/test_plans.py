@@ -13,6 +13,7 @@ from generator.checks.layout_checks import Recommended
 from generator.evidence import verdicts
 from generator.evidence.evaluation import Evidence
 from generator.evidence.folio import Folio
+from generator.evidence.moved import refuted
 from generator.pages.press import Press
 from generator.pages.views import published
 from generator.pages.views.plans import Plans, decided_by
@@ -21,7 +22,6 @@ from runners.planning.answer import Layout, layouts
 from runners.planning.law_of_time import Bounds, Cluster
 from runners.planning.recommendation import choice
 from runners.traces.files import is_stale
-from tests.generator.falsified import refuted
 from tests.recorded import write
 
 HELD = "plan_tiny.fsdp_on_4.ranks[0].memory.phases['held']"
@@ -67,7 +67,7 @@ def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
     outcome = evidence.outcome(claim)
     assert outcome.verdict == "holds"
     assert outcome.runs == ("plan_tiny.fsdp_on_4",)
-    assert refuted(evidence, book.claims[claim])
+    assert refuted(evidence, claim)
     page = Press().printed(book)["plan/tiny.md"].decode()
     assert f'id="claim-{claim}"' in page
     assert "on one of four ranks" in page

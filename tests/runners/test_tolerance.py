@@ -10,13 +10,11 @@ from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
 from runners.traces.spread import field_of, is_digest_of_floats, leaves, spread_of
 from runners.traces.tolerance import (
-    ALIKE,
     FLOAT_SHARE,
     KERNEL_SHARE,
+    LEAST_SHARE,
     MARGIN,
     MOST_SPREAD,
-    OTHER_LIBRARY,
-    OTHER_PROCESSOR,
     TIME_FACTOR,
     tolerance,
 )  # fmt: skip
@@ -49,36 +47,35 @@ def changed(run, path, value):
 @pytest.mark.parametrize(
     "row",
     [
-        (["ranks", 0, "num_samples"], 8, 9, ALIKE, False),
-        (DIGEST, "a" * 12, "b" * 12, ALIKE, False),
-        (DIGEST, "a" * 12, "b" * 12, OTHER_PROCESSOR, None),
-        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, OTHER_PROCESSOR, True),
-        (LOSS, 1.0, 1 + 3 * FLOAT_SHARE, OTHER_PROCESSOR, False),
-        (LOSS, 1.1e-7, 3.2e-7, OTHER_PROCESSOR, True),  # what rounding left of zero
-        (LOSS, 1.0, 1 + OTHER_PROCESSOR / 2, OTHER_PROCESSOR, True, {}),
-        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, OTHER_PROCESSOR, False, {}),
-        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, OTHER_LIBRARY, True, {}),
-        (LOSS, 1.0, 1 + 1.1 * FLOAT_SHARE, OTHER_LIBRARY, False, {}),
-        (LOSS, 1.0, 1 + 0.9 * MARGIN * 0.002, OTHER_PROCESSOR, True, {"epochs.loss": 0.002}),
-        (LOSS, 1.0, 1 + 1.1 * MARGIN * 0.002, OTHER_PROCESSOR, False, {"epochs.loss": 0.002}),
-        (LOSS, 1.0, 1.9, OTHER_PROCESSOR, None, {"epochs.loss": 2 * MOST_SPREAD}),
-        (LOSS, 1.0, 1 + 1e-9, ALIKE, False, {"epochs.loss": 2 * MOST_SPREAD}),
-        (LOSS, 1.0, 1 + FLOAT_SHARE, OTHER_PROCESSOR, False, {"validation.loss": 2 * MOST_SPREAD}),
-        (["epochs", 0, "accuracy"], 0.996, 0.997, OTHER_PROCESSOR, True, {}),  # by a sample
-        (KERNEL, 10**6, int(10**6 * (1 + KERNEL_SHARE / 2)), ALIKE, True),
-        (KERNEL, 10**6, int(10**6 * (1 + 2 * KERNEL_SHARE)), ALIKE, False),
-        (WALL, 1.0, TIME_FACTOR * 0.99, ALIKE, True),
-        (WALL, 1.0, TIME_FACTOR * 1.01, ALIKE, False),
-        (SHARE, 16.0, 18.0, ALIKE, True),  # worked out from times
-        (LOSSES, [1.0, 2.0], [1.0, 2 + FLOAT_SHARE], OTHER_PROCESSOR, True),
-        (LOSSES, [1.0, 2.0], [1.0, 2 + 6 * FLOAT_SHARE], OTHER_PROCESSOR, False),
-        (LOSSES, [1.0, 2.0], [1.0], OTHER_PROCESSOR, False),
+        (["ranks", 0, "num_samples"], 8, 9, True, False),
+        (DIGEST, "a" * 12, "b" * 12, True, False),
+        (DIGEST, "a" * 12, "b" * 12, False, None),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, True, False),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, False, True),
+        (LOSS, 1.0, 1 + 3 * FLOAT_SHARE, False, False),
+        (LOSS, 1.1e-7, 3.2e-7, False, True),  # what rounding left of zero
+        (LOSS, 1.0, 1 + LEAST_SHARE / 2, False, True, {}),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, False, False, {}),
+        (LOSS, 1.0, 1 + 0.9 * MARGIN * 0.002, False, True, {"epochs.loss": 0.002}),
+        (LOSS, 1.0, 1 + 1.1 * MARGIN * 0.002, False, False, {"epochs.loss": 0.002}),
+        (LOSS, 1.0, 1.9, False, None, {"epochs.loss": 2 * MOST_SPREAD}),
+        (LOSS, 1.0, 1 + 1e-9, True, False, {"epochs.loss": 2 * MOST_SPREAD}),
+        (LOSS, 1.0, 1 + FLOAT_SHARE, False, False, {"validation.loss": 2 * MOST_SPREAD}),
+        (["epochs", 0, "accuracy"], 0.996, 0.997, False, True, {}),  # by a sample
+        (KERNEL, 10**6, int(10**6 * (1 + KERNEL_SHARE / 2)), True, True),
+        (KERNEL, 10**6, int(10**6 * (1 + 2 * KERNEL_SHARE)), True, False),
+        (WALL, 1.0, TIME_FACTOR * 0.99, True, True),
+        (WALL, 1.0, TIME_FACTOR * 1.01, True, False),
+        (SHARE, 16.0, 18.0, True, True),  # worked out from times
+        (LOSSES, [1.0, 2.0], [1.0, 2 + FLOAT_SHARE], False, True),
+        (LOSSES, [1.0, 2.0], [1.0, 2 + 6 * FLOAT_SHARE], False, False),
+        (LOSSES, [1.0, 2.0], [1.0], False, False),
     ],
 )
 def test_a_value_is_the_same_by_the_rule_and_the_spread_of_its_field(run, row):
-    path, page, here, least, is_same, *spread = row
+    path, page, here, is_like, is_same, *spread = row
     one = changed(run, path, page).model_copy(update={"spread": spread[0] if spread else None})
-    assert tolerance(path, one, changed(run, path, here), least).is_same is is_same
+    assert tolerance(path, one, changed(run, path, here), is_like=is_like).is_same is is_same
 
 
 def test_a_digest_of_floats_tells_every_bit_under_any_name_and_one_of_a_text_does_not():
@@ -112,9 +109,9 @@ def test_the_field_of_a_path_is_the_same_by_name_and_by_place(run):
 
 def test_of_records_only_how_many_there_are_is_compared(run):
     later = changed(run, ["ranks", 0, "num_samples"], 9)
-    assert tolerance(["ranks"], run, later, ALIKE).is_same
+    assert tolerance(["ranks"], run, later, is_like=True).is_same
     fewer = run.model_copy(update={"ranks": run.ranks[1:]})
-    assert not tolerance(["ranks"], run, fewer, ALIKE).is_same
+    assert not tolerance(["ranks"], run, fewer, is_like=True).is_same
 
 
 @pytest.mark.parametrize(
@@ -134,7 +131,7 @@ def test_times_with_samples_are_the_same_where_quartile_ranges_overlap(run, here
         return changed(run, ["timing", "step"], step)
 
     path, there = ["timing", "step", field], timed([0.5, 0.9, 1.0, 1.3, 1.5])
-    assert tolerance(path, there, timed(here), ALIKE).is_same is is_same
+    assert tolerance(path, there, timed(here), is_like=True).is_same is is_same
 
 
 def test_the_words_of_a_value_are_those_of_the_page():

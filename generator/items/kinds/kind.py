@@ -171,10 +171,7 @@ class Kind(Generic[ItemT]):
 
     @property
     def is_decided(self) -> bool:
-        """Whether these runs decide what is a mistake: the reference machine's, where it has some.
-
-        What another machine measured otherwise only leaves the question open there.
-        """
+        """Whether these runs decide what is a mistake; another machine's leave a question open."""
         return self.evidence.reference is None
 
     def verdict(self, position: int) -> str:

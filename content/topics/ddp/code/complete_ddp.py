@@ -76,6 +76,7 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(
             nn.TransformerEncoderLayer(**sizes, **how) for _ in range(num_blocks)
         )
+        self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, VOCABULARY)
 
     def forward(self, tokens):
@@ -84,8 +85,8 @@ class Transformer(nn.Module):
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], x.device)
         for block in self.blocks:
             x = block(x, src_mask=mask, is_causal=True)
-        logits = self.head(x).float().mT
-        return cross_entropy(logits, targets, ignore_index=PADDING, reduction="sum")
+        logits = self.head(self.norm(x)).float().flatten(0, 1)
+        return cross_entropy(logits, targets.flatten(), ignore_index=PADDING, reduction="sum")
 
 
 @dataclass
@@ -244,6 +245,8 @@ def train(training, data, args, device):
                 line += f", peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
             say(line)
         if is_saved:
+            if not norm.isfinite():  # alike on all ranks; the last good checkpoints stay
+                raise RuntimeError(f"step {step}: the gradient is not finite; nothing is saved")
             start = now(device)
             training.save(args.checkpoints, args.keep)
             say(f"saved after step {step}, in {now(device) - start:.1f} s")
@@ -274,6 +277,8 @@ def main():
     if args.checkpoints:
         training.resume(args.checkpoints)
     samples = Sequences(args.length)
+    if len(samples) < args.batch:
+        raise SystemExit(f"--batch: more than the {len(samples)} samples")
     on_gpu = device.type == "cuda"
     loader = DataLoader(
         samples,
