@@ -20,6 +20,7 @@ SHORT_SECONDS = 1.5  # that a run may take
 # Of a run, what was measured; the rest was set, or names what was.
 MEASURED = ("epochs", "step_losses", "validation", "prediction", "ranks", "stages")
 NAMES = ("rank", "epoch", "step", "source", "destination")
+OWN = r"(measures|facts|phases)\..+"  # an experiment may have named the last step
 
 
 def short_runs() -> list[tuple[Trace, str]]:
@@ -50,9 +51,13 @@ def paths(trace: Trace, name: str) -> dict[str, str]:
 
 
 def sample() -> list[str]:
-    """Of one run after the other that adds most kinds of values, until each is there."""
-    each = [paths(*one) for one in short_runs()]
-    kinds = [{re.sub(r"(measures|facts|phases)\..+", r"\1", one) for one in run} for run in each]
+    """Run after run that adds most kinds, of one rank or of several; with all of its fields."""
+    runs = short_runs()
+    each = [paths(*one) for one in runs]
+    kinds = [
+        {(trace.runs[name].world_size > 1, re.sub(OWN, r"\1", field)) for field in found}
+        for (trace, name), found in zip(runs, each, strict=True)
+    ]
     found: list[str] = []
     while any(kinds):
         added = max(kinds, key=len)

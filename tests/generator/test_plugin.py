@@ -53,7 +53,7 @@ def test_a_build_waits_until_another_has_ended_and_says_so(project):
         build = subprocess.Popen(command, cwd=project, env=quiet, stderr=said)
         wait_until(log.read_text, meanwhile=lambda: build.poll() is None)
         assert not (project / "html").exists()
-    assert build.wait() == 0
+    assert build.wait() == 0, log.read_text()
     assert log.read_text() == "pages: waiting until another build has ended\n"
     assert (project / "html" / "index.html").is_file()
 
