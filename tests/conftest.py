@@ -183,10 +183,10 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _measured_book(folder: Path) -> Path:
     from runners.plans.experiment import SHORTENED
     from tests.clones import cloned, pasted
-    from tests.sampled import short_runs
+    from tests.sampled import sample
 
     clone = cloned(folder)
-    others = sorted({trace.experiment for trace, _ in short_runs()} - {ANY_SESSION_MEASURES})
+    others = sorted({path.partition(".")[0] for path in sample()} - {ANY_SESSION_MEASURES})
     done = pasted(f".venv/bin/python -m tests.left_out {' '.join(others)}", clone)
     assert done.returncode == 0, done.stderr
     done = pasted("make site", clone, **{SHORTENED: "1"})
@@ -199,8 +199,8 @@ def _measured_book(folder: Path) -> Path:
 def measured_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh clone after its first `make site`, which measured experiments, shortened.
 
-    It measures the experiments without a short run, of which `reproduce` could measure one, and one
-    that the README names; `make soak` measures all. The clone is made once a session.
+    It measures the experiments of which `tests/sampled.py` measures no value again, and one that
+    the README names; `make soak` measures all. The clone is made once a session.
     `make-site.json` beside it says how the command ended.
     """
     return made_once(tmp_path_factory, "measured-book", _measured_book)

@@ -1,4 +1,4 @@
-"""The values that the gate measures again: of few short runs, with every kind of value among them.
+"""The values that the gate measures again: of short runs of many experiments, with every kind.
 
 Read off the reference machine's traces, and the same on every machine. Left out are times, which a
 rerun tells only beside a control, and what other work on the machine can turn: bytes of ranks that
@@ -51,16 +51,19 @@ def paths(trace: Trace, name: str) -> dict[str, str]:
 
 
 def sample() -> list[str]:
-    """Run after run that adds most kinds, of one rank or of several; with all of its fields."""
-    runs = short_runs()
-    each = [paths(*one) for one in runs]
-    kinds = [
-        {(trace.runs[name].world_size > 1, re.sub(OWN, r"\1", field)) for field in found}
-        for (trace, name), found in zip(runs, each, strict=True)
-    ]
+    """Of the shortest run of each experiment, and of others that add one, each kind of value once.
+
+    Of a run that adds none, one value.
+    """
     found: list[str] = []
-    while any(kinds):
-        added = max(kinds, key=len)
-        found += each[kinds.index(added)].values()
-        kinds = [one - added for one in kinds]
+    known: set[tuple[bool, str]] = set()
+    first = {trace.experiment: (trace, name) for trace, name in reversed(short_runs())}
+    for trace, name in (*first.values(), *short_runs()):
+        is_shared = trace.runs[name].world_size > 1
+        fields = paths(trace, name).items()
+        kinds = {(is_shared, re.sub(OWN, r"\1", field)): path for field, path in fields}
+        new = [path for kind, path in kinds.items() if kind not in known]
+        is_touched = any(path.startswith(f"{trace.experiment}.") for path in found)
+        found += new if new or is_touched else [*kinds.values()][:1]
+        known |= kinds.keys()
     return found
