@@ -170,7 +170,7 @@ def test_a_play_opens_at_its_end_and_keys_and_the_pointer_go_from_moment_to_mome
     assert 0 < one.told() < len(one.moments) - 1
     at = one.line()
     assert at == pytest.approx(0.5, abs=0.02)
-    one.changed(one.option("200%").click)
+    one.changed(one.root.locator("fieldset label").nth(1).click)  # a longer backward
     one.moments = json.loads(one.root.locator("[data-moments]").get_attribute("data-moments"))
     one.told()
     assert one.line() == pytest.approx(at, abs=1e-3)
