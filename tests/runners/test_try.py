@@ -24,9 +24,10 @@ def test_a_try_prints_what_it_measured_and_keeps_just_that(tmp_path):
     done = python("-m", "runners", *words, **OWN_EXPERIMENTS, **own)
     assert done.returncode == 0, done.stderr
     (kept,) = (tmp_path / "tries").iterdir()
-    run = read(kept).runs["shared"]
+    trace = read(kept)
+    run = trace.runs["shared"]
     lines = done.stdout.splitlines()
-    assert lines[1] == f"asked: {find('changeable').question}"
+    assert lines[1] == f"asked: {trace.question}"
     assert lines[2:-1] == summary_lines(run)
     assert "num_samples 20 instead of 12; " in lines[0]
     assert "num_epochs 2 instead of 3, to take seconds" in lines[0]
