@@ -34,9 +34,9 @@ from generator.evidence import verdicts
 from generator.evidence.evaluation import ROOTS, Evidence
 from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
 from generator.items.kinds import kind_of
+from runners.planner.answers.plan_grid import PREFIX
 from runners.traces.files import NOT_TRACES
 from runners.traces.machine import shown
-from runners.traces.plan_grid import PREFIX
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model

@@ -46,7 +46,7 @@ COMMANDS = {
     "show": "runners.commands.show",
     "compare": "runners.commands.compare",
     "simulate": "runners.simulate.command",
-    "plan": "runners.planning.command",
+    "plan": "runners.planner.command",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"
 

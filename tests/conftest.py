@@ -181,7 +181,7 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _measured_book(folder: Path) -> Path:
-    from runners.plans.experiment import SHORTENED
+    from runners.declared.experiment import SHORTENED
     from tests.clones import cloned, pasted
     from tests.sampled import sample
 

@@ -7,10 +7,10 @@ Each of their runs is skipped with a reason, as on a machine that lacks what it 
 import sys
 from collections.abc import Sequence
 
+from runners.declared.experiment import find
 from runners.measuring.gather import skipped
 from runners.measuring.launch import Place
 from runners.measuring.measure import code_of, folder, trace_of
-from runners.plans.experiment import find
 from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.files import read_primitives, write

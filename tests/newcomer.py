@@ -8,7 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
-from runners.plans.experiment import Experiment, find, names
+from runners.declared.experiment import Experiment, find, names
 from runners.traces.records import NEEDS_FULL
 from tests.conftest import ROOT
 from tests.recorded import as_recorded, write

@@ -8,7 +8,7 @@ communicate, because gloo's threads free a buffer late where that work has the c
 import re
 
 from runners.commands.show import lines
-from runners.plans.experiment import find
+from runners.declared.experiment import find
 from runners.traces.fields import is_of_kernel, is_of_time, steps_of
 from runners.traces.files import read, trace_paths
 from runners.traces.records import Trace

@@ -1,10 +1,9 @@
 """The directions that imports may take.
 
-generator → `runners/traces`, `runners.plans.closed_forms`, `runners.plans.experiment`, what of
-`runners.planning` recommends a layout from committed plans, and `runners.system` for its commands
-and processes; nothing under generator imports torch; only `generator/website/plugin.py` imports
-MkDocs; runners never import generator; only what handles tensors needs torch; rooms import in one
-direction only.
+generator → `runners/traces`, `runners/declared`, `runners/planner/answers`, and `runners.system` for
+its commands and processes; nothing under generator imports torch; only `generator/website/plugin.py`
+imports MkDocs; runners never import generator; only what handles tensors needs torch; rooms import
+in one direction only.
 """
 
 import ast
@@ -16,24 +15,16 @@ import pytest
 
 from tests.conftest import ROOT
 
-ALSO_FOR_THE_GENERATOR = {
-    "runners.system",
-    "runners.system.processes",
-    "runners.plans",
-    "runners.plans.closed_forms",
-    "runners.plans.experiment",
-    "runners.planning.answer",
-    "runners.planning.law_of_time",
-    "runners.planning.question",
-    "runners.planning.recommendation",
-}
+FOR_THE_GENERATOR = ("traces", "declared", "planner.answers", "system")
 NEED_TORCH = (
     *(
         f"runners.{room}"
-        for room in ("meters", "ranks", "training", "experiments", "simulate", "planning")
+        for room in ("meters", "ranks", "training", "experiments", "simulate", "planner.simulated")
     ),
     "runners.primitives.experiment",
     "runners.cluster",
+    "runners.planner.command",
+    "runners.planner.program",
 )
 
 
@@ -78,12 +69,10 @@ def _importers(package, *parts):
     return found
 
 
-def test_the_generator_takes_only_traces_laws_and_the_end_of_a_command_from_the_runners():
-    assert {
-        file: names
-        for file, names in _importers("runners", "generator").items()
-        if any(not n.startswith("runners.traces") for n in {*names} - ALSO_FOR_THE_GENERATOR)
-    } == {}
+def test_the_generator_takes_only_what_needs_no_torch_from_the_runners():
+    rooms = tuple(f"runners.{room}" for room in FOR_THE_GENERATOR)
+    taken = {name for names in _importers("runners", "generator").values() for name in names}
+    assert [name for name in sorted(taken) if not name.startswith(rooms)] == []
 
 
 def test_runners_never_import_the_generator():
@@ -125,17 +114,17 @@ ROOMS = {
     "runners": {
         "system": set(),
         "traces": {"system"},
-        "plans": {"system", "traces"},
+        "declared": {"system", "traces"},
         "meters": {"system", "traces"},
-        "ranks": {"system", "traces", "plans", "meters"},
-        "training": {"traces", "plans", "ranks"},
-        "measuring": {"system", "traces", "plans", "ranks", "meters"},
-        "primitives": {"system", "traces", "plans", "ranks", "measuring"},
-        "simulate": {"traces", "plans", "meters", "ranks", "system"},
-        "planning": {"traces", "plans", "meters", "simulate", "system"},
-        "cluster": {"system", "traces", "plans", "measuring"},
-        "commands": {"system", "traces", "plans", "measuring", "primitives", "planning"},
-        "experiments": {"system", "traces", "plans", "meters", "ranks", "training"},
+        "ranks": {"system", "traces", "declared", "meters"},
+        "training": {"traces", "declared", "ranks"},
+        "measuring": {"system", "traces", "declared", "ranks", "meters"},
+        "primitives": {"system", "traces", "declared", "ranks", "measuring"},
+        "simulate": {"traces", "declared", "meters", "ranks", "system"},
+        "planner": {"traces", "declared", "meters", "simulate", "system"},
+        "cluster": {"system", "traces", "declared", "measuring"},
+        "commands": {"system", "traces", "declared", "measuring", "primitives", "planner"},
+        "experiments": {"system", "traces", "declared", "meters", "ranks", "training"},
     },
 }
 

@@ -40,7 +40,7 @@ def called(folder, words, installed):
 
 def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
     """Texts and programs of content too: the digest of each experiment is that of this clone."""
-    asked = "from runners.plans.experiment import names; from runners.traces.digest import *; "
+    asked = "from runners.declared.experiment import names; from runners.traces.digest import *; "
     asked += "print([(name, source_digest(name), program_digests(name)) for name in names()])"
     there = called(tmp_path, ["-c", asked], installed)
     here = called(tmp_path, ["-c", asked], ROOT)

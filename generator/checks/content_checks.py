@@ -23,7 +23,7 @@ from generator.evidence.evaluation import Evidence
 from generator.evidence.filters import Label, Showed, asked_of_claims
 from generator.evidence.moved import stays
 from generator.items import item_checks
-from runners.traces.published import PEAKS
+from runners.planner.answers.published import PEAKS
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {

@@ -15,8 +15,8 @@ from generator.content.lesson import WhyFile
 from generator.content.yaml_source import Path
 from generator.evidence.evaluation import Evidence
 from generator.evidence.value import Value, numeric
-from runners.planning.answer import Layout, answer_of, layout, rivals
-from runners.planning.law_of_time import Cluster
+from runners.planner.answers.answer import Layout, answer_of, layout, rivals
+from runners.planner.answers.law_of_time import Cluster
 
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 

@@ -42,8 +42,8 @@ from generator.content.shelf import (
 )
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
+from runners.planner.answers.published import is_stale
 from runners.traces import files as traces
-from runners.traces.files import is_stale
 from runners.traces.records import Machine, Run, Trace
 
 __all__ = ["Book", "Topic", "TraceOnPage", "load"]

@@ -16,10 +16,10 @@ from typing import Any
 from generator.content import prose
 from generator.content.claim import Reference
 from generator.content.errors import Files, found_in
+from runners.planner.answers import published
+from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
 from runners.traces import files as traces
-from runners.traces import published
 from runners.traces.files import NOT_TRACES
-from runners.traces.plan_grid import PREFIX, Grid, as_trace
 from runners.traces.records import Machine, Primitives, Run, Trace
 
 NO_FOLDER = (
@@ -206,7 +206,7 @@ class Shelf:
         found = {}
         for path in sorted((self.files.content / "planner").rglob("*.json")):
             is_grid = path.parent.name == "plans"
-            read: Callable[[Path], Grid | Trace] = traces.read_grid if is_grid else traces.read
+            read: Callable[[Path], Grid | Trace] = read_grid if is_grid else traces.read
             held = self.files.trying(read, path)
             if held is None:
                 continue

@@ -18,7 +18,7 @@ from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
 from generator.evidence.law_shown import observed_run, off_by
 from generator.evidence.value import ExpressionError, Value, computed, constant, numeric
-from runners.plans.closed_forms import LAWS
+from runners.declared.closed_forms import LAWS
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, desc
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.evidence.verdicts import Outcome
-from runners.plans.experiment import command_for
+from runners.declared.experiment import command_for
 
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed

@@ -11,7 +11,7 @@ from generator.evidence.formula import Tree
 from generator.evidence.outcome_words import ended
 from generator.evidence.paths import Node
 from generator.evidence.value import ExpressionError, Value, computed, constant, numeric, quotient
-from runners.plans.closed_forms import LAWS
+from runners.declared.closed_forms import LAWS
 from runners.traces.fields import NBSP, written
 from runners.traces.measured import SampledSeconds
 

@@ -18,7 +18,7 @@ from generator.evidence.expression import Function, compiled
 from generator.evidence.formula import Symbol, Tree, names_of
 from generator.evidence.value import ExpressionError, Value
 from generator.evidence.verdicts import SIGNS, TIMED
-from runners.plans.closed_forms import LAWS
+from runners.declared.closed_forms import LAWS
 
 EPSILON = "ε"
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈

@@ -19,10 +19,10 @@ from generator.evidence import units
 from generator.evidence.regime import is_crowded
 from generator.evidence.units import AS_RULED, Form, Unit
 from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
+from runners.planner.answers.published import COMPARISONS
 from runners.traces import fields
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
-from runners.traces.published import COMPARISONS
 from runners.traces.spread import field_of
 from runners.traces.tolerance import MOST_SPREAD
 

@@ -15,8 +15,8 @@ from generator.content.errors import ContentError
 from generator.evidence import list_sides, units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import ExpressionError, Value, constant, numeric
+from runners.planner.answers.published import COMPARISONS
 from runners.traces.measured import SampledSeconds
-from runners.traces.published import COMPARISONS
 from runners.traces.tolerance import overlap
 
 MIN_SAMPLES = 5

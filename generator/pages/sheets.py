@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
 from generator.pages.page import Sheet
-from runners.traces.published import PEAKS, STEPS
+from runners.planner.answers.published import PEAKS, STEPS
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"

@@ -37,11 +37,11 @@ from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
 from runners.cluster.peers import Peers, Worker, explain
+from runners.declared.experiment import RunPlan, find, runs_named
 from runners.measuring.endings import UnfinishedError
 from runners.measuring.measure import alone, measure
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import RunPlan, find, runs_named
 from runners.system.errors import LaunchError
 from runners.system.links import interface_of
 from runners.system.patience import say

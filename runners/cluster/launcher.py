@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from runners.cluster.peers import Peers
+from runners.declared.experiment import Experiment, PassName, RunPlan, find
 from runners.measuring.endings import cause_among
 from runners.measuring.launch import Launcher, PassResult, Watch
-from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.traces.outcome import RankOutcome
 
 # Ranks here may wait for a long step on another node: silence alone does not mean that they hang.

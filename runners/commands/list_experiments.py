@@ -6,8 +6,8 @@ In: the names of experiments. Out: lines.
 import argparse
 from pathlib import Path
 
+from runners.declared.experiment import Experiment, check_names, find
 from runners.measuring.pending import existing, pending
-from runners.plans.experiment import Experiment, check_names, find
 from runners.system.errors import FixableError
 from runners.traces import machine
 

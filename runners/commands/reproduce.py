@@ -17,19 +17,20 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from runners.commands.compare import compare
+from runners.declared.experiment import check_name, find, runs_named
 from runners.measuring.instruction_sets import VARIABLES
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
-from runners.planning import grid, published, published_steps
-from runners.plans.experiment import check_name, find, runs_named
+from runners.planner.answers import published_steps
+from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
+from runners.planner.answers.published import COMPARISONS, PEAKS, STEPS, is_stale
+from runners.planner.simulated import grid, published_peaks
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
 from runners.traces.fields import Steps, at, has, in_words, steps_of
-from runners.traces.files import is_stale, read, read_grid, read_machine
-from runners.traces.plan_grid import PREFIX, as_trace, experiment_of
-from runners.traces.published import COMPARISONS, PEAKS, STEPS
+from runners.traces.files import read, read_machine
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
@@ -150,7 +151,7 @@ def _steps(path: str, run: Run) -> Steps:
 def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     """Runs of plans once more, by name."""
     if experiment == PEAKS.experiment:
-        return published.again(names)
+        return published_peaks.again(names)
     if experiment == STEPS.experiment:
         return published_steps.runs()
     return grid.again(experiment, names)

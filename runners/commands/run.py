@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runners.declared.experiment import check_names, find
 from runners.measuring import measure
 from runners.measuring.endings import UnfinishedError, is_full
 from runners.measuring.launch import Launcher
 from runners.measuring.pending import Pending, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
-from runners.plans.experiment import check_names, find
 from runners.primitives.measured import is_measured, measure_once
 from runners.system import accelerator
 from runners.system.errors import FixableError

@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Iterator
 
-from runners.plans.experiment import check_name
+from runners.declared.experiment import check_name
 from runners.system.errors import unknown
 from runners.traces import machine
 from runners.traces.fields import DECLARED

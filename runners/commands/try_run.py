@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runners.declared.experiment import Experiment, RunPlan, check_name, find
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
-from runners.plans.experiment import Experiment, RunPlan, check_name, find
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine

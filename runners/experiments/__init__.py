@@ -1,1 +1,1 @@
-"""The experiments, one file each: the syllabus. `runners.plans.experiment.find` finds them."""
+"""The experiments, one file each: the syllabus. `runners.declared.experiment.find` finds them."""

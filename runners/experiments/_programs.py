@@ -7,7 +7,7 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from functools import partial
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 from runners.traces.digest import ROOT
 from runners.traces.programs import found
 from runners.training.settings import ProgramSettings

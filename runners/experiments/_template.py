@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, RunSettings, closed_form
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, RunSettings, closed_form
 from runners.ranks.rank import Rank
 
 

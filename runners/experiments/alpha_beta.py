@@ -19,9 +19,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, RunSettings
-from runners.plans.work import FLOAT_BYTES
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, CountOrZero, RunSettings
+from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.system import delay, links
 from runners.traces.schema import Setting

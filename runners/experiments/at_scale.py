@@ -17,10 +17,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count
 from runners.meters.gloo_threads import wait_until_idle
 from runners.meters.memory import FakeMemoryMeter, local
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.shape import FLOAT, TransformerSettings, TransformerShape

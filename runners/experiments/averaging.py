@@ -14,8 +14,8 @@ from typing import Literal
 
 from torch import nn
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import average, flat

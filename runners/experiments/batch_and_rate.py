@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.settings import GlobalBatchSettings

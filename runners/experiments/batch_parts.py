@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, closed_form
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, closed_form
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import flat_gradient, gradients_of

@@ -21,9 +21,9 @@ from torch.futures import Future
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor
-from runners.plans.work import FLOAT_BYTES, mlp_parameters
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, CountOrZero, Factor
+from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import average, gradients_of

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.plans.experiment import PassName, RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.work import FLOAT_BYTES
+from runners.declared.experiment import PassName, RunPlan
+from runners.declared.settings import Count, Factor
+from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.traces.schema import Setting

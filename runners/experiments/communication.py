@@ -18,9 +18,9 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, RunSettings
-from runners.plans.work import FLOAT_BYTES
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, RunSettings
+from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.transfers import fit, in_turns, sent

@@ -18,8 +18,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, closed_form
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training import steps

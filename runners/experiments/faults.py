@@ -32,9 +32,9 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
-from runners.plans import checkpoint_interval as on_paper
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
+from runners.declared import checkpoint_interval as on_paper
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, CountOrZero, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.system.processes import end_with

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, FactorOrZero, closed_form
+from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.meters.memory import local
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
-from runners.plans.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import flat

@@ -11,8 +11,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.settings import GlobalBatchSettings

@@ -26,8 +26,8 @@ from torch._C._distributed_c10d import DebugLevel, ProcessGroup, set_debug_level
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor, RunSettings
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, CountOrZero, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.traces.records import Death
 from runners.training.steps import of_all_ranks

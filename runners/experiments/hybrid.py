@@ -20,10 +20,10 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor
 from runners.meters.collectives import AxisMeter
 from runners.meters.memory import local
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
 from runners.ranks.rank import NUM_METERED_STEPS, Rank
 from runners.traces.schema import Setting
 from runners.training.shape import FLOAT, TransformerSettings

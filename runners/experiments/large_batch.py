@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, RunSettings
+from runners.declared.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import residual_mlp

@@ -19,10 +19,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, RunSettings
+from runners.declared.work import FLOAT_BYTES, layer_parameters
 from runners.meters.memory import local
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import FLOAT_BYTES, layer_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting, Status
 from runners.training.networks import description, grade, mlp

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
-from runners.plans.work import FLOAT_BYTES, mlp_parameters
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor
+from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import flat, flat_gradient

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, FactorOrZero, closed_form
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, FactorOrZero, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training import steps

@@ -22,10 +22,10 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import linear, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.plans.closed_forms import ring_bytes
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
-from runners.plans.work import FLOAT_BYTES
+from runners.declared.closed_forms import ring_bytes
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
+from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import average, gradients_of

@@ -22,9 +22,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings, Seconds
-from runners.plans.work import FLOAT_BYTES
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, RunSettings, Seconds
+from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import ResidualLayer, description, flat_gradient

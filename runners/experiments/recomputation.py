@@ -15,9 +15,9 @@ from functools import partial
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, closed_form
-from runners.plans.work import FLOAT_BYTES
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, closed_form
+from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.settings import StackSettings

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, RunSettings
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, CountOrZero, RunSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
 from runners.training.networks import flat_gradient, mlp

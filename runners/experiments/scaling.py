@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
-from runners.plans.work import FLOAT_BYTES, mlp_parameters
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
+from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training.settings import SharedBatchSettings
 from runners.training.steps import random_samples, replica_of, stack_for

@@ -17,10 +17,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.plans.closed_forms import ring_bytes
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import NUM_SETTLING_STEPS, Count, Factor, Settled
-from runners.plans.work import FLOAT_BYTES, mlp_parameters
+from runners.declared.closed_forms import ring_bytes
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled
+from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import copy_row, flat_gradient, gradients_of

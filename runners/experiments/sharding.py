@@ -22,11 +22,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, RunSettings
+from runners.declared.work import FLOAT_BYTES, layer_parameters
 from runners.meters.gloo_threads import wait_until_idle
 from runners.meters.memory import local
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings
-from runners.plans.work import FLOAT_BYTES, layer_parameters
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import description, mlp

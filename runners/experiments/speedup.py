@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.training.settings import SharedBatchSettings
 from runners.training.steps import replica_of, sgd_steps, stack_for, step_on_samples

@@ -21,8 +21,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training import steps

@@ -19,9 +19,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, CountOrZero, Factor, RunSettings, closed_form
-from runners.plans.work import mlp_parameters
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, CountOrZero, Factor, RunSettings, closed_form
+from runners.declared.work import mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import average, copy_row, flat, flat_gradient, gradients_of

@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import described, gradients_of

@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor, RunSettings, closed_form
-from runners.plans.work import mlp_parameters
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor, RunSettings, closed_form
+from runners.declared.work import mlp_parameters
 from runners.ranks.rank import Rank
 from runners.training.networks import description, mlp
 

@@ -18,8 +18,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, Factor
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
 from runners.training.networks import grade

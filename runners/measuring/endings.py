@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runners.plans.experiment import PassName, RunPlan
+from runners.declared.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Beat, listen
 from runners.system import processes
 from runners.system.errors import FixableError

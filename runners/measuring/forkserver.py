@@ -159,7 +159,7 @@ def _be(request: Request, server: int) -> None:
 def _started(requests: list[Request]) -> list[BaseProcess]:
     """Start a rank for each request, in order."""
     if FORKS:
-        from runners.plans.experiment import find
+        from runners.declared.experiment import find
 
         # What experiments import may take a second: it is loaded once for all of their ranks. One
         # that cannot be loaded fails in its ranks, which say so.

@@ -4,10 +4,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from runners.declared.experiment import PassName, RunPlan
+from runners.declared.settings import NUM_SETTLING_STEPS
 from runners.measuring.launch import ALLOCATORS, PassResult, Place
 from runners.meters.spans import split_waiting
-from runners.plans.experiment import PassName, RunPlan
-from runners.plans.settings import NUM_SETTLING_STEPS
 from runners.traces.measured import SampledSeconds, Timing
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import (

@@ -4,10 +4,10 @@ In: a run of the reference machine, just measured. Out: the run with its `spread
 values of another processor are judged (`traces/tolerance.py`). No time of these passes is kept.
 """
 
+from runners.declared.experiment import Experiment
 from runners.measuring.gather import gather
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
-from runners.plans.experiment import Experiment
 from runners.traces.records import Run
 from runners.traces.spread import leaves, spread_of
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from runners.declared.experiment import Experiment, PassName, RunPlan, on_device
 from runners.measuring.endings import LiveRank, cause_among, is_full, why_not_measured
 from runners.measuring.forkserver import ForkServer
-from runners.plans.experiment import Experiment, PassName, RunPlan, on_device
 from runners.ranks.heartbeat import Beat
 from runners.system import stopping
 from runners.system.links import linked

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+from runners.declared.experiment import Experiment, PassName, RunPlan, find
 from runners.measuring.endings import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.gather import gather, skipped
 from runners.measuring.instruction_sets import with_spread
@@ -19,7 +20,6 @@ from runners.measuring.launch import Launcher, PassResult, Place
 from runners.measuring.pending import Pending, part_of
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
-from runners.plans.experiment import Experiment, PassName, RunPlan, find
 from runners.system.errors import FixableError
 from runners.system.links import cannot_link
 from runners.traces import machine

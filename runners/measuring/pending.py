@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.plans.experiment import Experiment, find
+from runners.declared.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import torch_version

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from runners.plans.experiment import Experiment
+from runners.declared.experiment import Experiment
 from runners.ranks.heartbeat import Beat
 from runners.system.patience import Patience
 from runners.traces.records import Run

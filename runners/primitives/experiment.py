@@ -1,6 +1,6 @@
 """How fast a machine computes and communicates: its primitives.
 
-An experiment that is no part of the book: `runners.plans.experiment.find` knows it by name, nothing
+An experiment that is no part of the book: `runners.declared.experiment.find` knows it by name, nothing
 lists it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed
 passes. Computing is timed with one, two and four ranks busy at once, since ranks share cores,
 caches and memory.
@@ -16,8 +16,8 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
-from runners.plans.work import FLOAT_BYTES
+from runners.declared.experiment import RunPlan
+from runners.declared.work import FLOAT_BYTES
 from runners.primitives.measured import LARGE_BYTES, ROWS, SMALL_BYTES, WIDTH
 from runners.ranks.rank import Rank
 

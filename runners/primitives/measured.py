@@ -7,9 +7,9 @@ all-reduce by bytes, and the few rates that a person asks for: of the products, 
 from collections.abc import Mapping
 from pathlib import Path
 
+from runners.declared.experiment import PRIMITIVES, find
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
-from runners.plans.experiment import PRIMITIVES, find
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import TraceError, read_primitives, write

@@ -11,8 +11,8 @@ from io import StringIO
 import torch
 import torch.distributed as dist
 
+from runners.declared.experiment import Strategy
 from runners.meters.kernel import KernelPeak, MeterDisagreesError, return_free_heap
-from runners.plans.experiment import Strategy
 from runners.ranks.rank import Rank
 
 MOST_FURTHER_CALLS = 3

@@ -23,11 +23,11 @@ from torch import nn
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.declared.experiment import RunPlan, find
 from runners.meters.allocator import AllocatorLimit
 from runners.meters.kernel import heap_bytes, refuse_huge_pages
 from runners.meters.memory import MemoryMeter
 from runners.meters.refusal import DataSegmentLimit, held_bytes_at
-from runners.plans.experiment import RunPlan, find
 from runners.ranks.confirm import confirm_memory
 from runners.ranks.heartbeat import Heart
 from runners.ranks.phases import BASE

@@ -27,14 +27,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from runners.declared.experiment import PassName, RunPlan
+from runners.declared.settings import S
 from runners.meters.activity import ActivityMeter
 from runners.meters.allocator import AllocatorPeak, checked
 from runners.meters.kernel import KernelPeak, disagreement
 from runners.meters.link import LinkMeter
 from runners.meters.memory import MemoryMeter, local
 from runners.meters.refusal import Limit
-from runners.plans.experiment import PassName, RunPlan
-from runners.plans.settings import S
 from runners.ranks.heartbeat import Heart
 from runners.ranks.phases import BASE, Phase, StepPhases
 from runners.ranks.recorder import Recorder, parameter_digest

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from runners.declared.experiment import PassName, RunPlan
 from runners.meters.memory import local
-from runners.plans.experiment import PassName, RunPlan
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import Model, NonFinite, PredictionStep, Stage, Validation
 from runners.traces.schema import Setting, finite_or_none

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.plans.experiment import RunPlan, find, names, runs_named
+from runners.declared.experiment import RunPlan, find, names, runs_named
 from runners.simulate.log import RankLog, SimulatedRun, UnsimulatedError
 from runners.simulate.processes import Job, results
 from runners.system.errors import first_line

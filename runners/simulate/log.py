@@ -6,15 +6,26 @@ a program, which has no steps that are known, they are those of all of it.
 """
 
 from runners.traces.measured import Collective, Memory
-from runners.traces.plan_grid import GridCall
 from runners.traces.schema import Record
+
+RESHARDED = "resharded"  # the axis over which FSDP gathers what it resharded to a smaller group
 
 
 class UnsimulatedError(Exception):
     """A rank does what no rank alone can do without data and without waiting."""
 
 
-class Call(GridCall):
+class AxisCalls(Record):
+    """All calls of one collective on one axis of the mesh, in a step."""
+
+    operation: str
+    axis: str
+    num_ranks: int  # of the group
+    count: int
+    bytes: int  # payload, summed over the calls
+
+
+class Call(AxisCalls):
     """All calls of one collective in one group of ranks during the counted step.
 
     Its axis is that of a named mesh, `all` for every rank, else `group`.

@@ -31,8 +31,7 @@ from runners.meters.collectives import (
 )
 from runners.meters.memory import FakeMemoryMeter, local
 from runners.simulate.caching_allocator import Allocate, Event, Free
-from runners.simulate.log import Call
-from runners.traces.plan_grid import RESHARDED
+from runners.simulate.log import RESHARDED, Call
 
 _aten = torch.ops.aten
 # Operations for which torch registers no formula: attention as CPUs compute it, and one in place.

@@ -16,9 +16,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
+from runners.declared.experiment import Experiment, RunPlan
+from runners.declared.settings import S
 from runners.meters.memory import CPU, MemoryMeter
-from runners.plans.experiment import Experiment, RunPlan
-from runners.plans.settings import S
 from runners.ranks.rank import Rank
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.log import RankLog

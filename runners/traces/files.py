@@ -16,14 +16,13 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from runners.system.errors import FixableError
-from runners.traces import published
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.fields import Steps
 from runners.traces.invariants import violations
-from runners.traces.plan_grid import PREFIX, Grid
 from runners.traces.records import Machine, Primitives, Trace
 from runners.traces.schema import Guarded, Record, digest_of
 
+PLANNED = ("plans", "planner")  # folders of simulated files
 NOT_TRACES = frozenset({"machine", "primitives"})  # what else a machine's folder holds
 EDITED = "edited or cut since it was written"
 TORN = ".torn"  # ends the name of a file that is being written, or was when somebody was killed
@@ -65,9 +64,8 @@ def _values(document: dict[str, Any]) -> str:
 def remedy(path: Path) -> str:
     """What a person does about a file that is missing, cut or edited."""
     folder, name = path.parent.name, path.stem
-    if folder == "plans" or name in published.COMPARISONS:
-        asked = name if folder == "plans" else published.COMPARISONS[name].option
-        again = f"plan {asked} --grid"
+    if folder in PLANNED:
+        again = f"plan check {name} --write"
     else:
         asked = {"machine": " ddp --force", "primitives": ""}.get(name, f" {name}")
         again = f"run{asked}{' --as-reference --full' if folder.startswith('reference-') else ''}"
@@ -138,15 +136,8 @@ def read_primitives(folder: Path) -> Primitives | None:
     return read_record(path, Primitives) if path.exists() else None
 
 
-def read_grid(path: Path) -> Grid:
-    """Read the committed plans of one preset, `content/planner/plans/<preset>.json`."""
-    return read_record(path, Grid)
-
-
 def is_stale(trace: Trace) -> bool:
-    """Whether what a trace follows from has changed: code, or a program that it ran, or plans."""
-    if trace.experiment.startswith(PREFIX):
-        return published.is_stale(trace)
+    """Whether what a measured trace follows from has changed: code, or a program that it ran."""
     is_other_code = trace.code.digest != source_digest(trace.experiment)
     return is_other_code or bool(outdated_programs(trace))
 

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.plans.work import layer_parameters
+from runners.declared.work import layer_parameters
 from runners.traces.records import Layer, Model
 from runners.training.shape import whole
 

@@ -6,7 +6,7 @@ An experiment's settings inherit what they use: functions of `steps.py` read the
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from runners.plans.settings import (
+from runners.declared.settings import (
     Count,
     Factor,
     FactorOrZero,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runners.plans.settings import Count, RunSettings
+from runners.declared.settings import Count, RunSettings
 from runners.traces.records import Layer, Model
 
 VOCABULARY = 256  # where a byte is a token

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from runners.declared.experiment import PassName, RunPlan
 from runners.meters.activity import ActivityMeter
 from runners.meters.kernel import KernelPeak
 from runners.meters.link import sent_payload_bytes
-from runners.plans.experiment import PassName, RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.rank import Rank
 from runners.training.networks import mlp

@@ -17,11 +17,11 @@ from generator.evidence.moved import refuted
 from generator.pages.press import Press
 from generator.pages.views import published
 from generator.pages.views.plans import Plans, decided_by
-from runners.planning import published_steps
-from runners.planning.answer import Layout, layouts
-from runners.planning.law_of_time import Bounds, Cluster
-from runners.planning.recommendation import choice
-from runners.traces.files import is_stale
+from runners.planner.answers import published_steps
+from runners.planner.answers.answer import Layout, layouts
+from runners.planner.answers.law_of_time import Bounds, Cluster
+from runners.planner.answers.published import is_stale
+from runners.planner.answers.recommendation import choice
 from tests.recorded import write
 
 HELD = "plan_tiny.fsdp_on_4.ranks[0].memory.phases['held']"

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from runners.commands import run as running
+from runners.declared.experiment import find
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
-from runners.plans.experiment import find
 from runners.simulate import processes
 from runners.traces import machine
 from runners.traces.digest import MORE

@@ -17,9 +17,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.multiprocessing.spawn import start_processes
 
 from runners.meters.memory import CPU
-from runners.planning import one_rank
-from runners.planning.question import Question
-from runners.planning.step import Repeats
+from runners.planner.answers.question import Question
+from runners.planner.simulated import one_rank
+from runners.planner.simulated.step import Repeats
 from tests.runners.vision_transformer import Meter
 
 

@@ -1,7 +1,7 @@
 """Tiny models, and questions about them, that tests of plans share."""
 
-from runners.planning.question import Model, Question, Training, strategy_of
-from runners.plans.architecture import Architecture
+from runners.planner.answers.architecture import Architecture
+from runners.planner.answers.question import Model, Question, Training, strategy_of
 
 LLAMA = Architecture(
     num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,

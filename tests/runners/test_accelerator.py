@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from runners.__main__ import main
+from runners.declared.experiment import RunPlan, find
 from runners.measuring import endings, launch
 from runners.measuring.launch import Launcher
-from runners.plans.experiment import RunPlan, find
 from runners.system import accelerator
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome
@@ -92,7 +92,7 @@ from runners.measuring.forkserver import ENVIRONMENT
 asked = []
 for name in ("is_available", "device_count", "init", "_lazy_init", "current_device"):
     setattr(torch.cuda, name, lambda *a, name=name: asked.append(name) or 0)
-from runners.plans.experiment import find, names
+from runners.declared.experiment import find, names
 from runners.ranks.process import preload
 preload()
 for name in names():

@@ -9,12 +9,12 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from runners.declared.experiment import RunPlan
 from runners.meters.activity import collective_of
 from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
 from runners.meters.kernel import MeterDisagreesError
 from runners.meters.memory import FakeMemoryMeter, MemoryMeter
 from runners.meters.refusal import held_bytes_at
-from runners.plans.experiment import RunPlan
 from runners.ranks.heartbeat import Heart
 from runners.ranks.process import failure_of
 from runners.ranks.rank import Rank

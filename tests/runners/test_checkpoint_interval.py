@@ -4,7 +4,7 @@ from statistics import mean
 
 import pytest
 
-from runners.plans.checkpoint_interval import (
+from runners.declared.checkpoint_interval import (
     Costs,
     daly_seconds,
     expected_seconds,

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runners.traces import device_memory
-from runners.traces.device_memory import least_bytes, needed_bytes, verdict
+from runners.planner.answers import device_memory
+from runners.planner.answers.device_memory import least_bytes, needed_bytes, verdict
+from runners.planner.answers.published import PEAKS, published_bytes_of
 from runners.traces.files import read
-from runners.traces.published import PEAKS, published_bytes_of
 
 CONTENT = Path(__file__).resolve().parents[2] / "content"
 GIB = 1 << 30

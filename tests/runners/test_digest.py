@@ -79,7 +79,7 @@ def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_
 
 PRINTS = """
 import importlib, sys
-from runners.plans.experiment import RunPlan, names
+from runners.declared.experiment import RunPlan, names
 QUESTION = "What is imported?"
 def ours(): return {one for one in sys.modules if one.startswith("runners")}
 def alone(rank):

@@ -18,9 +18,9 @@ _setup_privateuseone_for_python_backend("pretended")
 """
 SIMULATED = """
 import json
-from runners.planning.processes import answers
-from runners.planning.question import Model, Question, Training, strategy_of
-from runners.plans.architecture import model_presets
+from runners.planner.simulated.processes import answers
+from runners.planner.answers.question import Model, Question, Training, strategy_of
+from runners.planner.answers.architecture import model_presets
 from runners.simulate.command import simulate, wanted
 
 found = simulate(wanted(["ddp.ddp", "growth.stages_ranks_2"]))

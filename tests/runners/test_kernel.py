@@ -9,10 +9,10 @@ from io import StringIO
 
 import pytest
 
+from runners.declared.experiment import find
 from runners.measuring import measure
 from runners.measuring.progress import Progress
 from runners.meters.kernel import Growth, KernelPeak, disagreement
-from runners.plans.experiment import find
 from runners.traces.measured import Memory
 from runners.traces.records import Failure
 from tests.runners.experiments import hidden

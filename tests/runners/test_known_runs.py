@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
+from runners.declared.experiment import RunPlan, find
 from runners.measuring.gather import gather
 from runners.measuring.instruction_sets import with_spread
 from runners.measuring.launch import PassResult, Place
 from runners.measuring.progress import Progress
-from runners.plans.experiment import RunPlan, find
 from runners.traces.measured import MemoryClasses, Transfer
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Held, Move

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from runners.commands import run as running
+from runners.declared.experiment import find
 from runners.measuring.launch import Launcher, Place
-from runners.plans.experiment import find
 from runners.system import links
 from runners.system.errors import LaunchError
 from runners.traces.summary import how_it_ended

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from runners.planning.answer import Layout, answer_of, rivals
-from runners.planning.grid import PLANS
-from runners.planning.law_of_time import Bounds, Cluster, bounds
-from runners.planning.question import strategy_of
-from runners.traces.files import read_grid
+from runners.planner.answers.answer import Layout, answer_of, rivals
+from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
+from runners.planner.answers.plan_grid import GridRank, read_grid
+from runners.planner.answers.question import strategy_of
+from runners.planner.simulated.grid import PLANS
+from runners.simulate.log import AxisCalls
 from runners.traces.measured import MemoryClasses
-from runners.traces.plan_grid import GridCall, GridRank
 
 N, FLOPS = 10**9, 1e15  # parameters; operations of a device in a second
 
@@ -22,7 +22,7 @@ def rank(calls, flops=0):
 
 
 def call(operation, num_bytes, axis, num_ranks):
-    return GridCall(operation=operation, axis=axis, num_ranks=num_ranks, count=1, bytes=num_bytes)
+    return AxisCalls(operation=operation, axis=axis, num_ranks=num_ranks, count=1, bytes=num_bytes)
 
 
 @pytest.mark.parametrize(

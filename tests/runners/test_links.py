@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from runners.declared.experiment import find
 from runners.measuring import measure
 from runners.meters.link import sent_payload_bytes
-from runners.plans.experiment import find
 from runners.system import links, processes
 
 REFUSAL = "RTNETLINK answers: Operation not permitted"

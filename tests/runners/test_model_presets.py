@@ -1,6 +1,6 @@
 """Presets: public configurations have the sizes that their authors published."""
 
-from runners.plans.architecture import model_presets
+from runners.planner.answers.architecture import model_presets
 
 # Counted by others from the tensors of the published checkpoints, to the last parameter.
 EXACT = {

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
+from runners.declared.experiment import find
 from runners.measuring import endings, measure
 from runners.measuring.endings import NotMeasuredError, UnfinishedError
 from runners.measuring.forkserver import ForkServer
 from runners.measuring.launch import Launcher
 from runners.measuring.pending import part_of, pending
 from runners.measuring.progress import Progress
-from runners.plans.experiment import find
 from runners.traces.files import read
 from runners.traces.outcome import RankOutcome
 from tests.processes import OWN_EXPERIMENTS, ran

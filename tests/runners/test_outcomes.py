@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from runners.__main__ import main
-from runners.planning import outcomes
-from runners.planning.answer import GIB
-from runners.planning.one_rank import simulate_rank
-from runners.planning.outcomes import Outcome, lines, outcome, outcome_apart
-from runners.planning.question import Model
+from runners.planner.answers.answer import GIB
+from runners.planner.answers.question import Model
+from runners.planner.simulated import outcomes
+from runners.planner.simulated.one_rank import simulate_rank
+from runners.planner.simulated.outcomes import Outcome, lines, outcome, outcome_apart
 from runners.system import accelerator
 from tests.processes import python
 from tests.runners.questions import asked

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from runners.__main__ import main
-from runners.planning.one_rank import simulate_rank
-from runners.planning.own_model import loss_of
-from runners.planning.question import Model, Question, Training, strategy_of
+from runners.planner.answers.question import Model, Question, Training, strategy_of
+from runners.planner.simulated.one_rank import simulate_rank
+from runners.planner.simulated.own_model import loss_of
 from tests.runners import own_models
 from tests.runners.tracked import tracked_peak
 

@@ -12,16 +12,16 @@ import torch
 import torch.distributed as dist
 
 from runners.__main__ import main
-from runners.planning import command
-from runners.planning.answer import Answer
-from runners.planning.law_of_time import Cluster
-from runners.planning.one_rank import simulate_rank
-from runners.planning.processes import answers
-from runners.planning.question import Training, strategy_of
-from runners.planning.updates import Update
+from runners.planner import command
+from runners.planner.answers.answer import Answer
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.question import Training, strategy_of
+from runners.planner.simulated.one_rank import simulate_rank
+from runners.planner.simulated.processes import answers
+from runners.planner.simulated.updates import Update
+from runners.simulate.log import RESHARDED
 from runners.system.errors import FixableError
 from runners.traces.digest import ROOT
-from runners.traces.plan_grid import RESHARDED
 from tests.conftest import wait_until
 from tests.processes import marked
 from tests.runners.questions import GPT, LLAMA, asked, changed

@@ -3,17 +3,16 @@
 import pytest
 
 from runners.__main__ import main
-from runners.planning import grid
-from runners.planning.answer import Answer, answers_of
-from runners.planning.law_of_time import Cluster
-from runners.planning.question import Model, PlanError, Training
-from runners.planning.recommendation import recommendation_lines, search
-from runners.plans.architecture import model_presets
+from runners.planner.answers import plan_grid, published
+from runners.planner.answers.answer import Answer, answers_of
+from runners.planner.answers.architecture import model_presets
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.plan_grid import as_trace, read_grid
+from runners.planner.answers.question import Model, PlanError, Training
+from runners.planner.answers.recommendation import recommendation_lines, search
+from runners.planner.simulated import grid
 from runners.simulate import processes
-from runners.traces import plan_grid, published
 from runners.traces.digest import ROOT, covered_files
-from runners.traces.files import read_grid
-from runners.traces.plan_grid import as_trace
 from tests.runners.questions import LLAMA, changed
 
 TINY = changed(LLAMA, hidden_size=32, num_kv_heads=2, ffn_size=64, vocabulary=64, context_length=16)

@@ -13,11 +13,11 @@ from itertools import chain, combinations_with_replacement
 import pytest
 
 from runners.__main__ import main
-from runners.planning import grid, processes
-from runners.planning.law_of_time import Cluster
-from runners.planning.one_rank import simulate_rank
-from runners.planning.question import _AXES, Model, Question, Training, strategy_of
-from runners.planning.recommendation import strategies
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.question import _AXES, Model, Question, Training, strategy_of
+from runners.planner.answers.recommendation import strategies
+from runners.planner.simulated import grid, processes
+from runners.planner.simulated.one_rank import simulate_rank
 from tests.processes import python
 from tests.runners.questions import LLAMA, asked, changed
 from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from runners.planning.fused_kernels import rms_norm
-from runners.planning.one_rank import simulate_rank
-from runners.planning.question import Training
-from runners.planning.transformer import Part, Transformer
+from runners.planner.answers.question import Training
+from runners.planner.simulated.fused_kernels import rms_norm
+from runners.planner.simulated.one_rank import simulate_rank
+from runners.planner.simulated.transformer import Part, Transformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.plans.experiment import PRIMITIVES, find
+from runners.declared.experiment import PRIMITIVES, find
 from runners.primitives import measured
 from runners.primitives.measured import measure_once, summary
 from runners.traces.files import read_primitives

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from runners.planning.law_of_time import Cluster
-from runners.planning.program import check, covered, program_of
-from runners.planning.question import Model, PlanError, Question, Training, strategy_of
-from runners.plans.architecture import model_presets
+from runners.planner.answers.architecture import model_presets
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
+from runners.planner.program import check, covered, program_of
 from tests.processes import python
 from tests.runners.program_ranks import NUM_STEPS, loaded
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.planning.published import published
+from runners.planner.simulated.published_peaks import published
 
 MIB = 1 << 20
 ROWS = {row.id: row for row in published()}

@@ -4,9 +4,15 @@ from statistics import median
 
 import pytest
 
-from runners.planning.published import published
+from runners.planner.answers.published import (
+    MOST_ERROR,
+    PEAKS,
+    is_stale,
+    published_bytes_of,
+    run_name,
+)
+from runners.planner.simulated.published_peaks import published
 from runners.traces.files import read
-from runners.traces.published import MOST_ERROR, PEAKS, is_stale, published_bytes_of, run_name
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from itertools import groupby
 import pytest
 
 from runners.__main__ import main
-from runners.planning import published_steps as steps
+from runners.planner import published_steps as steps
+from runners.planner.answers.published import STEPS, is_stale
 from runners.traces.files import read
-from runners.traces.published import STEPS, is_stale
 
 ROWS = {row.run: row for row in steps.published_steps(steps.STEPS)}
 SEARCHED = groupby(steps.published_steps(steps.CHOICES), lambda row: row.table)

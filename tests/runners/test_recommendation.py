@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from runners.planning import recommendation
-from runners.planning.answer import GIB, Answer, layouts
-from runners.planning.configuration import architecture_of
-from runners.planning.law_of_time import Cluster
-from runners.planning.processes import answers
-from runners.planning.question import Model, PlanError, Training
-from runners.planning.recommendation import recommendation_lines, search, strategies
-from runners.plans.architecture import model_presets
+from runners.planner.answers import recommendation
+from runners.planner.answers.answer import GIB, Answer, layouts
+from runners.planner.answers.architecture import model_presets
+from runners.planner.answers.configuration import architecture_of
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.question import Model, PlanError, Training
+from runners.planner.answers.recommendation import recommendation_lines, search, strategies
+from runners.planner.simulated.processes import answers
 from tests.runners.questions import LLAMA, asked, changed
 
 SMALL = changed(LLAMA, hidden_size=256, ffn_size=1024, vocabulary=1000, context_length=128)

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from runners.declared.experiment import Experiment, RunPlan
 from runners.measuring import measure
 from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.pending import pending
-from runners.plans.experiment import Experiment, RunPlan
 from runners.ranks.recorder import MAX_NON_FINITE, Recorder
 from runners.traces import machine
 from runners.traces.outcome import RankOutcome

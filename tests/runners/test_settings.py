@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 
 from runners.__main__ import main
-from runners.plans.experiment import RunPlan, find, names
-from runners.plans.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
+from runners.declared.experiment import RunPlan, find, names
+from runners.declared.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
 from runners.traces.digest import MORE
 from runners.traces.records import Death
 from runners.training.settings import StackSettings
@@ -101,8 +101,8 @@ def test_every_experiment_declares_the_types_of_its_settings():
 
 
 EXPERIMENT = """
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, RunSettings
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, RunSettings
 
 QUESTION = "Does it load?"
 

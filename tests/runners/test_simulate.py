@@ -8,8 +8,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from runners.__main__ import main
-from runners.plans.closed_forms import ring_bytes
-from runners.plans.experiment import find
+from runners.declared.closed_forms import ring_bytes
+from runners.declared.experiment import find
 from runners.simulate import command
 from runners.simulate.command import compare, simulate, wanted
 from runners.traces import machine

@@ -7,9 +7,9 @@ import pytest
 
 from runners.__main__ import main
 from runners.commands.try_run import prepare
+from runners.declared.experiment import find
 from runners.measuring import measure
 from runners.measuring.progress import Progress
-from runners.plans.experiment import find
 from runners.traces import machine
 from runners.traces.files import read
 from runners.traces.summary import summary_lines

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from runners.commands.try_run import prepare
-from runners.plans.experiment import find, names
+from runners.declared.experiment import find, names
 from runners.system.errors import FixableError
 from runners.traces import digest
 from tests.processes import OWN_EXPERIMENTS

@@ -8,8 +8,8 @@ import pytest
 from runners.measuring import measure
 from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
+from runners.planner.answers.plan_grid import Grid
 from runners.traces.files import EDITED, TraceError, read_record, write_json
-from runners.traces.plan_grid import Grid
 from runners.traces.records import Machine, Primitives, Trace
 
 

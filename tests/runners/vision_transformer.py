@@ -1,7 +1,7 @@
 """A small vision transformer, which no experiment has, and the loops that train it on ranks.
 
 In: a folder. Out: the tensor bytes that each rank held at its peak. The loops are written here
-with torch alone; nothing of `runners/planning` runs in them. Blocks are timm's: a convolution that
+with torch alone; nothing of `runners/planner` runs in them. Blocks are timm's: a convolution that
 embeds patches, a class token, and attention and an MLP behind norms.
 
 python -m tests.runners.vision_transformer FOLDER RANKS

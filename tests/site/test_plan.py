@@ -10,10 +10,9 @@ import zlib
 import pytest
 import yaml
 
-from runners.planning.answer import answers_of, layouts
-from runners.planning.law_of_time import Cluster
-from runners.traces.files import read_grid
-from runners.traces.plan_grid import named_rows
+from runners.planner.answers.answer import answers_of, layouts
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.plan_grid import named_rows, read_grid
 from tests.conftest import ROOT
 
 # Of a device: FLOP/s in bf16, bytes per second within a node, and from a node to others.

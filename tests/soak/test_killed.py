@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.plans.experiment import SHORTENED, find
+from runners.declared.experiment import SHORTENED, find
 from runners.system import links
 from runners.traces.files import TORN, read, trace_paths, write
 from tests.conftest import ROOT

@@ -15,7 +15,7 @@ from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.picture import Seen, both, byte_unit, said_bytes
 from generator.figures.sent_bytes import sent_bytes
 from generator.figures.step_rules import number
-from runners.traces.device_memory import Verdict
+from runners.planner.answers.device_memory import Verdict
 from runners.traces.measured import Memory
 from runners.traces.records import RankRecord, Run
 

@@ -26,11 +26,11 @@ from generator.figures.play.bar_views import MOST as LONGEST
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.pages.shown import Row, Shown, counted, label
-from runners.planning.answer import GIB, Answer, Layout, answers_of, needs, verdict
-from runners.planning.law_of_time import Bounds, Cluster
-from runners.planning.question import PlanError
-from runners.planning.recommendation import Choice, Turn, choice, longer_by
-from runners.traces.plan_grid import named_rows
+from runners.planner.answers.answer import GIB, Answer, Layout, answers_of, needs, verdict
+from runners.planner.answers.law_of_time import Bounds, Cluster
+from runners.planner.answers.plan_grid import named_rows
+from runners.planner.answers.question import PlanError
+from runners.planner.answers.recommendation import Choice, Turn, choice, longer_by
 
 ID = "plan"
 TITLE = "What each layout needs, simulated"  # of the bars

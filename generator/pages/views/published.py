@@ -16,7 +16,7 @@ from generator.content.plan_page import PeaksPage
 from generator.evidence.folio import Folio, breakable
 from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Row, counted, label
-from runners.traces.published import (
+from runners.planner.answers.published import (
     KINDS,
     MOST_ERROR,
     PEAKS,
@@ -35,7 +35,7 @@ SHARDING = {
 LAYOUT = "tensor {}, pipeline {}, microbatch {}"
 SEARCH = "{model}, {devices} devices, {batch:,} × {sequence:,} tokens"
 CASE = "Configuration, and where it is published"
-WITHIN, APART = 0.2, 1.05  # as runners.planning.published_steps scores them
+WITHIN, APART = 0.2, 1.05  # as runners.planner.answers.published_steps scores them
 DIFFER = label(f"that differ by {APART - 1:.0%} or more")
 SCORES = {
     "#Fitted efficiency": ["efficiency_share"],

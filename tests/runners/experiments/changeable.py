@@ -3,8 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
-from runners.plans.settings import Count, RunSettings
+from runners.declared.experiment import RunPlan
+from runners.declared.settings import Count, RunSettings
 
 QUESTION = "What happens when a reader sets something?"
 MEBIBYTE = 1 << 20

@@ -3,8 +3,8 @@
 import torch
 import torch.distributed as dist
 
+from runners.declared.experiment import RunPlan
 from runners.meters.memory import MemoryMeter
-from runners.plans.experiment import RunPlan
 
 QUESTION = "Which global ranks does an operation of a subgroup connect?"
 MEMBERS = (1, 3)

@@ -1,6 +1,6 @@
 """An experiment for the tests: one run for everybody, one that only `--full` measures."""
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "What does a run leave to --full?"
 

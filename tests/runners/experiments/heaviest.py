@@ -1,6 +1,6 @@
 """An experiment for the tests that only `--full` measures, as a whole."""
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "Is a whole experiment left to --full?"
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "Does the check of the memory meter find what the meter misses?"
 WIDTH = 1400  # large beside what a process touches once

@@ -6,7 +6,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 from runners.training import steps
 from runners.training.teacher import Lesson, Samples
 

@@ -6,7 +6,7 @@
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "What do the other nodes say when one is lost?"
 

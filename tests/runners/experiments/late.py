@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from runners.declared.experiment import RunPlan
 from runners.meters.gloo_threads import NAME
-from runners.plans.experiment import RunPlan
 
 QUESTION = "Does a peak depend on when gloo's threads get a turn?"
 NUM_BUFFERS = 5

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "Does each rank live in a network of its own?"
 NUM_VALUES = 1 << 20

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 from runners.traces.records import Death
 
 QUESTION = "What does the launcher say when a run ends badly?"

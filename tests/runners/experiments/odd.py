@@ -1,6 +1,6 @@
 """A run that ends otherwise than it is declared: the tests' own experiment."""
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "What does a command say of a surprise?"
 

@@ -7,7 +7,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "What happens to a simulation that cannot be?"
 

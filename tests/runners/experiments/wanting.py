@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.plans.experiment import RunPlan
+from runners.declared.experiment import RunPlan
 
 QUESTION = "What does the launcher say when the machine fails a run?"
 MEBIBYTE = 1 << 20

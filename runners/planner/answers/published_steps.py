@@ -15,11 +15,12 @@ from typing import Literal
 
 import yaml
 
-from runners.planning.law_of_time import Bounds, Cluster, bounds
-from runners.planning.question import Strategy
-from runners.plans.closed_forms import layers_of_stages, pipelined_work
-from runners.traces.plan_grid import GridCall, GridRank
-from runners.traces.published import PLANNER, run, run_name
+from runners.declared.closed_forms import layers_of_stages, pipelined_work
+from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
+from runners.planner.answers.plan_grid import GridRank
+from runners.planner.answers.published import PLANNER, run, run_name
+from runners.planner.answers.question import Strategy
+from runners.simulate.log import AxisCalls
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
 
@@ -168,7 +169,7 @@ def _microbatches(row: PublishedStep) -> int:
     return row.batch // (data(row) * row.micro)
 
 
-def _calls(row: PublishedStep) -> list[GridCall]:
+def _calls(row: PublishedStep) -> list[AxisCalls]:
     """What a rank sends in a step, by closed forms."""
     passes, layers = _microbatches(row), row.layers // row.pipeline
     held = (_weights(row) + row.hidden * row.vocabulary) // (row.tensor * row.pipeline)
@@ -189,9 +190,9 @@ def _calls(row: PublishedStep) -> list[GridCall]:
     return calls
 
 
-def _call(operation: str, axis: str, num_ranks: int, count: int, num_bytes: int) -> GridCall:
+def _call(operation: str, axis: str, num_ranks: int, count: int, num_bytes: int) -> AxisCalls:
     total = count * num_bytes
-    return GridCall(operation=operation, axis=axis, num_ranks=num_ranks, count=count, bytes=total)
+    return AxisCalls(operation=operation, axis=axis, num_ranks=num_ranks, count=count, bytes=total)
 
 
 def _rate(row: PublishedStep, seconds: float) -> float:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal, NamedTuple
 
-from runners.planning.question import Strategy
-from runners.traces.plan_grid import RESHARDED, GridCall, GridRank
+from runners.planner.answers.plan_grid import GridRank
+from runners.planner.answers.question import Strategy
+from runners.simulate.log import RESHARDED, AxisCalls
 
 Part = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
@@ -109,7 +110,7 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
     return inner, ceil(num_ranks / inner)
 
 
-def _seconds(call: GridCall, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
+def _seconds(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
     """What a call needs at least of the links within a node, and of those between nodes."""
     inner, nodes = _spread(call.axis, call.num_ranks, strategy, cluster)
     groups = cluster.per_node / inner  # that share the node's links

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.traces import plan_grid
+from runners.planner.answers import plan_grid
+from runners.planner.answers.plan_grid import PREFIX, Simulated, made_here
+from runners.traces import files
 from runners.traces.digest import ROOT, code_digest
-from runners.traces.plan_grid import PREFIX, Simulated, made_here
 from runners.traces.records import RankRecord, Run, Trace
 from runners.traces.schema import Setting, digest_of
 
@@ -29,7 +30,7 @@ class Comparison(NamedTuple):
         experiment: the name by which expressions call it.
         option: of `plan`, which makes it.
         lists: files of the planner with the published rows.
-        code: the file of `runners/planning` that computes, with what it imports.
+        code: the file of `runners/planner` that computes, with what it imports.
         simulates: whether ranks are simulated for it.
     """
 
@@ -54,7 +55,7 @@ class Comparison(NamedTuple):
     def digest(self) -> str:
         """The digest of the lists and of the code that computes."""
         lists = [(PLANNER / f"{name}.yml").read_text(encoding="utf-8") for name in self.lists]
-        return digest_of([*lists, code_digest(ROOT / "runners" / "planning" / f"{self.code}.py")])
+        return digest_of([*lists, code_digest(ROOT / "runners" / "planner" / f"{self.code}.py")])
 
 
 PEAKS = Comparison(
@@ -62,7 +63,7 @@ PEAKS = Comparison(
     "How far are simulated peaks from published ones?",
     "--published",
     lists=("published_measurements",),
-    code="published",
+    code="simulated/published_peaks",
     simulates=True,
 )
 STEPS = Comparison(
@@ -70,7 +71,7 @@ STEPS = Comparison(
     "How far does one efficiency for each device explain published rates of training steps?",
     "--published-steps",
     lists=("published_steps", "published_choices"),
-    code="published_steps",
+    code="answers/published_steps",
 )
 COMPARISONS = {one.experiment: one for one in (PEAKS, STEPS)}
 
@@ -111,6 +112,8 @@ def reference_of(name: str, kind: str | None = None) -> str:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether what a trace of plans follows from has changed since."""
+    """Whether what a trace, measured or simulated, follows from has changed since."""
+    if not trace.experiment.startswith(PREFIX):
+        return files.is_stale(trace)
     known, name = COMPARISONS.get(trace.experiment), trace.experiment
     return trace.code.digest != (known.digest if known else plan_grid.code_digest(name))

@@ -1,7 +1,11 @@
 """`python -m runners plan`: which strategies fit a model on so many devices, by simulation.
 
-In: the words of the command line. Out: a table or JSON on standard output, progress on standard
-error.
+    plan for MODEL          a table of strategies and a recommendation
+    plan program MODEL FILE a program that trains in the recommended layout, or in the one named
+    plan outcomes MODEL     run the plan of one device on this accelerator, and compare
+    plan check [NAME …]     the committed plans and comparisons, once more with today's code
+
+MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module.
 """
 
 import argparse
@@ -12,12 +16,16 @@ from math import inf, prod
 from pathlib import Path
 from typing import get_args
 
-from runners.planning import grid, program, published, published_steps
-from runners.planning.answer import GIB, Layout, layouts, lines, ordered
-from runners.planning.configuration import architecture_of
-from runners.planning.law_of_time import Cluster
-from runners.planning.processes import answers
-from runners.planning.question import (
+from runners.planner import program
+from runners.planner.answers import published_steps
+from runners.planner.answers.answer import GIB, Layout, layouts, lines, ordered
+from runners.planner.answers.architecture import model_presets
+from runners.planner.answers.configuration import architecture_of
+from runners.planner.answers.device_memory import H100_BYTES
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.published import COMPARISONS, STEPS
+from runners.planner.answers.published import lines as values_by_run
+from runners.planner.answers.question import (
     Model,
     PlanError,
     Precision,
@@ -25,46 +33,52 @@ from runners.planning.question import (
     Training,
     strategy_of,
 )
-from runners.planning.recommendation import recommendation_lines, search
-from runners.plans.architecture import model_presets
+from runners.planner.answers.recommendation import recommendation_lines, search
+from runners.planner.simulated import grid, published_peaks
+from runners.planner.simulated.processes import answers
 from runners.system import accelerator
 from runners.system.errors import unknown
-from runners.traces.device_memory import H100_BYTES
-from runners.traces.files import write
+from runners.traces.files import TraceError, read, write
 from runners.traces.machine import num_cores
-from runners.traces.published import PEAKS, STEPS, Comparison
-from runners.traces.published import lines as values_by_run
-from runners.traces.records import Run
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
 LONGEST = 4096  # tokens of a sample where none are named
-# A word that reads no others but these, and what other words leave without effect.
-_ALONE = {
-    "published": {"grid"},
-    "published_steps": {"grid"},
-    "grid": {"preset", "confirm", "published", "published_steps"},
-}
-_UNREAD = {
-    "outcomes": {"devices", "flops", "links", "strategies", "program", "json", "seconds"},
-    "strategies": {"seconds"},
-    "model": {"preset", "hf", "loss_chunks"},
-    "hf": {"preset", "batch", "tensor_plan"},
-    "preset": {"batch", "tensor_plan"},
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
-    parser.add_argument("preset", nargs="?", help=f"one of {', '.join(model_presets())}")
+    """Declare the subcommands and what each takes."""
+    parser.description, parser.formatter_class = __doc__, argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(dest="do", metavar="for | program | outcomes | check")
+    presets = f"one of {', '.join(model_presets())}; or config.json; or MODULE:FUNCTION"
+    for name, says in (
+        ("for", "a table of strategies and a recommendation"),
+        ("program", "write a program that trains in a layout"),
+        ("outcomes", "run the plan of one device on this accelerator, and compare"),
+    ):
+        of = commands.add_parser(name, help=says)
+        of.set_defaults(given=of.get_default)
+        of.add_argument("model", metavar="MODEL", help=presets)
+        if name == "program":
+            of.add_argument("file", metavar="FILE", type=Path, help="which is not there yet")
+        _add_training(of)
+        if name != "outcomes":
+            _add_cluster(of)
+        if name == "for":
+            of.add_argument("--json", action="store_true", help="every value, as JSON")
+    check = commands.add_parser("check", help="the committed plans, once more with today's code")
+    every = (*grid.GRIDS, *COMPARISONS)
+    check.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(every)}")
+    check.add_argument("--write", action="store_true", help="write what differs or is stale")
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--hf", metavar="CONFIG", type=Path, help="a model's config.json, instead of a preset")
-    own = parser.add_argument_group("a model of your own, by functions as MODULE:FUNCTION")
-    own.add_argument("--model", metavar="BUILD", help="builds an nn.Module")
-    own.add_argument(
-        "--batch", metavar="BATCH", help="(microbatch, sequence) → its arguments, or a dictionary"
+    add(
+        "--batch",
+        metavar="BATCH",
+        help="MODULE:FUNCTION of (microbatch, sequence) → the arguments of your own model",
     )
-    own.add_argument("--tensor-plan", metavar="PLAN", help="for parallelize_module")
-    add("--devices", type=_mesh, default=(1, 8), metavar="[NODES×]N", help="such as 8 or 2x8")
+    add("--tensor-plan", metavar="PLAN", help="MODULE:FUNCTION, for parallelize_module")
     add(
         "--memory",
         type=_size,
@@ -79,6 +93,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--loss-chunks", type=_positive, default=1, metavar="N", help="of the logits, in turn")
     add("--optimizer", choices=("sgd", "momentum", "adam", "adam8bit"), default="adam")
     add("--checkpointing", choices=("none", "selective", "all"), default="none")
+    parser.set_defaults(devices=(1, 1))
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--devices", type=_mesh, default=(1, 8), metavar="[NODES×]N", help="such as 8 or 2x8")
     add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp.4+tp-sp.2; default: a search")
     add(
         "--flops",
@@ -94,14 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="GB/s that a device sends within its node, and a node to others; default: an H100's "
         "NVLink, and eight links of 400 Gbit/s",
     )
-    add("--program", metavar="FILE", type=Path, help="write a program that trains in the layout")
-    add("--seconds", type=_size, default=40.0, help="for the search of a layout")
-    add("--published", action="store_true", help="published measurements and their simulations")
-    add("--published-steps", action="store_true", help="published rates, and the law of time")
-    add("--outcomes", action="store_true", help="run the plan on this accelerator, and compare")
-    add("--grid", action="store_true", help="make the committed plans of a preset, or of all")
-    add("--confirm", action="store_true", help="with --grid: that today's code gives the same rows")
-    add("--json", action="store_true", help="every value, as JSON")
+    add("--seconds", type=_size, help="for the search of a layout; default: 40")
 
 
 def _positive(text: str) -> int:
@@ -132,53 +145,29 @@ def _size(text: str) -> float:
     return number
 
 
-def _refuse_unread(asked: argparse.Namespace) -> None:
-    """Refuse what the other words leave without effect."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    given = {one for one in vars(asked) if getattr(asked, one) != parser.get_default(one)}
-    unread = {word: given - read - {word} for word, read in _ALONE.items()} | _UNREAD
-    for word in filter(given.__contains__, unread):
-        for name in sorted(unread[word] & given):
-            raise PlanError(f"{_flag(name)} has no effect with {_flag(word)}; leave it out")
-    if asked.confirm and not asked.grid:
-        raise PlanError("--confirm has no effect without --grid; leave it out")
-
-
-def _flag(name: str) -> str:
-    return "a preset" if name == "preset" else f"--{name.replace('_', '-')}"
-
-
 def main(asked: argparse.Namespace) -> int:
-    """Do what an option asks for; without one, plan.
+    """Do what the subcommand says.
 
     Raises:
         PlanError, TraceError: it cannot be done.
     """
-    _refuse_unread(asked)
-    if asked.outcomes:
-        asked.devices = 1, 1  # whatever a plan has
-        return _outcomes(asked)
-    if asked.published:
-        simulate = partial(answers, num_workers=num_cores())
-        return _published(asked, PEAKS, published.runs(published.published(), simulate))
-    if asked.published_steps:
-        return _published(asked, STEPS, published_steps.runs())
-    if asked.program:
-        _check_program(asked)
-    if not asked.grid:
-        return _plan(asked)
-    for name in [asked.preset] if asked.preset else grid.GRIDS:
-        made = (grid.confirm if asked.confirm else grid.make)(name)
-        print(f"{name}: {len(made.rows)} rows, code {made.code}", flush=True)
-    return 0
+    match asked.do:
+        case None:
+            raise PlanError(f"say what to do: `plan for {next(iter(grid.GRIDS))}`, or see --help")
+        case "check":
+            return _check(asked.names, is_writing=asked.write)
+        case "outcomes":
+            return _outcomes(asked)
+        case "program":
+            _check_program(asked)
+    return _plan(asked)
 
 
 def _outcomes(asked: argparse.Namespace) -> int:
     """The plan of one device, and what that device then needs."""
     import torch
 
-    from runners.planning import outcomes
+    from runners.planner.simulated import outcomes
 
     question, limit = _question(asked), asked.memory * GIB
     if not accelerator.num_devices():
@@ -192,12 +181,39 @@ def _outcomes(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _published(asked: argparse.Namespace, comparison: Comparison, runs: dict[str, Run]) -> int:
-    """Print what is computed of published lists; with `--grid` write it, too."""
-    if asked.grid:
-        write(comparison.path, comparison.trace(runs))
+def _check(names: list[str], *, is_writing: bool) -> int:
+    """Make committed files once more; 1 where one differs, or is of other code, and stays so."""
+    known, is_same = (*grid.GRIDS, *COMPARISONS), True
+    for name in names:
+        if name not in known:
+            raise unknown("plan", name, known)
+    for name in names or known:
+        check = _check_comparison if name in COMPARISONS else grid.check
+        said = check(name, is_writing=is_writing)
+        is_same &= is_writing or said == grid.SAME
+        print(f"{name}: {said}", flush=True)
+    return 0 if is_same else 1
+
+
+def _check_comparison(name: str, *, is_writing: bool) -> str:
+    """Compute what is said of published lists once more; what came of it."""
+    comparison = COMPARISONS[name]
+    if comparison is STEPS:
+        runs = published_steps.runs()
+    else:
+        simulate = partial(answers, num_workers=num_cores())
+        runs = published_peaks.runs(published_peaks.published(), simulate)
     print("\n".join(values_by_run(runs)))
-    return 0
+    try:
+        trace = read(comparison.path)
+        is_same = trace.code.digest == comparison.digest and values_by_run(
+            trace.runs
+        ) == values_by_run(runs)
+    except TraceError:
+        is_same = False
+    if is_writing and not is_same:
+        write(comparison.path, comparison.trace(runs))
+    return grid.said(is_same=is_same, is_writing=is_writing)
 
 
 def _question(asked: argparse.Namespace) -> Question:
@@ -238,7 +254,10 @@ def _plan(asked: argparse.Namespace) -> int:
     """A table of the strategies that are named; without any, a search and a recommendation."""
     question, memory, cluster = _question(asked), asked.memory * GIB, _cluster(asked)
     model, training = question.model, question.training
+    writes = asked.do == "program"
     if asked.strategies:
+        if asked.seconds:
+            raise PlanError("--seconds has no effect with --strategies; leave it out")
         names = dict.fromkeys(asked.strategies.split(","))
         found = answers([_on_mesh(question, one, asked) for one in names], num_cores())
         unplanned = [one for one in found if one.reason]
@@ -249,27 +268,28 @@ def _plan(asked: argparse.Namespace) -> int:
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
         simulate = partial(answers, num_workers=num_cores())
-        tried = program.covered(model, training, cluster) if asked.program else None
-        found, is_whole = search(model, training, cluster, memory, simulate, asked.seconds, tried)
+        tried = program.covered(model, training, cluster) if writes else None
+        seconds = asked.seconds or 40.0
+        found, is_whole = search(model, training, cluster, memory, simulate, seconds, tried)
         best, unplanned = ordered(found, cluster, memory), []
         said = recommendation_lines(found, cluster, memory, is_whole=is_whole)
         said += ["", *lines(layouts(found, cluster, memory))]
-    if asked.json:
+    if not writes and asked.json:
         found_ones = [one.document() for one in best] + [one.model_dump() for one in unplanned]
         print(json.dumps(found_ones, indent=1))
     else:
         print("\n".join([_title(question, asked), *said]))
-    if asked.program:
+    if writes:
         _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
 
 
 def _check_program(asked: argparse.Namespace) -> None:
     """Refuse a program before anything is simulated for it."""
-    if asked.program.exists():
-        raise PlanError(f"{asked.program} is there already; name another file")
-    if not asked.program.parent.is_dir():
-        raise PlanError(f"{asked.program.parent} is no folder; create it, or name another file")
+    if asked.file.exists():
+        raise PlanError(f"{asked.file} is there already; name another file")
+    if not asked.file.parent.is_dir():
+        raise PlanError(f"{asked.file.parent} is no folder; create it, or name another file")
     named = asked.strategies or ""
     if "," in named:
         raise PlanError("a program has one layout; name one of --strategies, or none for the best")
@@ -280,9 +300,9 @@ def _check_program(asked: argparse.Namespace) -> None:
 def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
     """Write the program of a layout, and say how to try it."""
     question, said = layout.answer.question, program.summary_of(layout)
-    text = program.program_of(question, _cluster(asked), asked.program, said, layout.needed_bytes)
-    asked.program.write_text(text, encoding="utf-8")
-    print(f"program:     {asked.program}, which says how to start it", file=sys.stderr)
+    text = program.program_of(question, _cluster(asked), asked.file, said, layout.needed_bytes)
+    asked.file.write_text(text, encoding="utf-8")
+    print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
 
 
 def _title(question: Question, asked: argparse.Namespace) -> str:
@@ -298,21 +318,31 @@ def _title(question: Question, asked: argparse.Namespace) -> str:
 
 
 def _model(asked: argparse.Namespace) -> tuple[Model, int]:
-    """The model, and the most tokens that a sample of it may have."""
-    if asked.model:
+    """The model, and the most tokens that a sample of it may have.
+
+    Raises:
+        PlanError: there is none such, or a flag has no effect with it.
+    """
+    own, presets = ":" in asked.model, model_presets()
+    without_effect = (
+        {"--loss-chunks": asked.loss_chunks > 1}
+        if own
+        else {"--batch": asked.batch, "--tensor-plan": asked.tensor_plan}
+    )
+    for flag in (flag for flag, is_given in without_effect.items() if is_given):
+        raise PlanError(f"{flag} has no effect with {asked.model}; leave it out")
+    if own:
         if not asked.batch:
-            raise PlanError("--model needs --batch, a function of its microbatch and sequence")
+            raise PlanError(f"{asked.model} needs --batch, of its microbatch and sequence")
         functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}
         model = Model(name=asked.model, module=asked.model, **functions)
         return model, max(LONGEST, asked.sequence or 0)
-    if asked.hf:
-        shape = architecture_of(asked.hf)
-        name = asked.hf.parent.resolve().name if asked.hf.name == "config.json" else asked.hf.stem
-        return Model(name=name, architecture=shape), shape.context_length
-    presets = model_presets()
-    if not asked.preset:
-        raise PlanError(f"name a preset, --hf or --model; the presets: {', '.join(presets)}")
-    if asked.preset not in presets:
-        raise unknown("preset", asked.preset, presets)
-    shape = presets[asked.preset].architecture
-    return Model(name=asked.preset, architecture=shape), shape.context_length
+    if asked.model in presets:
+        shape = presets[asked.model].architecture
+        return Model(name=asked.model, architecture=shape), shape.context_length
+    path = Path(asked.model)
+    if path.suffix != ".json":
+        raise unknown("preset", asked.model, presets)
+    shape = architecture_of(path)
+    name = path.parent.resolve().name if path.name == "config.json" else path.stem
+    return Model(name=name, architecture=shape), shape.context_length

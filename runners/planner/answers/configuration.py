@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from runners.planning.question import PlanError
-from runners.plans.architecture import Architecture
+from runners.planner.answers.architecture import Architecture
+from runners.planner.answers.question import PlanError
 
 # Where a file states each field: under the first of these keys that has a value.
 _KEYS = {

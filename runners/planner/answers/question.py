@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from math import prod
 from typing import Literal
 
-from runners.plans.architecture import Architecture
-from runners.plans.closed_forms import layers_of_stages
-from runners.plans.settings import Count, FactorOrZero
+from runners.declared.closed_forms import layers_of_stages
+from runners.declared.settings import Count, FactorOrZero
+from runners.planner.answers.architecture import Architecture
 from runners.system.errors import FixableError, unknown
 from runners.traces.schema import Record
 

@@ -18,7 +18,7 @@ from torch.distributed.tensor.experimental._context_parallel._attention import (
 )
 from torch.utils.flop_counter import register_flop_formula, sdpa_backward_flop, sdpa_flop
 
-from runners.planning.tensor_axis import TensorFunction
+from runners.planner.simulated.tensor_axis import TensorFunction
 
 _aten = torch.ops.aten
 _HEADS, _SEQUENCE = 1, 2  # dimensions

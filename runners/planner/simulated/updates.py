@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from runners.meters.memory import local
-from runners.planning.question import Training
+from runners.planner.answers.question import Training
 
 BLOCK = 256  # values of an 8-bit state that share a scale, as in bitsandbytes
 LEAST_QUANTISED = 4096  # values; smaller parameters keep fp32 states, as there

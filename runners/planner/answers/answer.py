@@ -3,7 +3,7 @@
 Bytes are tensor bytes, as the memory meter counts them; `reserved_bytes` is what CUDA's caching
 allocator would hold for the same allocations. Since each row of a grid is the answer that it was,
 pages and the command share one recommendation. On a cluster, an answer with ranks is a `Layout`:
-`runners.traces.device_memory` says which of them fit, and the law of time orders them.
+`runners.planner.answers.device_memory` says which of them fit, and the law of time orders them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runners.planning.law_of_time import Bounds, Cluster, bounds
-from runners.planning.question import Model, Question, Training, strategy_of
-from runners.plans.architecture import Architecture
-from runners.plans.closed_forms import pipelined_work
-from runners.traces import device_memory
-from runners.traces.plan_grid import Grid, GridRank, GridRow, State, named_rows
+from runners.declared.closed_forms import pipelined_work
+from runners.planner.answers import device_memory
+from runners.planner.answers.architecture import Architecture
+from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
+from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, State, named_rows
+from runners.planner.answers.question import Model, Question, Training, strategy_of
 from runners.traces.schema import Record
 
 GIB = 2**30

@@ -16,16 +16,16 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runners.planning.context_axis import ring_attention
-from runners.planning.fused_kernels import rms_norm
-from runners.planning.question import Training
-from runners.planning.tensor_axis import (
+from runners.planner.answers.architecture import Architecture
+from runners.planner.answers.question import Training
+from runners.planner.simulated.context_axis import ring_attention
+from runners.planner.simulated.fused_kernels import rms_norm
+from runners.planner.simulated.tensor_axis import (
     DividedCrossEntropy,
     TensorAxis,
     TorchCrossEntropy,
     exchanged,
 )
-from runners.plans.architecture import Architecture
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
 
-from runners.planning.answer import Answer
-from runners.planning.question import PlanError, Question
+from runners.planner.answers.answer import Answer
+from runners.planner.answers.question import PlanError, Question
 from runners.simulate.processes import Job, results
 
 
@@ -30,8 +30,8 @@ def _answer(question: Question) -> Answer:
     """Simulate the ranks of a strategy that differ; what a process of its own executes."""
     import torch
 
-    from runners.planning.one_rank import simulate_rank
-    from runners.planning.own_model import reason_of
+    from runners.planner.simulated.one_rank import simulate_rank
+    from runners.planner.simulated.own_model import reason_of
 
     logging.disable()  # torch logs a traceback of what it raises
     warnings.simplefilter("ignore")

@@ -7,10 +7,10 @@ any layout, with its first lines and the values of its `Plan` filled in. No torc
 import re
 from pathlib import Path
 
-from runners.planning.answer import GIB, Layout
-from runners.planning.law_of_time import Cluster
-from runners.planning.question import Model, PlanError, Question, Strategy, Training
-from runners.planning.recommendation import strategies
+from runners.planner.answers.answer import GIB, Layout
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.question import Model, PlanError, Question, Strategy, Training
+from runners.planner.answers.recommendation import strategies
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
-from runners.plans.settings import Count
+from runners.declared.settings import Count
 from runners.traces.schema import Record
 
 PRESETS = Path(__file__).resolve().parents[2] / "content" / "planner" / "model_presets.yml"

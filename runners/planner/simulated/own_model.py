@@ -29,11 +29,13 @@ from torch._subclasses.fake_tensor import (
 from torch.distributed.fsdp import FSDPModule
 
 from runners.meters.collectives import tensors_in
-from runners.planning.question import Model, PlanError, Training
+from runners.planner.answers.question import Model, PlanError, Training
 from runners.simulate.fake_mode import ValuelessMode
 from runners.system.errors import first_line
 
-_ENTRY = "runners.planning.one_rank"  # what lies below it on the stack started the simulation
+_ENTRY = (
+    "runners.planner.simulated.one_rank"  # what lies below it on the stack started the simulation
+)
 _NOT_THE_USERS = {*sys.stdlib_module_names, "torch", "numpy", "runners"}  # packages
 _LAYERS = "torch.nn.modules."
 

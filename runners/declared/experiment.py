@@ -4,7 +4,7 @@ An experiment is a file in `runners/experiments/`. It reads like a program: stra
 function of a `Rank`; below them what the runs are:
 
     QUESTION    what it asks, one sentence
-    Settings    the settings of its runs (`runners/plans/settings.py`)
+    Settings    the settings of its runs (`runners/declared/settings.py`)
     RUNS        {name: RunPlan}, in the order they run; a plan names its strategy's function
 
 and, where there is need:
@@ -36,7 +36,7 @@ from typing import Any, Generic, Literal, Self
 
 from pydantic import ValidationError
 
-from runners.plans.settings import FreeSettings, RunSettings, S, SettingsError
+from runners.declared.settings import FreeSettings, RunSettings, S, SettingsError
 from runners.system.errors import FixableError, first_line, nearest, unknown
 from runners.traces.digest import ROOT, experiment_files
 from runners.traces.records import Death

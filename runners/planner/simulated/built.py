@@ -23,10 +23,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from runners.meters.memory import CPU
-from runners.planning import own_model
-from runners.planning.question import Question
-from runners.planning.tensor_axis import TensorAxis
-from runners.planning.transformer import OwnExperts, Part, Transformer
+from runners.planner.answers.question import Question
+from runners.planner.simulated import own_model
+from runners.planner.simulated.tensor_axis import TensorAxis
+from runners.planner.simulated.transformer import OwnExperts, Part, Transformer
 
 # What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
 _SAVED = {

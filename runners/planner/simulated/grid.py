@@ -7,16 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from runners.planning.answer import question_of
-from runners.planning.processes import answers
-from runners.planning.question import Model, PlanError, Question, strategy_of
-from runners.planning.recommendation import microbatch_of
-from runners.plans.architecture import ModelPreset, model_presets
-from runners.system.errors import unknown
-from runners.traces.digest import ROOT
-from runners.traces.files import read_grid, write
-from runners.traces.machine import num_cores
-from runners.traces.plan_grid import (
+from runners.planner.answers.answer import question_of
+from runners.planner.answers.architecture import ModelPreset, model_presets
+from runners.planner.answers.plan_grid import (
     FOLDER,
     Grid,
     GridRow,
@@ -25,8 +18,16 @@ from runners.traces.plan_grid import (
     code_digest,
     experiment_of,
     made_here,
+    read_grid,
     run_name,
 )
+from runners.planner.answers.question import Model, PlanError, Question, strategy_of
+from runners.planner.answers.recommendation import microbatch_of
+from runners.planner.simulated.processes import answers
+from runners.system.errors import unknown
+from runners.traces.digest import ROOT
+from runners.traces.files import TraceError, write
+from runners.traces.machine import num_cores
 from runners.traces.records import Run
 
 PLANS = ROOT / "content" / FOLDER
@@ -45,6 +46,7 @@ NAMED = {
     8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"),
     64: ("ddp", "fsdp.8+tp-sp.8"),
 }
+SAME = "the same"
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
@@ -114,38 +116,38 @@ def _rows(plan: Plan) -> Iterator[Key]:
         yield name, State.model_validate({**usual, **fields})
 
 
-def make(preset: str) -> Grid:
-    """Simulate the grid of a preset, and write its file.
+def check(preset: str, *, is_writing: bool) -> str:
+    """Simulate one row of `EACH` of a grid once more; what came of it.
+
+    Where they come out equal the grid is one of today's code, and writing renews its digest; else
+    writing simulates all rows anew. A run that is stopped leaves the former file.
 
     Raises:
-        PlanError: there is no grid of this preset, or a row failed.
-        OSError: the disk refused; the former file stays.
+        PlanError: a row failed.
     """
-    made = _grid(preset, _simulated(dict(questions(_preset(preset))), num_cores()))
-    write(PLANS / f"{preset}.json", made)
-    return made
+    path, asked = PLANS / f"{preset}.json", dict(questions(_preset(preset)))
+    code = code_digest(experiment_of(preset))
+    try:
+        grid = read_grid(path)
+        is_equal = asked.keys() == {(one.strategy, one.state) for one in grid.rows}
+    except TraceError:
+        is_equal = False
+    if is_equal:
+        chosen = {(one.strategy, one.state): one.ranks for one in grid.rows[::EACH]}
+        found = _simulated({key: asked[key] for key in chosen}, num_cores())
+        is_equal = [one.ranks for one in found] == [*chosen.values()]
+    if is_writing and not is_equal:
+        write(path, _grid(preset, _simulated(asked, num_cores())))
+    elif is_writing and grid.code != code:
+        write(path, grid.model_copy(update={"code": code}))
+    elif is_equal:
+        is_equal = grid.code == code
+    return said(is_same=is_equal, is_writing=is_writing)
 
 
-def confirm(preset: str) -> Grid:
-    """Simulate some rows of a grid again; where all come out equal, it is one of today's code.
-
-    Raises:
-        PlanError: a row came out otherwise, or what is asked has changed.
-        TraceError: the file is no grid.
-    """
-    asked, grid = dict(questions(_preset(preset))), read_grid(PLANS / f"{preset}.json")
-    if asked.keys() != {(one.strategy, one.state) for one in grid.rows}:
-        raise PlanError(f"{preset}: the grid asks for other rows now; make it again")
-    chosen = grid.rows[::EACH]
-    keys = [(one.strategy, one.state) for one in chosen]
-    found = _simulated({key: asked[key] for key in keys}, num_cores())
-    for before, row in zip(chosen, found, strict=True):
-        if row.ranks != before.ranks:
-            where = f"{preset}: {row.strategy} on {row.state.devices}"
-            raise PlanError(f"{where} came out otherwise; make it again")
-    confirmed = grid.model_copy(update={"code": code_digest(grid.experiment)})
-    write(PLANS / f"{preset}.json", confirmed)
-    return confirmed
+def said(*, is_same: bool, is_writing: bool) -> str:
+    """What is said of a file that was made once more."""
+    return SAME if is_same else "written" if is_writing else "differs; --write makes it anew"
 
 
 def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:

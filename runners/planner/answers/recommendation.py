@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import product
 from typing import Literal, NamedTuple
 
-from runners.planning.answer import GIB, Answer, Layout, layouts, needs
-from runners.planning.law_of_time import Cluster
-from runners.planning.question import (
+from runners.planner.answers.answer import GIB, Answer, Layout, layouts, needs
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.question import (
     Model,
     PlanError,
     Question,

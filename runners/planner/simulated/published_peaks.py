@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import yaml
 from pydantic import Field, model_validator
 
-from runners.planning.answer import GIB, Answer
-from runners.planning.processes import answers
-from runners.planning.question import Model, PlanError, Question, Strategy, Training
-from runners.planning.recommendation import Simulate
-from runners.plans.architecture import Architecture, Id, Source
-from runners.plans.settings import Count
-from runners.traces.published import MOST_ERROR, PLANNER, run, run_name
+from runners.declared.settings import Count
+from runners.planner.answers.answer import GIB, Answer
+from runners.planner.answers.architecture import Architecture, Id, Source
+from runners.planner.answers.published import MOST_ERROR, PLANNER, run, run_name
+from runners.planner.answers.question import Model, PlanError, Question, Strategy, Training
+from runners.planner.answers.recommendation import Simulate
+from runners.planner.simulated.processes import answers
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
 

@@ -1,7 +1,7 @@
 """Committed plans of one model: simulated strategies in a grid of states, as JSON. No torch.
 
 Flow: `python -m runners plan --grid` simulates and writes `content/planner/plans/<preset>.json`
-(`files.write`), and `files.read_grid` gives it back whole. `as_trace` shows a grid as a trace
+(`files.write`), and `read_grid` gives it back whole. `as_trace` shows a grid as a trace
 with a run for each strategy in each state, so that lessons, claims and figures name its values as
 they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
 """
@@ -9,13 +9,16 @@ they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
 import platform
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from runners.planner.answers.device_memory import least_bytes, needed_bytes
+from runners.simulate.log import RESHARDED, AxisCalls
 from runners.traces import digest
-from runners.traces.device_memory import least_bytes, needed_bytes
 from runners.traces.digest import ROOT
+from runners.traces.files import read_record
 from runners.traces.measured import Collective, Memory, MemoryClasses, Timing
 from runners.traces.records import Circumstances, Code, RankRecord, Run, Trace
 from runners.traces.schema import Guarded, Moment, Record, Setting, Version, digest_of, now
@@ -25,19 +28,8 @@ PREFIX = "plan_"  # of the names by which expressions call grids
 QUESTION = (
     "Which strategies fit this model on so many devices, and what does each rank hold and send?"
 )
-RESHARDED = "resharded"  # the axis over which FSDP gathers what it resharded to a smaller group
-_ENTRY = "runners/planning/one_rank.py"
+_ENTRY = "runners/planner/simulated/one_rank.py"
 _SHORT = {"bf16-mixed": "", "adam": "", "none": "", "all": "checkpointed"}
-
-
-class GridCall(Record):
-    """All calls of one collective on one axis of the mesh, in a step."""
-
-    operation: str
-    axis: str
-    num_ranks: int  # of the group
-    count: int
-    bytes: int  # payload, summed over the calls
 
 
 class GridRank(Record):
@@ -53,7 +45,7 @@ class GridRank(Record):
     num_parameters: int
     flops: int  # of one step
     sent_bytes: int  # at least, by the ring algorithms' closed forms
-    calls: list[GridCall]
+    calls: list[AxisCalls]
 
     def num_communicators(self, num_microbatches: int) -> int:
         """Groups of ranks that it communicates in: one for each axis of the mesh.
@@ -121,6 +113,11 @@ class Grid(Simulated):
     def experiment(self) -> str:
         """The name by which expressions call it."""
         return experiment_of(self.preset)
+
+
+def read_grid(path: Path) -> Grid:
+    """Read the committed plans of one preset; errors as `read_record` has them."""
+    return read_record(path, Grid)
 
 
 def made_here(code: str) -> dict[str, Any]:

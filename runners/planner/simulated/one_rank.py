@@ -13,18 +13,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from runners.declared.closed_forms import ring_bytes, share_bytes
 from runners.meters.memory import CPU, MemoryMeter, local
-from runners.planning.built import CONTEXT, EXPERT, build
-from runners.planning.own_model import RefusingMode, own_code_at_work
-from runners.planning.question import Question
-from runners.planning.step import EMBEDDING, Repeats, Step, repeats
-from runners.planning.updates import Update
-from runners.plans.closed_forms import ring_bytes, share_bytes
+from runners.planner.answers.plan_grid import GridRank
+from runners.planner.answers.question import Question
+from runners.planner.simulated.built import CONTEXT, EXPERT, build
+from runners.planner.simulated.own_model import RefusingMode, own_code_at_work
+from runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
+from runners.planner.simulated.updates import Update
 from runners.simulate.caching_allocator import replay
-from runners.simulate.log import Call
+from runners.simulate.log import AxisCalls, Call
 from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
-from runners.traces.plan_grid import GridCall, GridRank
 
 AXES = ("pipeline", "data", "tensor")
 
@@ -120,7 +120,7 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
     )
 
 
-def _summed(calls: Iterable[Call], repeated: Repeats) -> list[GridCall]:
+def _summed(calls: Iterable[Call], repeated: Repeats) -> list[AxisCalls]:
     """Calls of a whole step, all phases together."""
     totals: defaultdict[tuple[str, str, int], tuple[float, float]] = defaultdict(lambda: (0, 0))
     for one in calls:
@@ -128,7 +128,7 @@ def _summed(calls: Iterable[Call], repeated: Repeats) -> list[GridCall]:
         count, num_bytes = totals[key]
         totals[key] = count + one.count * times, num_bytes + one.bytes * times
     return [
-        GridCall(
+        AxisCalls(
             operation=operation,
             axis=axis,
             num_ranks=num_ranks,
@@ -139,7 +139,7 @@ def _summed(calls: Iterable[Call], repeated: Repeats) -> list[GridCall]:
     ]
 
 
-def _sent_bytes(call: GridCall) -> float:
+def _sent_bytes(call: AxisCalls) -> float:
     """Bytes that a rank sends at least, by the ring algorithms' closed forms."""
     if call.operation == "all_reduce":
         return float(ring_bytes(call.bytes, call.num_ranks))

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import torch
 
 from runners.meters.memory import MemoryMeter
-from runners.planning.answer import GIB
-from runners.planning.one_rank import take_steps
-from runners.planning.question import Question
-from runners.traces.device_memory import Verdict, verdict
-from runners.traces.plan_grid import GridRank
+from runners.planner.answers.answer import GIB
+from runners.planner.answers.device_memory import Verdict, verdict
+from runners.planner.answers.plan_grid import GridRank
+from runners.planner.answers.question import Question
+from runners.planner.simulated.one_rank import take_steps
 
 # Between what is given out and what would be reserved without a limit, segments decide.
 _EXPECTED: dict[Verdict, str] = {

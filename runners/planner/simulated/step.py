@@ -22,10 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.collectives import tensors_in
 from runners.meters.memory import MemoryMeter
-from runners.planning import own_model
-from runners.planning.built import Built
-from runners.planning.question import Question
-from runners.planning.updates import Update
+from runners.planner.answers.question import Question
+from runners.planner.simulated import own_model
+from runners.planner.simulated.built import Built
+from runners.planner.simulated.updates import Update
 
 LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
 LAST = "last "

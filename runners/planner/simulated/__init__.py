@@ -1,0 +1,1 @@
+"""What one rank of a planned strategy holds, sends and computes, by `runners/simulate`."""
