@@ -3,7 +3,7 @@
 `make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path. The
 tests run on that of `.venv`; each other one that is the oldest or the newest gets an environment
 such as `.pythons/3.12` and runs the smoke: `check` of the content, one experiment with its metered
-passes, a simulation, a plan, the tests of the memory meter. The torch that pip installs by default
+passes, a plan, the tests of the memory meter. The torch that pip installs by default
 is another build than that of `.venv`. Exits 1 where a smoke failed; a Python for which pip finds no
 packages is named as not tried.
 """
@@ -26,8 +26,7 @@ METER = ("tests/runners/test_kernel.py", "tests/runners/test_meters.py")
 SMOKE = {
     "content": ["-m", "generator", "check"],
     EXPERIMENT: ["-m", "runners", "run", EXPERIMENT],
-    "simulate": ["-m", "runners", "simulate", "ddp.ddp"],
-    "plan": ["-m", "runners", "plan", "gpt2-124m", "--devices", "2", "--strategies", "fsdp"],
+    "plan": ["-m", "runners", "plan", "for", "gpt2-124m", "--devices", "2", "--strategies", "fsdp"],
     "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", *METER],
 }
 NAME = "python3.[0-9][0-9]"

@@ -13,15 +13,12 @@
     python -m runners show NAME[.RUN]          its runs; of one run each value, and what to paste
     python -m runners show                     every value there is, for grep
     python -m runners compare A B              what two machines measured differently
-    python -m runners simulate [EXPERIMENT[.RUN] …]
-                                               every run as one rank of many, without data: its
-                                               peak and payload beside the recorded ones
-    python -m runners plan PRESET | --model MODULE:FUNCTION
-                                               which strategies fit a model on so many devices:
+    python -m runners plan for MODEL           which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
+    python -m runners plan program MODEL FILE  a program that trains in the recommended layout
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
-a simulation that failed, or a run that could not be measured for want of the machine; 2 a wrong
+a simulation that failed, a plan that is another one now, or a run that could not be measured for want of the machine; 2 a wrong
 call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 """
 
@@ -45,7 +42,6 @@ COMMANDS = {
     "reproduce": "runners.commands.reproduce",
     "show": "runners.commands.show",
     "compare": "runners.commands.compare",
-    "simulate": "runners.simulate.command",
     "plan": "runners.planner.command",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"
@@ -73,6 +69,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _executed(name: str, words: Sequence[str]) -> int:
+    if name == "simulate":
+        raise FixableError("`simulate` has gone: `show` has what a run recorded, `plan` simulates")
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
     # `make pages` sets up without torch.
@@ -92,7 +90,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
 
 def command() -> None:
     """What `proofbook` and `python -m runners` call."""
-    sys.path.insert(0, "")  # as under `python -m`: `proofbook plan --model mine:build`
+    sys.path.insert(0, "")  # as under `python -m`: `proofbook plan for mine:build`
     stopping.listen("stopped; what was measured before is kept")
     stopping.leave(main())
 

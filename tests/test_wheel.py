@@ -52,7 +52,7 @@ def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
 
 
 def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed, tmp_path):
-    words = ["plan", "gpt2-124m", "--devices", "2", "--strategies", "fsdp", "--program", "train.py"]
+    words = ["plan", "program", "gpt2-124m", "train.py", "--devices", "2", "--strategies", "fsdp"]
     done = called(tmp_path, ["-m", "runners", *words], installed)
     assert done.returncode == 0, done.stderr
     assert "program:     train.py" in done.stderr
@@ -62,7 +62,7 @@ def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed
     assert "train.py is there already" in again.stderr
     (installed / "proofbook").write_text("from runners.__main__ import command\ncommand()\n")
     (tmp_path / "mine.py").write_text("def build():\n    return []\n")
-    own = ["plan", "--model", "mine:build", "--batch", "mine:build", "--strategies", "single"]
+    own = ["plan", "for", "mine:build", "--batch", "mine:build", "--strategies", "single"]
     found = called(tmp_path, [installed / "proofbook", *own], installed)
     assert "mine.py:1: build builds no nn.Module" in found.stderr
     shown = called(tmp_path, ["-m", "runners", "show", "ddp.ddp"], installed)

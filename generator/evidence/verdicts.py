@@ -278,7 +278,7 @@ def problems(book: Book, outcomes: Mapping[str, Outcome]) -> list[str]:
         if shown.is_stale and shown.is_plan:
             grid = shown.grid.preset if shown.grid else COMPARISONS[experiment].option
             said = f"content/{shown.file}: the code that simulates has changed"
-            found.append(f"{said}; run `python -m runners plan {grid} --grid`")
+            found.append(f"{said}; run `python -m runners plan check {grid} --write`")
         elif shown.is_stale and shown.machine.name == book.reference.name:
             found.append(f"{experiment}: the reference machine's trace is stale; run it again")
         found += [

@@ -52,18 +52,3 @@ class RankLog(Record):
     def payload_bytes(self) -> dict[str, int]:
         """Payload of the counted step by operation."""
         return {one.operation: one.bytes for one in self.collectives}
-
-
-class SimulatedRun(Record):
-    """A run, simulated rank by rank; or why it cannot be.
-
-    Attributes:
-        reason: why there are no ranks.
-        has_failed: by an error, a death or a limit of time, and not since no simulation can do it.
-    """
-
-    experiment: str
-    run: str
-    reason: str | None = None
-    ranks: list[RankLog] = []
-    has_failed: bool = False

@@ -104,7 +104,7 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
     book = copy.load(is_stale=is_stale)
     lines = verdicts.problems(book, Evidence(book).outcomes)
     (line,) = (one for one in lines if "plans/tiny.json" in one)
-    assert "python -m runners plan tiny --grid" in line
+    assert "python -m runners plan check tiny --write" in line
 
 
 def test_the_page_of_published_rates_states_the_tolerances_by_which_they_were_scored():

@@ -22,14 +22,14 @@ QUESTION = asked("single", 1, microbatch=2, global_batch=2, precision="fp32")
 
 def test_without_an_accelerator_there_are_no_outcomes(capsys, monkeypatch):
     monkeypatch.setenv("PROOFBOOK_DEVICE", "cpu")
-    assert main(["plan", "gpt2-124m", "--outcomes"]) == 2
+    assert main(["plan", "outcomes", "gpt2-124m"]) == 2
     assert "need an accelerator" in capsys.readouterr().err
 
 
 def test_an_outcome_is_that_of_one_device(capsys, monkeypatch):
     monkeypatch.setattr(accelerator, "num_devices", lambda: 1)
     monkeypatch.setattr(outcomes, "outcome_apart", lambda *_: Outcome("forward", 1, 1, 1))
-    assert main(["plan", "gpt2-124m", "--sequence", "64", "--outcomes"]) == 0
+    assert main(["plan", "outcomes", "gpt2-124m", "--sequence", "64"]) == 0
     title, *_ = capsys.readouterr().out.splitlines()
     assert title.startswith("gpt2-124m on one device of")
     assert "microbatch 1, global batch 1," in title

@@ -108,8 +108,8 @@ def said(capsys):
 
     def say(module, batch, *words):
         size = ["--devices", "2", "--microbatch", str(MICROBATCH), "--sequence", str(SEQUENCE)]
-        asked = ["--model", module, "--batch", batch, "--precision", "fp32", *size, *words]
-        code = main(["plan", *asked, "--strategies", "single"])
+        asked = [module, "--batch", batch, "--precision", "fp32", *size, *words]
+        code = main(["plan", "for", *asked, "--strategies", "single"])
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 

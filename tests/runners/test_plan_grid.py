@@ -30,45 +30,44 @@ def tiny(monkeypatch, tmp_path):
     start = processes._Process
     monkeypatch.setattr(processes, "_Process", lambda job: simulated.append(job) or start(job))
 
-    def made(how):
+    def checked(*, is_writing):
         simulated.clear()
-        return how("tiny"), list(simulated), tmp_path / "plans" / "tiny.json"
+        return grid.check("tiny", is_writing=is_writing), len(simulated)
 
-    return made
+    path = tmp_path / "plans" / "tiny.json"
+    return checked, path
 
 
-def test_a_file_holds_every_row_and_other_code_confirms_it_or_is_refused(tiny, monkeypatch):
-    found, simulated, path = tiny(grid.make)
-    assert read_grid(path).rows == found.rows
+def test_a_file_holds_every_row_and_other_code_confirms_it_or_makes_it_anew(tiny, monkeypatch):
+    checked, path = tiny
+    assert checked(is_writing=False) == ("differs; --write makes it anew", 0)
+    assert checked(is_writing=True) == ("written", 4)
+    found = read_grid(path)
     assert [(row.strategy, row.state.checkpointing) for row in found.rows] == [
         ("single", "none"), ("fsdp", "none"), ("single", "all"), ("fsdp", "all"),
     ]  # fmt: skip
-    assert len(simulated) == 4
-    plain, checkpointed = (
-        next(r for r in found.rows if (r.strategy, r.state.checkpointing) == ("single", which))
-        for which in ("none", "all")
-    )
+    plain, checkpointed = found.rows[0], found.rows[2]
     assert checkpointed.ranks[0].peak_bytes < plain.ranks[0].peak_bytes
     assert checkpointed.ranks[0].flops > plain.ranks[0].flops
+    assert checked(is_writing=False) == (grid.SAME, len(found.rows[:: grid.EACH]))
 
-    before = path.read_text()
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
     assert plan_grid.code_digest("plan_tiny") != found.code
-    again, simulated, _ = tiny(grid.confirm)
-    assert len(simulated) == len(found.rows[:: grid.EACH]) == 1
-    assert again.code == plan_grid.code_digest("plan_tiny")
-    assert read_grid(path).rows == found.rows
+    assert checked(is_writing=False) == ("differs; --write makes it anew", 1)
+    assert checked(is_writing=True) == (grid.SAME, 1)
+    again = read_grid(path)
+    assert (again.code, again.rows) == (plan_grid.code_digest("plan_tiny"), found.rows)
+
     rank = found.rows[0].ranks[0]
     other = rank.model_copy(update={"peak_bytes": rank.peak_bytes + 1})
     rows = [found.rows[0].model_copy(update={"ranks": [other]}), *found.rows[1:]]
-    path.write_text(before)
     grid.write(path, found.model_copy(update={"rows": rows}))
-    with pytest.raises(PlanError, match="single on 4 came out otherwise; make it again"):
-        tiny(grid.confirm)
+    assert checked(is_writing=False) == ("differs; --write makes it anew", 1)
     assert read_grid(path).rows == rows
+    assert checked(is_writing=True) == ("written", 5)
+    assert [row.ranks for row in read_grid(path).rows] == [row.ranks for row in found.rows]
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "zero1")})
-    with pytest.raises(PlanError, match="asks for other rows now; make it again"):
-        tiny(grid.confirm)
+    assert checked(is_writing=False) == ("differs; --write makes it anew", 0)
 
 
 def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):

@@ -21,9 +21,10 @@ def test_the_committed_file_is_what_the_list_gives_today():
 
 
 def test_the_command_prints_a_line_for_every_run(capsys):
-    assert main(["plan", "--published-steps"]) == 0
-    printed = sorted(capsys.readouterr().out.splitlines())
-    assert all(map(str.startswith, printed, sorted(read(STEPS.path).runs)))
+    assert main(["plan", "check", "plan_steps"]) == 0
+    *printed, said = capsys.readouterr().out.splitlines()
+    assert said == "plan_steps: the same"
+    assert all(map(str.startswith, sorted(printed), sorted(read(STEPS.path).runs)))
     assert len(printed) == len(read(STEPS.path).runs)
 
 

@@ -1,7 +1,7 @@
 """Published numbers beside what is computed of them: committed traces, `planner/<name>.json`.
 
-Flow: `python -m runners plan --published --grid` simulates the measurements of memory that others
-published, and `--published-steps --grid` applies the law of time to published steps. Each writes a
+Flow: `python -m runners plan check plan_published --write` simulates the measurements of memory that others
+published, and `plan check plan_steps --write` applies the law of time to published steps. Each writes a
 trace with a run for each row, which pages read alone. A run's settings are the row's configuration,
 the published numbers, and where they stand; its measures are what was computed:
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
@@ -28,7 +28,6 @@ class Comparison(NamedTuple):
 
     Attributes:
         experiment: the name by which expressions call it.
-        option: of `plan`, which makes it.
         lists: files of the planner with the published rows.
         code: the file of `runners/planner` that computes, with what it imports.
         simulates: whether ranks are simulated for it.
@@ -36,7 +35,6 @@ class Comparison(NamedTuple):
 
     experiment: str
     question: str
-    option: str
     lists: tuple[str, ...]
     code: str
     simulates: bool = False
@@ -61,7 +59,6 @@ class Comparison(NamedTuple):
 PEAKS = Comparison(
     f"{PREFIX}published",
     "How far are simulated peaks from published ones?",
-    "--published",
     lists=("published_measurements",),
     code="simulated/published_peaks",
     simulates=True,
@@ -69,7 +66,6 @@ PEAKS = Comparison(
 STEPS = Comparison(
     f"{PREFIX}steps",
     "How far does one efficiency for each device explain published rates of training steps?",
-    "--published-steps",
     lists=("published_steps", "published_choices"),
     code="answers/published_steps",
 )
