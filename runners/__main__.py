@@ -18,8 +18,8 @@
     python -m runners plan program MODEL FILE  a program that trains in the recommended layout
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
-a simulation that failed, a plan that is another one now, or a run that could not be measured for want of the machine; 2 a wrong
-call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
+a simulation that failed, a plan that differs, or a run that could not be measured for want of the
+machine; 2 a wrong call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _executed(name: str, words: Sequence[str]) -> int:
     if name == "simulate":
-        raise FixableError("`simulate` has gone: `show` has what a run recorded, `plan` simulates")
+        raise FixableError("simulate is gone; show has what was recorded, plan simulates a model")
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
     # `make pages` sets up without torch.

@@ -1,9 +1,9 @@
 """The directions that imports may take.
 
-generator → `runners/traces`, `runners/declared`, `runners/planner/answers`, and `runners.system` for
-its commands and processes; nothing under generator imports torch; only `generator/website/plugin.py`
-imports MkDocs; runners never import generator; only what handles tensors needs torch; rooms import
-in one direction only.
+generator → `runners/traces`, `runners/declared`, `runners/planner/answers`, and `runners/system`
+for its commands and processes; nothing under generator imports torch; only its plugin imports
+MkDocs; runners never import generator; only what handles tensors needs torch; rooms import in one
+direction only.
 """
 
 import ast

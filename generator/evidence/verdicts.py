@@ -15,7 +15,6 @@ from generator.content.errors import ContentError
 from generator.evidence import list_sides, units
 from generator.evidence.paths import Evaluation, Node
 from generator.evidence.value import ExpressionError, Value, constant, numeric
-from runners.planner.answers.published import COMPARISONS
 from runners.traces.measured import SampledSeconds
 from runners.traces.tolerance import overlap
 
@@ -276,7 +275,7 @@ def problems(book: Book, outcomes: Mapping[str, Outcome]) -> list[str]:
     found = []
     for experiment, shown in book.traces.items():
         if shown.is_stale and shown.is_plan:
-            grid = shown.grid.preset if shown.grid else COMPARISONS[experiment].option
+            grid = shown.grid.preset if shown.grid else experiment
             said = f"content/{shown.file}: the code that simulates has changed"
             found.append(f"{said}; run `python -m runners plan check {grid} --write`")
         elif shown.is_stale and shown.machine.name == book.reference.name:

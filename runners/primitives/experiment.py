@@ -1,6 +1,6 @@
 """How fast a machine computes and communicates: its primitives.
 
-An experiment that is no part of the book: `runners.declared.experiment.find` knows it by name, nothing
+An experiment that is no part of the book: `declared/experiment.py` knows it by name, nothing
 lists it. Its ranks are the launcher's own: forked, one thread each, with the allocator of timed
 passes. Computing is timed with one, two and four ranks busy at once, since ranks share cores,
 caches and memory.

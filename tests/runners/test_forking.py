@@ -4,8 +4,6 @@ The builds of torch for CUDA have a device under fake tensors, with or without a
 Python gives every build one, so that torch's own check is at work in these tests.
 """
 
-import json
-
 import pytest
 
 from tests.processes import python
@@ -27,11 +25,12 @@ found = simulated("ddp.ddp", "growth.stages_ranks_2")
 training = Training(sequence=64, microbatch=1, global_batch=2)
 model = Model(name="small", architecture=model_presets()["gpt2-124m"].architecture)
 asked = Question(model=model, training=training, strategy=strategy_of("fsdp", 2))
-print(json.dumps([isinstance(one, str) and one for one in found.values()] + [one.reason for one in answers([asked])]))
+print(json.dumps([isinstance(one, list) or one for one in found.values()]))
+print(json.dumps([one.reason for one in answers([asked])]))
 """
 
 
 def test_runs_and_plans_are_simulated_by_a_torch_that_has_a_device():
     done = python("-W", "ignore", "-c", WITH_A_DEVICE + SIMULATED)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [False, False, None]
+    assert done.stdout.splitlines() == ["[true, true]", "[null]"]

@@ -249,10 +249,11 @@ def test_a_strategy_that_cannot_be_says_why(text, why):
     ],
 )
 def test_what_cannot_be_planned_is_one_line(words, why, capsys):
-    try:
+    if words[0] == "gpt2-124m":
+        with pytest.raises(SystemExit, match="2"):
+            main(["plan", *words])
+    else:
         assert main(["plan", *words]) == 2
-    except SystemExit as ended:
-        assert ended.code == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert why in said.err.splitlines()[-1]

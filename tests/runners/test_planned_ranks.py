@@ -25,7 +25,7 @@ from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES
 OWN = "tests.runners.vision_transformer"
 STRATEGIES = ["ddp", "zero1", "fsdp", "tp"]
 RANKS = 4
-MODEL = ["--model", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--sequence", "1"]
+MODEL = ["for", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--sequence", "1"]
 TOLERANCE = 0.01  # relative, of a peak
 
 

@@ -5,7 +5,7 @@ from itertools import groupby
 import pytest
 
 from runners.__main__ import main
-from runners.planner import published_steps as steps
+from runners.planner.answers import published_steps as steps
 from runners.planner.answers.published import STEPS, is_stale
 from runners.traces.files import read
 

@@ -5,16 +5,16 @@ In: the numbers of a configuration file, and `content/planner/model_presets.yml`
 """
 
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
 from runners.declared.settings import Count
+from runners.traces.digest import ROOT
 from runners.traces.schema import Record
 
-PRESETS = Path(__file__).resolve().parents[2] / "content" / "planner" / "model_presets.yml"
+PRESETS = ROOT / "content" / "planner" / "model_presets.yml"
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
 

@@ -1,8 +1,8 @@
 """Committed plans of one model: simulated strategies in a grid of states, as JSON. No torch.
 
-Flow: `python -m runners plan check --write` simulates and writes `content/planner/plans/<preset>.json`
-(`files.write`), and `read_grid` gives it back whole. `as_trace` shows a grid as a trace
-with a run for each strategy in each state, so that lessons, claims and figures name its values as
+Flow: `python -m runners plan check --write` simulates and writes
+`content/planner/plans/<preset>.json`, and `read_grid` gives it back. `as_trace` shows a grid as a
+trace with a run for each strategy in each state, so that lessons, claims and figures name its values as
 they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
 """
 

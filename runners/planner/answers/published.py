@@ -1,8 +1,8 @@
 """Published numbers beside what is computed of them: committed traces, `planner/<name>.json`.
 
-Flow: `python -m runners plan check plan_published --write` simulates the measurements of memory that others
-published, and `plan check plan_steps --write` applies the law of time to published steps. Each writes a
-trace with a run for each row, which pages read alone. A run's settings are the row's configuration,
+Flow: `python -m runners plan check --write` simulates the measurements of memory that others
+published (`plan_published`), and applies the law of time to published steps (`plan_steps`). Each is
+a trace with a run for each row, which pages read alone. A run's settings are the row's configuration,
 the published numbers, and where they stand; its measures are what was computed:
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
 """
