@@ -22,10 +22,11 @@ from generator.content.lesson import (
     TryFile,
 )
 from generator.content.yaml_source import Path
-from generator.evidence import law_shown, play_states, units
-from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
-from generator.evidence.evaluation import Evidence
-from generator.evidence.value import ExpressionError, Value
+from generator.figures.play import states as play_states
+from generator.values import law_shown, units
+from generator.values.calculator import CheckOnRun, checked, on_run, parsed
+from generator.values.evaluation import Evidence
+from generator.values.value import ExpressionError, Value
 
 Found = tuple[Path, str]
 WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one

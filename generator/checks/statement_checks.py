@@ -13,8 +13,8 @@ from generator.content.book import Book
 from generator.content.claim import SentenceVerdict, Statement
 from generator.content.documents import Document
 from generator.content.errors import ContentError
-from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import UNDECIDED, Outcome
+from generator.values.evaluation import Evidence
+from generator.values.verdicts import UNDECIDED, Outcome
 
 Shown = Literal["refuted", "confirmed", "untested"]
 BORNE_OUT_BY: dict[SentenceVerdict, tuple[Shown, ...]] = {

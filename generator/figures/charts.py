@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, Growth
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.evidence.value import Value, numeric
 from generator.figures.axes import percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import Picture, Seen, Table, both, plainly
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.value import Value, numeric
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
 PANEL, PANEL_HEIGHT = replace(WIDE, width=344), 170  # half a column; between its axes

@@ -6,7 +6,7 @@ from typing import Self
 
 from markupsafe import Markup
 
-from generator.evidence.folio import interface_words
+from generator.printing.folio import interface_words
 
 Row = Sequence[Markup | str]  # the first cell heads it
 

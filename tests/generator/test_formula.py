@@ -9,12 +9,12 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from generator.content.claim import Claim
-from generator.evidence.calculator import checks, parsed
-from generator.evidence.evaluation import Evidence
-from generator.evidence.formula import printed
-from generator.evidence.law_shown import printed as rule_of
-from generator.evidence.law_shown import shown
-from generator.evidence.value import ExpressionError
+from generator.values.calculator import checks, parsed
+from generator.values.evaluation import Evidence
+from generator.values.formula import printed
+from generator.values.law_shown import printed as rule_of
+from generator.values.law_shown import shown
+from generator.values.value import ExpressionError
 
 NAMES = ("a", "bb", "c_1")
 ATOMS = st.sampled_from([*NAMES, "2", "0.5", "1e3", "0"])

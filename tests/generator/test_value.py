@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from generator.evidence import units
-from generator.evidence.paths import Evaluation, Node
-from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
-from generator.evidence.value import ExpressionError, Origin, Value
+from generator.values import units
+from generator.values.paths import Evaluation, Node
+from generator.values.units import BYTES, COUNT, LOSS, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
+from generator.values.value import ExpressionError, Origin, Value
 from runners.traces.tolerance import MOST_SPREAD
 
 

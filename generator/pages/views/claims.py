@@ -14,13 +14,13 @@ from markupsafe import Markup, escape
 from generator.content.claim import Claim, Domain, Reference, Tolerance
 from generator.content.shelf import published_references
 from generator.content.typesetting import plain
-from generator.evidence import law_shown, regime, units
-from generator.evidence.folio import Folio
-from generator.evidence.law_shown import in_one_form, off_by
-from generator.evidence.machines import parts
-from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import SIGNS, UNDECIDED, Outcome, written
 from generator.pages.shown import Shown
+from generator.printing.folio import Folio
+from generator.values import law_shown, regime, units
+from generator.values.law_shown import in_one_form, off_by
+from generator.values.machines import parts
+from generator.values.value import Value, numeric
+from generator.values.verdicts import SIGNS, UNDECIDED, Outcome, written
 from runners.traces.fields import NBSP
 
 MAX_DIGITS = 12

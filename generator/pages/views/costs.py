@@ -13,15 +13,15 @@ from markupsafe import Markup
 
 from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from generator.content.lesson import CostTable
-from generator.evidence import calculator as calculators
-from generator.evidence import units
-from generator.evidence.calculator import Checked
-from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.law_shown import observed_run, off_by, shown
-from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import Outcome
 from generator.pages.shown import Row, Shown, label
 from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
+from generator.printing.folio import ABSENT, Folio
+from generator.values import calculator as calculators
+from generator.values import units
+from generator.values.calculator import Checked
+from generator.values.law_shown import observed_run, off_by, shown
+from generator.values.value import Value, numeric
+from generator.values.verdicts import Outcome
 from runners.traces.fields import NBSP
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from generator.content.book import Book, TraceOnPage
-from generator.evidence.folio import Folio
-from generator.evidence.sources import command
 from generator.pages.shown import Shown
+from generator.printing.folio import Folio
+from generator.printing.sources import command
 from runners.traces.records import Run
 
 WORDS_PER_MINUTE = 200

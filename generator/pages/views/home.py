@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from generator.content.book import Topic
 from generator.content.topic import Survivor
-from generator.evidence import units
-from generator.evidence.folio import Folio
-from generator.evidence.value import Value, numeric
 from generator.pages.shown import Shown
 from generator.pages.views.ways import asked_anywhere, marks, ways
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.value import Value, numeric
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 NUMBER = 0.22  # of the axis, that a number takes on a phone

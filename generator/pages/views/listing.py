@@ -19,8 +19,8 @@ from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[impo
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import file_of, listed
 from generator.content.typesetting import parted
-from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
+from generator.printing.folio import Folio
 from runners.traces.records import Failure
 
 # Keywords, strings, comments, numbers, and the names of what is defined. All else has the colour

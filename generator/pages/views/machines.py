@@ -7,13 +7,13 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from generator.content.shelf import Measured, TraceOnPage
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.regime import CROWDED, is_crowded, num_ranks
-from generator.evidence.units import Unit
-from generator.evidence.value import Kind, Origin, Value, computed, numeric
 from generator.pages.shown import Shown
+from generator.printing.folio import ABSENT, Folio
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.regime import CROWDED, is_crowded, num_ranks
+from generator.values.units import Unit
+from generator.values.value import Kind, Origin, Value, computed, numeric
 from runners.traces.records import Run
 
 FACTS = (

@@ -17,15 +17,15 @@ from generator.checks.layout_checks import recommended
 from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device
 from generator.content.typesetting import plain
-from generator.evidence import units
-from generator.evidence.folio import Folio, breakable
-from generator.evidence.play_states import Control
-from generator.evidence.units import Unit
-from generator.evidence.value import Value, computed, numeric
 from generator.figures.play.bar_views import MOST as LONGEST
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
+from generator.figures.play.states import Control
 from generator.pages.shown import Row, Shown, counted, label
+from generator.printing.folio import Folio, breakable
+from generator.values import units
+from generator.values.units import Unit
+from generator.values.value import Value, computed, numeric
 from runners.planner.answers.answer import GIB, Answer, Layout, answers_of, needs, verdict
 from runners.planner.answers.law_of_time import Bounds, Cluster
 from runners.planner.answers.plan_grid import named_rows

@@ -13,9 +13,9 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.plan_page import PeaksPage
-from generator.evidence.folio import Folio, breakable
-from generator.evidence.value import Value, computed, numeric
 from generator.pages.shown import Row, counted, label
+from generator.printing.folio import Folio, breakable
+from generator.values.value import Value, computed, numeric
 from runners.planner.answers.published import (
     KINDS,
     MOST_ERROR,

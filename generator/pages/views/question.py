@@ -14,13 +14,13 @@ from markupsafe import Markup
 from generator.content.listed_code import listed
 from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
-from generator.evidence.folio import Folio
 from generator.items.answers import claim_behind, without_repeats
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Kind
 from generator.pages.shown import Row, Shown
 from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
+from generator.printing.folio import Folio
 from runners.traces.fields import NBSP
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")

@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from generator.content.lesson import Recorded, RecordedRow
 from generator.content.typesetting import plain
-from generator.evidence.folio import Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.pages.shown import Shown
+from generator.printing.folio import Folio
 from runners.traces.records import Held, Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4

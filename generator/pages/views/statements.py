@@ -5,12 +5,12 @@ import re
 from generator.checks import statement_checks
 from generator.content import listed_code
 from generator.content.claim import Statement
-from generator.evidence.folio import Folio
-from generator.evidence.sources import command
-from generator.evidence.verdicts import Outcome
 from generator.pages.shown import Shown
 from generator.pages.views.claims import measured_by, verdict_row
 from generator.pages.views.listing import highlighted, printed
+from generator.printing.folio import Folio
+from generator.printing.sources import command
+from generator.values.verdicts import Outcome
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from generator.content.lesson import Trial, TryFile
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
 from generator.pages.shown import Shown
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
 from runners.traces.records import Run, Trace
 from runners.traces.summary import beside, summary_lines
 

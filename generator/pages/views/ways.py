@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from generator.content.book import Topic
 from generator.content.lesson import MODES, Mode
 from generator.content.quiz import Item
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
 from generator.items.kinds import digest_of
 from generator.pages.shown import Shown
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
 
 
 def ways(

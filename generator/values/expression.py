@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from generator.content.errors import nearest
-from generator.evidence.formula import Symbol, Tree, tree_of
-from generator.evidence.value import ExpressionError
+from generator.values.formula import Symbol, Tree, tree_of
+from generator.values.value import ExpressionError
 
 Function = Callable[..., object]
 BEYOND = "a number beyond what can be calculated with"

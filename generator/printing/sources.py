@@ -16,9 +16,9 @@ from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
 from generator.content.typesetting import moment
-from generator.evidence import formula
-from generator.evidence.evaluation import Evidence
-from generator.evidence.value import KINDS, Origin, Value
+from generator.values import formula
+from generator.values.evaluation import Evidence
+from generator.values.value import KINDS, Origin, Value
 
 COMMAND = ".venv/bin/python -m runners reproduce"
 BLOCK = "pb-sources"

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
 from generator.content.shelf import is_of_no_machine
-from generator.evidence import formula, units
-from generator.evidence.formula import Arithmetic, Tree
-from generator.evidence.regime import CROWDED
-from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
+from generator.values import formula, units
+from generator.values.formula import Arithmetic, Tree
+from generator.values.regime import CROWDED
+from generator.values.units import AS_RULED, Form, Unit, UnitError, Way
 from runners.traces.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]

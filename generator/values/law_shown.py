@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from generator.content.claim import Claim, Tolerance
-from generator.evidence import formula, units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.expression import Function, compiled
-from generator.evidence.formula import Symbol, Tree, names_of
-from generator.evidence.value import ExpressionError, Value
-from generator.evidence.verdicts import SIGNS, TIMED
+from generator.values import formula, units
+from generator.values.evaluation import Evidence
+from generator.values.expression import Function, compiled
+from generator.values.formula import Symbol, Tree, names_of
+from generator.values.value import ExpressionError, Value
+from generator.values.verdicts import SIGNS, TIMED
 from runners.declared.closed_forms import LAWS
 
 EPSILON = "ε"

@@ -23,12 +23,12 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.shelf import page_of
 from generator.content.typesetting import parted
-from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import SIDES, Showed, asked_of_claims
-from generator.evidence.machines import OtherOutcomes
-from generator.evidence.sources import Sources
-from generator.evidence.value import Kind, Origin, Value
-from generator.evidence.verdicts import Outcome, sentence
+from generator.printing.sources import Sources
+from generator.values.evaluation import Evidence
+from generator.values.filters import SIDES, Showed, asked_of_claims
+from generator.values.machines import OtherOutcomes
+from generator.values.value import Kind, Origin, Value
+from generator.values.verdicts import Outcome, sentence
 from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from generator.content.claim import EPSILONS
-from generator.evidence import units
-from generator.evidence.formula import Tree
-from generator.evidence.outcome_words import ended
-from generator.evidence.paths import Node
-from generator.evidence.value import ExpressionError, Value, computed, constant, numeric, quotient
+from generator.values import units
+from generator.values.formula import Tree
+from generator.values.outcome_words import ended
+from generator.values.paths import Node
+from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
 from runners.declared.closed_forms import LAWS
 from runners.traces.fields import NBSP, written
 from runners.traces.measured import SampledSeconds

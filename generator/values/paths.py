@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from generator.content.errors import nearest
 from generator.content.shelf import TraceOnPage
-from generator.evidence import units
-from generator.evidence.regime import is_crowded
-from generator.evidence.units import AS_RULED, Form, Unit
-from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
+from generator.values import units
+from generator.values.regime import is_crowded
+from generator.values.units import AS_RULED, Form, Unit
+from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
 from runners.planner.answers.published import COMPARISONS
 from runners.traces import fields
 from runners.traces.fields import DECLARED, Key
