@@ -57,9 +57,16 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
 
 
 def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
-    """A short name of each run; its whole path where another run has the same."""
-    own, words = {path: path.partition(".")[2] for path in paths}, folio.ui["strategies"]
-    short = {path: str(words.get(name, name.replace("_", " "))) for path, name in own.items()}
+    """A short name of each run; its whole path where another run has the same.
+
+    Where the name is that of its strategy, the strategy's word: `ddp` is DDP, but `summed` of an
+    experiment may be no all-reduce of sums.
+    """
+    short = {}
+    for path in paths:
+        name, run = path.partition(".")[2], folio.run(path)
+        is_strategy = run is not None and name == (run.label or run.strategy)
+        short[path] = folio.strategy(run) if run and is_strategy else name.replace("_", " ")
     num = Counter(short.values())
     return {path: name if num[name] == 1 else path for path, name in short.items()}
 
