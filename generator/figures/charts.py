@@ -206,5 +206,5 @@ def _table(
         for row in runs:
             values = (row.x, row.measured, row.predicted)[: len(head) - 1]
             name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)
-            table.rows.append([name, *map(folio.shown, values)])
+            table.rows.append([name, *map(folio.printed, values)])
     return table

@@ -28,8 +28,8 @@ from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import headings, views
-from generator.pages.shown import counted, label
 from generator.pages.term_links import TermLinks
+from generator.pages.view import counted, label
 from generator.pages.views import claims, frame, listing, question, ways
 from generator.printing.folio import REFERENCE, Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence

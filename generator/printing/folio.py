@@ -183,13 +183,13 @@ class Folio:
         """A value for a table or a figure; None where this machine has none."""
         return self.evidence.one(expression)
 
-    def shown(self, value: Value | None) -> Markup:
+    def printed(self, value: Value | None) -> Markup:
         """A value with its provenance; a dash where this machine has none."""
         return ABSENT if value is None else self.show(value)
 
     def cell(self, expression: str) -> Markup:
         """A value for a cell of a table, or a dash."""
-        return self.shown(self.value(expression))
+        return self.printed(self.value(expression))
 
     def run(self, path: str) -> Run | None:
         """A run by `experiment.run`, remembered as used by this page."""

@@ -135,7 +135,7 @@ class Sources:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
                                 origin.torch, self._machine_suffix(origin)])  # fmt: skip
         is_text = isinstance(value.number, str) and not value.words
-        exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
+        exact = None if is_text else str(replace(value, words=None).formatted(way="exact"))
         return origin.field, [*runs].index(key), 1 if exact == str(value) else exact
 
 

@@ -16,7 +16,7 @@ from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
 from generator.values.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
-from generator.values.law_shown import observed_run, off_by
+from generator.values.law_formula import observed_run, off_by
 from generator.values.value import ExpressionError, Value, computed, constant, numeric
 from runners.declared.closed_forms import LAWS
 

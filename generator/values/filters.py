@@ -82,7 +82,7 @@ def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Thing], Value]
         value = _one(value, way)
         if wanted and not value.unit.is_number:
             raise ExpressionError(f"|{way} wants a {wanted}, not {value.unit}")
-        return value.shown(way=way)
+        return value.formatted(way=way)
 
     show.__doc__ = says
     return show
@@ -92,7 +92,7 @@ def _digits(value: Thing, digits: object) -> Value:
     """A number with so many significant digits."""
     if not isinstance(digits, int) or not 1 <= digits <= 15:
         raise ExpressionError("|digits wants a whole number from 1 to 15")
-    return _one(value, "digits").shown(digits=digits)
+    return _one(value, "digits").formatted(digits=digits)
 
 
 def _unit(value: Thing, label: object) -> Value:

@@ -180,7 +180,7 @@ class Value(Arithmetic):
     def __str__(self) -> str:
         return self.printed
 
-    def shown(self, *, digits: int | None = None, way: Way | None = None) -> Value:
+    def formatted(self, *, digits: int | None = None, way: Way | None = None) -> Value:
         """The same value, printed with so many digits, or in another way (see `units.Form`)."""
         form = replace(self.form, digits=digits or self.form.digits, way=way or self.form.way)
         return replace(self, form=form)

@@ -74,7 +74,8 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
         runs = [Series(name, others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
         drawings = both(plot, [*series, *runs], across, up, HEIGHT_OF_REGIONS, sides=sides)
         cells = tuple(
-            {titles[0]: folio.shown(folio.evidence.one(written.x, one.path))} for one in state.runs
+            {titles[0]: folio.printed(folio.evidence.one(written.x, one.path))}
+            for one in state.runs
         )
         seen.append(Seen(drawings, "; ".join(say for _, _, say in drawn), cells))
     return seen

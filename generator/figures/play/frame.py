@@ -129,6 +129,6 @@ def _table(
     names = list(dict.fromkeys(name for row in rows for name in row.drawn))
     for row in rows:
         known = (row.drawn.get(name, ABSENT) for name in names)
-        row.cells = [*map(folio.shown, row.facts), *known]
+        row.cells = [*map(folio.printed, row.facts), *known]
     head = [*(plainly(fact.label, folio) for fact in facts), *names]
     return {"words": words, "head": head, "rows": rows}

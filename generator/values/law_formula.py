@@ -66,7 +66,7 @@ _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
 
-def shown(claim: Claim) -> str | None:
+def formula_of(claim: Claim) -> str | None:
     """What a page prints as a claim's formula: the author's, else its rule's, as a Line."""
     return claim.formula or printed(claim)
 
@@ -261,4 +261,4 @@ def off_by(
     if measured.number == 0 or (tolerance is not None and tolerance.absolute is not None):
         return difference
     share: Value = difference / measured
-    return share.shown(way="error")
+    return share.formatted(way="error")

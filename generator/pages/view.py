@@ -11,7 +11,7 @@ from generator.printing.folio import interface_words
 Row = Sequence[Markup | str]  # the first cell heads it
 
 
-class Shown(SimpleNamespace):
+class View(SimpleNamespace):
     """One thing of a page; the function that makes it says what its template reads."""
 
     def but(self, **changes: object) -> Self:
