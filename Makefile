@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test quick browser serve traces pages publish check audit bench soak pythons locks clean
+.PHONY: help site test quick browser serve torch traces pages publish check audit bench soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -42,6 +42,8 @@ browser: .venv/.test  ## find Chromium or Chrome for the tests, or install it
 serve: .venv/.pages  ## write beside a browser that follows (PORT=8000)
 	@$(PY) -c "$$PORT_IS_FREE" $(PORT)
 	@$(PY) -m mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
+
+torch: .venv/.run  ## install PyTorch into .venv, for `.venv/bin/python -m runners`
 
 traces: .venv/.run  ## run what is missing or stale here (NAMES='ddp' picks, FULL=1 the heavier too, ARGS=--dry)
 	@$(PY) -m runners run $(NAMES) $(if $(FULL),--full) $(ARGS)
