@@ -26,7 +26,7 @@ help:  ## this list
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
-	PROOFBOOK_SURPRISES=1 $(PY) -m mkdocs build --quiet; built=$$?; [ $$built -le 1 ] || exit $$built; \
+	_PROOFBOOK_SURPRISES=1 $(PY) -m mkdocs build --quiet; built=$$?; [ $$built -le 1 ] || exit $$built; \
 	echo "Open $(CURDIR)/site/html/index.html"; \
 	[ $$((ran | built)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
 
@@ -49,13 +49,13 @@ traces: .venv/.run  ## run what is missing or stale here (NAMES='ddp' picks, FUL
 	@$(PY) -m runners run $(NAMES) $(if $(FULL),--full) $(ARGS)
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
-	@PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_NEW_RUNS=true $(PY) -m mkdocs build --strict
+	@PROOFBOOK_MACHINE=$(REFERENCE) _PROOFBOOK_COMMITTED_ONLY=true _PROOFBOOK_NEW_RUNS=true $(PY) -m mkdocs build --strict
 	@echo "Open $(CURDIR)/site/html/index.html"
 
 publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=https://example.org/book/)
 	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}; \
 	[ -n "$$SOURCE_DATE_EPOCH" ] || unset SOURCE_DATE_EPOCH; \
-	PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_SITE_URL='$(SITE_URL)' \
+	PROOFBOOK_MACHINE=$(REFERENCE) _PROOFBOOK_COMMITTED_ONLY=true _PROOFBOOK_SITE_URL='$(SITE_URL)' \
 		$(PY) -m mkdocs build --strict --site-dir site/book && \
 	$(PY) -c "$$ZIPPED"
 
