@@ -77,8 +77,8 @@ soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property te
 pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here, but not on that of .venv
 	@$(PY) requirements/pythons.py
 
-locks: .venv/.test  ## pin in requirements/ what is installed in .venv
-	@$(PY) requirements/lock.py
+locks: .venv/.test  ## pin versions and hashes in requirements/; needs uv (ARGS=--upgrade takes the newest)
+	@$(PY) requirements/lock.py $(ARGS)
 
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \
@@ -87,7 +87,7 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
-.venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/pins.txt pyproject.toml requirements/install.py
+.venv/.pages .venv/.run .venv/.test: .venv/.%: $(wildcard requirements/*.txt) pyproject.toml requirements/install.py
 	@command -v $(PYTHON) >/dev/null || { echo "proofbook: no $(PYTHON) here; try make PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) requirements/install.py $*
 	@touch $(SERVED_BY_$*)
