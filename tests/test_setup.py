@@ -63,7 +63,9 @@ def test_pins_are_exact_have_hashes_and_leave_the_build_of_torch_to_pip():
     names = [line.partition("==")[0] for line in _lines()]
     assert len(names) == len(set(names))
     for line in _lines():
-        assert re.fullmatch(r"[a-z0-9-]+==[0-9][a-z0-9.]*( ;[^#]+?)?( +--hash=sha256:\w{64})+", line)
+        assert re.fullmatch(
+            r"[a-z0-9-]+==[0-9][a-z0-9.]*( ;[^#]+?)?( +--hash=sha256:\w{64})+", line
+        )
         assert not line.startswith(("torch==", "nvidia-", "triton", "cuda-"))
 
 
