@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 RED := printf '\033[31m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help site test quick browser serve traces pages publish check audit bench soak pythons locks clean
+.PHONY: help site test quick browser serve torch traces pages publish check audit bench soak pythons locks clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
@@ -26,7 +26,7 @@ help:  ## this list
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
 	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
-	PROOFBOOK_SURPRISES=1 $(PY) -m mkdocs build --quiet; built=$$?; [ $$built -le 1 ] || exit $$built; \
+	_PROOFBOOK_SURPRISES=1 $(PY) -m mkdocs build --quiet; built=$$?; [ $$built -le 1 ] || exit $$built; \
 	echo "Open $(CURDIR)/site/html/index.html"; \
 	[ $$((ran | built)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }
 
@@ -43,17 +43,19 @@ serve: .venv/.pages  ## write beside a browser that follows (PORT=8000)
 	@$(PY) -c "$$PORT_IS_FREE" $(PORT)
 	@$(PY) -m mkdocs serve --dirty --no-strict --dev-addr 127.0.0.1:$(PORT)
 
+torch: .venv/.run  ## install PyTorch into .venv, for `.venv/bin/python -m runners`
+
 traces: .venv/.run  ## run what is missing or stale here (NAMES='ddp' picks, FULL=1 the heavier too, ARGS=--dry)
 	@$(PY) -m runners run $(NAMES) $(if $(FULL),--full) $(ARGS)
 
 pages: .venv/.pages  ## the book from the committed traces, strictly; no torch, no experiments
-	@PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_NEW_RUNS=true $(PY) -m mkdocs build --strict
+	@PROOFBOOK_MACHINE=$(REFERENCE) _PROOFBOOK_COMMITTED_ONLY=true _PROOFBOOK_NEW_RUNS=true $(PY) -m mkdocs build --strict
 	@echo "Open $(CURDIR)/site/html/index.html"
 
 publish: .venv/.pages  ## the book for a web server, and a zip of it (SITE_URL=https://example.org/book/)
 	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}; \
 	[ -n "$$SOURCE_DATE_EPOCH" ] || unset SOURCE_DATE_EPOCH; \
-	PROOFBOOK_MACHINE=$(REFERENCE) PROOFBOOK_COMMITTED_ONLY=true PROOFBOOK_SITE_URL='$(SITE_URL)' \
+	PROOFBOOK_MACHINE=$(REFERENCE) _PROOFBOOK_COMMITTED_ONLY=true _PROOFBOOK_SITE_URL='$(SITE_URL)' \
 		$(PY) -m mkdocs build --strict --site-dir site/book && \
 	$(PY) -c "$$ZIPPED"
 
@@ -62,7 +64,7 @@ check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 
-audit: .venv/.test browser  ## the built pages by the Nu HTML checker, axe and Lighthouse; needs node and java (ARGS='axe topics/ddp/*')
+audit: .venv/.test browser  ## scripts by ESLint, built pages by the Nu HTML checker, axe and Lighthouse; needs node and java (ARGS='axe topics/ddp/*')
 	@[ -f site/html/index.html ] || $(MAKE) --no-print-directory pages
 	@$(PY) -m tests.audit $(ARGS)
 
@@ -75,8 +77,8 @@ soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property te
 pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here, but not on that of .venv
 	@$(PY) requirements/pythons.py
 
-locks: .venv/.test  ## pin in requirements/ what is installed in .venv
-	@$(PY) requirements/lock.py
+locks: .venv/.test  ## pin versions and hashes in requirements/; needs uv (ARGS=--upgrade takes the newest)
+	@$(PY) requirements/lock.py $(ARGS)
 
 clean:  ## remove what was built and the caches; .venv, traces and pages that you put in stay
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f && \
@@ -85,7 +87,7 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
-.venv/.pages .venv/.run .venv/.test: .venv/.%: requirements/pins.txt pyproject.toml requirements/install.py
+.venv/.pages .venv/.run .venv/.test: .venv/.%: $(wildcard requirements/*.txt) pyproject.toml requirements/install.py
 	@command -v $(PYTHON) >/dev/null || { echo "proofbook: no $(PYTHON) here; try make PYTHON=…" >&2; exit 2; }
 	@$(PYTHON) requirements/install.py $*
 	@touch $(SERVED_BY_$*)

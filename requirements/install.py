@@ -1,8 +1,9 @@
 """Make `.venv` and install what a purpose needs: `python3 requirements/install.py pages`.
 
 Takes `pages`, `run` or `test`, and a folder, where it is not `.venv`. The Makefile calls it when
-`pins.txt` is newer than its stamp, so a second call costs nothing. Shows large downloads, and what
-pip said last where it fails. Exits 2 with one line where this Python cannot do it.
+the pins of a purpose are newer than its stamp, so a second call costs nothing. Installs what
+`lock.py` pinned, whose hashes pip checks, then this project and torch. Shows large downloads, and
+what pip said last where it fails. Exits 2 with one line where this Python cannot do it.
 
 Runs under whatever Python the machine has, so its syntax is that of Python 3.7: it must be able to
 say that a Python is too old.
@@ -14,14 +15,15 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OLDEST = (3, 11)
-EXTRAS = {"pages": "", "run": "[run]", "test": "[run,test]"}  # of `pyproject.toml`
+PURPOSES = {"pages": "", "run": "[run]", "test": "[run,test]"}  # and extras of `pyproject.toml`
 
 
-def refuse(reason: str) -> None:
+def refuse(reason: str) -> NoReturn:
     """Say why this cannot go on, in one line; exit code 2."""
     print(f"proofbook: {reason}", file=sys.stderr)
     sys.exit(2)
@@ -36,6 +38,11 @@ def check_python(version: tuple[int, ...]) -> None:
         refuse("this Python lacks venv; on Debian or Ubuntu: apt-get install python3-venv")
 
 
+def pins(purpose: str) -> list[Path]:
+    """The files with what a purpose needs: its own, after those of the narrower ones."""
+    return [HERE / f"{one}.txt" for one in [*PURPOSES][: [*PURPOSES].index(purpose) + 1]]
+
+
 def make_environment(python: Path) -> None:
     """Make the environment of this Python unless a working one is there."""
     if python.exists():
@@ -48,9 +55,9 @@ def make_environment(python: Path) -> None:
 
 
 def pip(python: Path, *arguments: str) -> None:
-    """Install pinned versions; of what pip does, downloads of a megabyte and more are shown."""
+    """Call pip; of what it does, downloads of a megabyte and more are shown."""
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
-    command += ["--progress-bar", "off", "-c", str(HERE / "pins.txt"), *arguments]
+    command += ["--progress-bar", "off", *arguments]
     if not sys.dont_write_bytecode:  # half of the time; what is imported is compiled then, once
         command.append("--no-compile")
     said = []
@@ -72,9 +79,9 @@ def main() -> None:
     python = folder / "bin" / "python"
     make_environment(python)
     print(f"Installing what {purpose} needs into {folder.name}", flush=True)
-    pip(python, "setuptools")  # builds the project
-    pip(python, "--no-build-isolation", "-e", f"{ROOT}{EXTRAS[purpose]}")
-    if EXTRAS[purpose] and not sys.dont_write_bytecode:  # or all that start together compile it
+    pip(python, "--require-hashes", *(word for path in pins(purpose) for word in ("-r", str(path))))
+    pip(python, "--no-build-isolation", "-e", f"{ROOT}{PURPOSES[purpose]}")
+    if PURPOSES[purpose] and not sys.dont_write_bytecode:  # or all that start together compile it
         loading = "from runners.ranks.process import preload; preload()"
         subprocess.call([str(python), "-c", loading], cwd=str(ROOT))
 

@@ -76,7 +76,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
     # `make pages` sets up without torch.
     if name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
         raise FixableError(
-            "this Python has no torch; run `make .venv/.run` once and call .venv/bin/python, or "
+            "this Python has no torch; run `make torch` once and call .venv/bin/python, or "
             "pip install 'proofbook[run]'"
         )
     with Scratch():  # torch's compiler keeps its files there

@@ -44,6 +44,6 @@ def _git(folder: Path, *arguments: str) -> str:
 def pasted(command: str, clone: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A line in a shell, as a reader pastes it, with these variables beside."""
     # What this session of tests set for itself, and what changes a book that is published.
-    ours = ("MAKE", "PROOFBOOK", "PYTEST", "SOURCE_DATE_EPOCH", "SITE_URL")
+    ours = ("MAKE", "PROOFBOOK", "_PROOFBOOK", "PYTEST", "SOURCE_DATE_EPOCH", "SITE_URL")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return ran(["bash", "-c", command], clone, environment | more)

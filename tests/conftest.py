@@ -84,6 +84,10 @@ def wait_until(
         time.sleep(POLL_SECONDS)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-goldens", action="store_true", help="write what pages say, to diff")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give each test the longer, the slower the machine is as the session starts.
@@ -144,7 +148,7 @@ def mkdocs(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
 
     MkDocs' `--quiet` drops warnings before `--strict` counts them, so never give both.
     """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PROOFBOOK")}
+    environment = {k: v for k, v in os.environ.items() if "PROOFBOOK" not in k}
     no_torch = folder / ".no-torch" / "torch.py"
     no_torch.parent.mkdir(exist_ok=True)
     no_torch.write_text('raise ImportError("pages are made without torch")\n')

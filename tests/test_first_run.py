@@ -44,7 +44,7 @@ def killed(folder, program, *options, restarts=0):
     """Run a program on two ranks of which one dies as it saves for the second time."""
     words = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words += ["--max-restarts", str(restarts), ROOT / "tests/first_run_ranks.py", program]
-    environment = os.environ | VARIABLES | {"PROOFBOOK_TEST": str(folder)}
+    environment = os.environ | VARIABLES | {"_STARTED_FOR": str(folder)}
     words += [*STEPS, folder, *options]
     return ran([sys.executable, "-m", *words], folder.parent, environment)
 

@@ -50,7 +50,7 @@ GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
 OVERRIDES = Path(__file__).resolve().parent / "overrides"  # our own templates
-SURPRISES = "PROOFBOOK_SURPRISES"  # set by `make site`, which ends with 1 where a run surprised
+SURPRISES = "_PROOFBOOK_SURPRISES"  # set by `make site`, which ends with 1 where a run surprised
 _TITLE = re.compile(r'<h1 id="([^"]+)"')
 log = get_plugin_logger("proofbook")
 

@@ -6,10 +6,8 @@ these settings and with whatever follows from them, or one line that says why th
 
 import argparse
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from runners.declared.experiment import Experiment, RunPlan, check_name, find
@@ -27,9 +25,9 @@ from runners.traces.summary import beside, summary_lines
 # What a plan itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
-# What readers' runs measured, beside the book and never part of it; git ignores it. Under `mkdocs
-# serve` the pages read it. The same try again writes over its file. Elsewhere only for tests.
-TRIES = Path(os.environ.get("PROOFBOOK_TRIES", machine.HOME / "content" / "tries"))
+# What readers' runs measured, beside the traces and never part of the book; git ignores it. Under
+# `mkdocs serve` the pages read it. The same try again writes over its file.
+TRIES = machine.TRACES.parent / "tries"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,1 +1,1 @@
-"""The built pages against published standards: Nu HTML checker, axe, Lighthouse. `make audit`."""
+"""Scripts and built pages against published standards: `make audit`."""

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,10 +59,15 @@ def _has_id(lines: list[str], anchor: str) -> bool:
     return anchor in headings or any(f"[id {anchor}]" in line for line in lines)
 
 
-def expect(name: str, found: dict[str, list[str]]) -> None:
+@pytest.fixture(scope="session")
+def expect(pytestconfig):
+    return partial(compare, is_written=pytestconfig.getoption("--write-goldens"))
+
+
+def compare(name: str, found: dict[str, list[str]], *, is_written: bool) -> None:
     """Compare lines by page with a golden, or write it."""
     golden = GOLDEN / f"{name}.json"
-    if os.environ.get("PROOFBOOK_WRITE_GOLDENS"):
+    if is_written:
         text = json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True)
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(f"{text}\n", encoding="utf-8")
@@ -70,7 +76,7 @@ def expect(name: str, found: dict[str, list[str]]) -> None:
     for path, after in found.items():
         assert after == known[path], (
             f"{path}; if the change is meant: "
-            "PROOFBOOK_WRITE_GOLDENS=1 python -m pytest tests/generator/test_visible_text.py"
+            "python -m pytest tests/generator/test_visible_text.py --write-goldens"
         )
 
 
@@ -79,11 +85,11 @@ def pages(rendered):
     return {path: visible(text) for path, text in rendered.items()}
 
 
-def test_the_pages_of_the_frozen_book_say_what_they_said(pages):
+def test_the_pages_of_the_frozen_book_say_what_they_said(pages, expect):
     expect("visible_text", pages)
 
 
-def test_the_values_of_the_frozen_book_open_to_what_they_opened_to(rendered):
+def test_the_values_of_the_frozen_book_open_to_what_they_opened_to(rendered, expect):
     found = {}
     for path, text in rendered.items():
         for one in popovers_of(text):
@@ -94,7 +100,7 @@ def test_the_values_of_the_frozen_book_open_to_what_they_opened_to(rendered):
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda one: one.__name__)
-def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, scene):
+def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, expect, scene):
     """The golden of a scene holds the lines that went and came, and what a strict build refuses."""
     book = scene(copy) or copy.load()
     changed = {"": verdicts.problems(book, Evidence(book).outcomes)}

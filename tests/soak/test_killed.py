@@ -1,7 +1,7 @@
 """Any process of `run` killed at any moment: the kill is named or harmless, and nothing is left.
 
 make soak ARGS='-k killed --kills 20'      a short sample, another each day
-PROOFBOOK_SOAK=20000 make soak …           that day's sample again
+make soak ARGS='-k killed --seed 20000'    that day's sample again
 
 Experiments have the sizes of a try.
 """
@@ -24,7 +24,6 @@ from runners.system import links
 from runners.traces.files import TORN, read, trace_paths, write
 from tests.conftest import ROOT
 from tests.processes import marked, parent
-from tests.soak.conftest import SEED
 
 WITHIN_SECONDS = 5  # a kill is named, and a killed command's processes have ended
 # A kill comes up to so long after its victim is there: a command has to load torch first.
@@ -88,9 +87,11 @@ def _killed(command, alive, chance, most_seconds):
     return time.monotonic()
 
 
-def test_a_killed_process_is_named_or_harmless_and_leaves_nothing(kill, place, environment, traces):
+def test_a_killed_process_is_named_or_harmless_and_leaves_nothing(
+    kill, place, environment, traces, seed
+):
     attempt, victim, name = kill
-    chance, trace = random.Random(f"{SEED} {attempt}"), traces / f"{name}.json"
+    chance, trace = random.Random(f"{seed} {attempt}"), traces / f"{name}.json"
     old = read(trace)
     with subprocess.Popen(
         [sys.executable, "-m", "runners", "run", name, "--force"],

@@ -8,13 +8,12 @@ import pytest
 from generator.printing.sources import COMMAND
 from tests.clones import cloned, pasted
 from tests.sampled import paths, short_runs
-from tests.soak.conftest import SEED
 
 pytestmark = pytest.mark.soak
 
 
-def test_thirty_numbers_of_ten_runs_are_the_same_again(tmp_path):
-    draw = random.Random(SEED)
+def test_thirty_numbers_of_ten_runs_are_the_same_again(tmp_path, seed):
+    draw = random.Random(seed)
     several = [[*found.values()] for one in short_runs() if len(found := paths(*one)) >= 3]
     drawn = [path for one in draw.sample(several, 10) for path in draw.sample(one, 3)]
     done = pasted(f"{COMMAND} {shlex.join(drawn)}", cloned(tmp_path / "clone"))

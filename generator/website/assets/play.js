@@ -188,13 +188,13 @@ class Figure {
     all(this.root, "[data-scale]").forEach((line) => {
       const [start, end, top] = line.dataset.scale.split(" ").map(Number);
       line.setAttribute("transform", `translate(${start + Math.min(budget / top, 1) * (end - start)})`);
-      Object.keys(counts).forEach((end) => (counts[end] = 0)); // drawings count alike
+      Object.keys(counts).forEach((fate) => (counts[fate] = 0)); // drawings count alike
       all(line.parentNode, "[data-need]").forEach((need) => {
-        const end = need.dataset.need <= budget ? "fits" : need.dataset.least > budget ? "over" : "marginal";
+        const fate = need.dataset.need <= budget ? "fits" : need.dataset.least > budget ? "over" : "marginal";
         need.dataset.words ||= need.textContent.split(" · ")[0];
-        need.textContent = `${need.dataset.words} · ${words[end]}`;
-        need.classList.toggle("pb-fails", end === "over");
-        counts[end] += 1;
+        need.textContent = `${need.dataset.words} · ${words[fate]}`;
+        need.classList.toggle("pb-fails", fate === "over");
+        counts[fate] += 1;
       });
     });
     const { fits: n, marginal: k, over } = counts;

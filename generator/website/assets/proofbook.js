@@ -12,7 +12,7 @@ const unkept = new Map(); // what storage refused, for the life of this page
 function tried(act, otherwise) {
   try {
     return act();
-  } catch (error) {
+  } catch {
     return otherwise;
   }
 }
@@ -100,8 +100,8 @@ function mark() {
     if (isAll && counts.right === counts.graded) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
     else if (isAll) place.append(" ", say("all_right", counts));
     else if (counts.n && !page) place.append(say("answered", counts));
-    const mark = place.hasChildNodes() ? ", " : " ";
-    if (counts.due && (isRecall || !page)) place.append(mark, say("due", counts));
+    const comma = place.hasChildNodes() ? ", " : " ";
+    if (counts.due && (isRecall || !page)) place.append(comma, say("due", counts));
   });
 }
 

@@ -143,11 +143,11 @@ function taken(text) {
 }
 
 part("-import").onchange = async ({ target }) => {
-  const text = await target.files[0]?.text();
+  const [file] = target.files;
   target.value = "";
   try {
-    done.textContent = taken(text);
-  } catch (error) {
+    done.textContent = taken(await file.text()); // may be gone by now
+  } catch {
     done.textContent = words.import_foreign;
   }
 };

@@ -60,8 +60,8 @@ function rowsOf(value) {
   }
   // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
   const again = new Set();
-  (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, kind, field, run]) => {
-    if (kind % 2 && data.runs[run]?.[2]) again.add(path(run, isRun(of) && field, "."));
+  (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, how, field, run]) => {
+    if (how % 2 && data.runs[run]?.[2]) again.add(path(run, isRun(of) && field, "."));
   });
   if (again.size) {
     const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it
