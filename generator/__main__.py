@@ -30,10 +30,10 @@ from pathlib import Path
 from generator.content import keys, scaffold
 from generator.content.book import FILES, documents, load
 from generator.content.errors import ContentErrors
-from generator.evidence import verdicts
-from generator.evidence.evaluation import ROOTS, Evidence
-from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
 from generator.items.kinds import kind_of
+from generator.values import verdicts
+from generator.values.evaluation import ROOTS, Evidence
+from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from runners.planner.answers.plan_grid import PREFIX
 from runners.traces.files import NOT_TRACES
 from runners.traces.machine import shown

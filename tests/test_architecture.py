@@ -104,12 +104,13 @@ def test_only_what_handles_tensors_needs_torch():
 ROOMS = {
     "generator": {
         "content": set(),
-        "evidence": {"content"},
-        "figures": {"content", "evidence"},
-        "items": {"content", "evidence"},
-        "checks": {"content", "evidence", "items"},
-        "pages": {"content", "evidence", "figures", "items", "checks"},
-        "website": {"content", "evidence", "checks", "pages"},
+        "values": {"content"},
+        "printing": {"content", "values"},
+        "figures": {"content", "values", "printing"},
+        "items": {"content", "values", "printing"},
+        "checks": {"content", "values", "figures", "items"},
+        "pages": {"content", "values", "printing", "figures", "items", "checks"},
+        "website": {"content", "values", "printing", "checks", "pages"},
     },
     "runners": {
         "system": set(),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from generator.content.book import load
-from generator.evidence.evaluation import Evidence
+from generator.values.evaluation import Evidence
 
 # What these machines measured before a change of the meter, which then counted it otherwise.
 MEASURED_BEFORE = ("hy-hsdp-gradients",)  # whole gradients of FSDP were activations

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from generator.evidence.sources import COMMAND
+from generator.printing.sources import COMMAND
 from runners.__main__ import main
 from runners.commands import reproduce
 from runners.commands.reproduce import requested

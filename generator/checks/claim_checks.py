@@ -12,11 +12,11 @@ from generator.content import prose
 from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
-from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import Showed
-from generator.evidence.moved import refuted, stays
-from generator.evidence.regime import dtype_of
-from generator.evidence.value import Value
+from generator.values.evaluation import Evidence
+from generator.values.filters import Showed
+from generator.values.moved import refuted, stays
+from generator.values.regime import dtype_of
+from generator.values.value import Value
 
 LARGE = 0.1  # a tolerance beyond which a law says why
 # What another processor may round otherwise, and what another allocator may hold.

@@ -19,10 +19,10 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
-from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import Label, Showed, asked_of_claims
-from generator.evidence.moved import stays
 from generator.items import item_checks
+from generator.values.evaluation import Evidence
+from generator.values.filters import Label, Showed, asked_of_claims
+from generator.values.moved import stays
 from runners.planner.answers.published import PEAKS
 
 # The ids that there are of what texts name, by their mark.

@@ -13,8 +13,8 @@ from generator.content.errors import ContentError
 from generator.content.guide import GuideFile
 from generator.content.lesson import WhyFile
 from generator.content.yaml_source import Path
-from generator.evidence.evaluation import Evidence
-from generator.evidence.value import Value, numeric
+from generator.values.evaluation import Evidence
+from generator.values.value import Value, numeric
 from runners.planner.answers.answer import Layout, answer_of, layout, rivals
 from runners.planner.answers.law_of_time import Cluster
 

@@ -22,10 +22,11 @@ from generator.content.lesson import (
     TryFile,
 )
 from generator.content.yaml_source import Path
-from generator.evidence import law_shown, play_states, units
-from generator.evidence.calculator import CheckOnRun, checked, on_run, parsed
-from generator.evidence.evaluation import Evidence
-from generator.evidence.value import ExpressionError, Value
+from generator.figures.play import states as play_states
+from generator.values import law_formula, units
+from generator.values.calculator import CheckOnRun, checked, on_run, parsed
+from generator.values.evaluation import Evidence
+from generator.values.value import ExpressionError, Value
 
 Found = tuple[Path, str]
 WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
@@ -108,8 +109,10 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
     for number, table in enumerate(model.tables):
         for position, law in enumerate(row.law for row in table.rows):
             claim = evidence.book.claims.get(law)
-            problem = claim and law_shown.not_a_number(claim, evidence)
-            if claim and not (problem or law_shown.shown(claim) or evidence.outcome(law).error):
+            problem = claim and law_formula.not_a_number(claim, evidence)
+            if claim and not (
+                problem or law_formula.formula_of(claim) or evidence.outcome(law).error
+            ):
                 problem = f"{law} prints no formula; give the claim formula:"
             if problem:
                 yield ("tables", number, "rows", position, "law"), problem

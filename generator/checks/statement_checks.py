@@ -13,11 +13,11 @@ from generator.content.book import Book
 from generator.content.claim import SentenceVerdict, Statement
 from generator.content.documents import Document
 from generator.content.errors import ContentError
-from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import UNDECIDED, Outcome
+from generator.values.evaluation import Evidence
+from generator.values.verdicts import UNDECIDED, Outcome
 
-Shown = Literal["refuted", "confirmed", "untested"]
-BORNE_OUT_BY: dict[SentenceVerdict, tuple[Shown, ...]] = {
+Judgement = Literal["refuted", "confirmed", "untested"]
+BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
     "false": ("refuted",),
     "too_general": ("refuted",),  # the run is a case in which the sentence fails
     "true": ("confirmed",),
@@ -25,7 +25,7 @@ BORNE_OUT_BY: dict[SentenceVerdict, tuple[Shown, ...]] = {
 }
 
 
-def shown(sentence: Statement, outcome: Outcome) -> Shown:
+def judgement(sentence: Statement, outcome: Outcome) -> Judgement:
     """What the runs of one machine show of a sentence."""
     if outcome.verdict in UNDECIDED:
         return "untested"
@@ -36,7 +36,7 @@ def shown(sentence: Statement, outcome: Outcome) -> Shown:
 
 def bears_out(sentence: Statement, outcome: Outcome) -> bool:
     """Whether the outcome of its claim agrees with the author's verdict on a sentence."""
-    return shown(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
+    return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
 
 
 def path_of(book: Book, run: str) -> str:
@@ -60,6 +60,6 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
             wanted = " or ".join(BORNE_OUT_BY[one.verdict])
             message = (
                 f"{one.verdict} needs a claim by which the sentence is {wanted}; by "
-                f"{one.claim} ({outcome.verdict}) it is {shown(one, outcome)}"
+                f"{one.claim} ({outcome.verdict}) it is {judgement(one, outcome)}"
             )
             yield document.error(("statements", position, "verdict"), message)

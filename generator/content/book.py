@@ -1,7 +1,7 @@
 """content/ → Book: everything authors wrote and runs measured, or every mistake at once.
 
 In: a content folder (YAML, and traces as JSON) and which machine to show. Out: a `Book`, frozen.
-Whether its expressions make sense is asked later, by `evidence/`.
+Whether its expressions make sense is asked later, by `values/`.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, Growth
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.evidence.value import Value, numeric
 from generator.figures.axes import percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import Picture, Seen, Table, both, plainly
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.value import Value, numeric
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
 PANEL, PANEL_HEIGHT = replace(WIDE, width=344), 170  # half a column; between its axes
@@ -57,9 +57,16 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
 
 
 def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
-    """A short name of each run; its whole path where another run has the same."""
-    own, words = {path: path.partition(".")[2] for path in paths}, folio.ui["strategies"]
-    short = {path: str(words.get(name, name.replace("_", " "))) for path, name in own.items()}
+    """A short name of each run; its whole path where another run has the same.
+
+    Where the name is that of its strategy, the strategy's word: `ddp` is DDP, but `summed` of an
+    experiment may be no all-reduce of sums.
+    """
+    short = {}
+    for path in paths:
+        name, run = path.partition(".")[2], folio.run(path)
+        is_strategy = run is not None and name == (run.label or run.strategy)
+        short[path] = folio.strategy(run) if run and is_strategy else name.replace("_", " ")
     num = Counter(short.values())
     return {path: name if num[name] == 1 else path for path, name in short.items()}
 
@@ -199,5 +206,5 @@ def _table(
         for row in runs:
             values = (row.x, row.measured, row.predicted)[: len(head) - 1]
             name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)
-            table.rows.append([name, *map(folio.shown, values)])
+            table.rows.append([name, *map(folio.printed, values)])
     return table

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
-from generator.evidence.folio import REFERENCE, Folio
-from generator.evidence.regime import CROWDED, SPELLED, is_crowded
 from generator.figures.charts import epochs, growth
 from generator.figures.picture import Picture
 from generator.figures.placement_figure import placement
 from generator.figures.play.frame import play
+from generator.printing.folio import REFERENCE, Folio
+from generator.values.regime import CROWDED, SPELLED, is_crowded
 from runners.traces.records import Run
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from generator.content.exhibit import Figure
-from generator.evidence.folio import Folio
 from generator.figures.drawings.stacks import Panel, Part, Stack, panels
 from generator.figures.picture import Picture, Seen, Table, both, plainly
 from generator.figures.sent_bytes import sent_bytes
+from generator.printing.folio import Folio
 from runners.traces.records import Run
 
 

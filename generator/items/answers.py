@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.evidence.folio import Folio
+from generator.printing.folio import Folio
 
 
 @dataclass(frozen=True)

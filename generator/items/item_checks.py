@@ -11,13 +11,13 @@ from generator.content import prose
 from generator.content.documents import fields_of
 from generator.content.errors import ContentError
 from generator.content.quiz import Choice, Item, Order, Several
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.moved import stays
-from generator.evidence.value import AbsentError, ExpressionError
-from generator.evidence.verdicts import WORDS
 from generator.items.kinds import kind_of
 from generator.items.kinds.kind import Found, ItemError
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.moved import stays
+from generator.values.value import AbsentError, ExpressionError
+from generator.values.verdicts import WORDS
 
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:

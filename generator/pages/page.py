@@ -25,17 +25,17 @@ from generator.content.book import Topic
 from generator.content.exhibit import Figure, Listing
 from generator.content.lesson import Mode
 from generator.content.typesetting import moment, plain, unlinked
-from generator.evidence import play_states
-from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import asked_of_claims
-from generator.evidence.folio import REFERENCE, Folio, breakable, escaped_heading
-from generator.evidence.machines import OtherOutcomes
-from generator.evidence.value import Value
 from generator.figures import figures
+from generator.figures.play import states as play_states
 from generator.pages import headings, views
-from generator.pages.shown import counted, label
 from generator.pages.term_links import TermLinks
+from generator.pages.view import counted, label
 from generator.pages.views import claims, frame, listing, question, ways
+from generator.printing.folio import REFERENCE, Folio, breakable, escaped_heading
+from generator.values.evaluation import Evidence
+from generator.values.filters import asked_of_claims
+from generator.values.machines import OtherOutcomes
+from generator.values.value import Value
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180

@@ -26,11 +26,11 @@ from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.guide import GuideFile
 from generator.content.lesson import MODES
-from generator.evidence import verdicts
-from generator.evidence.evaluation import Evidence
-from generator.evidence.machines import OtherOutcomes, lacking, other_outcomes
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
+from generator.values import verdicts
+from generator.values.evaluation import Evidence
+from generator.values.machines import OtherOutcomes, lacking, other_outcomes
 from runners.system.processes import end_with
 from runners.traces.machine import num_cores
 

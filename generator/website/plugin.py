@@ -39,10 +39,10 @@ from watchdog.observers.polling import PollingObserver
 from generator.content import book as books
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
-from generator.evidence import verdicts
-from generator.evidence.folio import interface_words
 from generator.pages import headings
 from generator.pages.press import EVERYTHING, Press
+from generator.printing.folio import interface_words
+from generator.values import verdicts
 from generator.website import page_html, publish, search
 from runners.traces.digest import forget_code
 

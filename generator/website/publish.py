@@ -23,9 +23,9 @@ from generator.content import handwritten, listed_code
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.shelf import REFERENCE
-from generator.evidence.folio import interface_words
 from generator.pages.press import EVERYTHING, TAKEN, Press
 from generator.pages.views.frame import JOINT
+from generator.printing.folio import interface_words
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"

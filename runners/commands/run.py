@@ -8,6 +8,7 @@ read off its last trace here, however stale; else off the reference machine's.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 from runners.declared.experiment import check_names, find
 from runners.measuring import measure
 from runners.measuring.endings import UnfinishedError, is_full
+from runners.measuring.instruction_sets import VARIABLES
 from runners.measuring.launch import Launcher
 from runners.measuring.pending import Pending, pending
 from runners.measuring.progress import Progress
@@ -24,7 +26,7 @@ from runners.primitives.measured import is_measured, measure_once
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
-from runners.traces.files import TraceError, read
+from runners.traces.files import TraceError, read, read_machine
 from runners.traces.records import Run, Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
@@ -161,6 +163,8 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
     chosen = check_names(request.names)
     with measure.alone():
         where = measure.folder(as_reference=request.as_reference)
+        if request.as_reference:
+            _refuse_mixed(where, request)
         waiting = request.pending(where)
         is_fresh = not waiting and (request.names or is_measured(where))
         readings = readings or Readings()
@@ -176,6 +180,26 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         else:  # all of it is heavy
             ran.num_left += len(find(name).runs)
     return ran
+
+
+def _refuse_mixed(where: Path, request: RunRequest) -> None:
+    """A reference is measured on one machine, with all the instructions that it has.
+
+    Raises:
+        FixableError: this would mix it.
+    """
+    for name in VARIABLES:
+        if name in os.environ:
+            raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
+    if not (where / "machine.json").exists() or (request.force and not request.names):
+        return
+    there, here = read_machine(where), machine.describe(as_reference=True)
+    for what in ("cpu", "caches", "num_cores", "accelerators"):
+        if getattr(there, what) != getattr(here, what):
+            raise FixableError(
+                f"{where.name} was measured where {what} is {getattr(there, what)}, here it is "
+                f"{getattr(here, what)}; measure all of it anew: --force without names"
+            )
 
 
 def _measure(

@@ -9,8 +9,8 @@ import pytest
 from generator.checks.content_checks import check
 from generator.content.book import load
 from generator.content.errors import ContentErrors
-from generator.evidence.evaluation import Evidence
 from generator.pages.press import Press
+from generator.values.evaluation import Evidence
 from tests.recorded import as_recorded, write
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"

@@ -3,10 +3,10 @@
 import json
 import re
 
-from generator.evidence.evaluation import Evidence
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.pages.press import Press
+from generator.values.evaluation import Evidence
 from tests.generator.conftest import item_of
 
 TRY = "topics/averaging/quiz-try.yml"

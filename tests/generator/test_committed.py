@@ -4,9 +4,9 @@ from contextlib import suppress
 
 from generator.checks.content_checks import check
 from generator.content.errors import ContentError
-from generator.evidence.evaluation import Evidence
-from generator.evidence.moved import refuted
 from generator.items.kinds import kind_of
+from generator.values.evaluation import Evidence
+from generator.values.moved import refuted
 
 
 def test_the_book_has_no_mistake_and_every_law_holds_or_says_why_it_does_not_apply(real):

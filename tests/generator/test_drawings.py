@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generator.content.exhibit import Figure
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
 from generator.figures import charts, step_rules
 from generator.figures.axes import Mark, Scale, percent, plain
 from generator.figures.drawing import NARROW, WIDE, Drawing, text_width
@@ -21,6 +19,8 @@ from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of,
 from generator.figures.drawings.schedule import Curve, schedule
 from generator.figures.drawings.stacks import Panel, Part, Stack, panels, stacks
 from generator.figures.step_rules import Action
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
 from generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
 

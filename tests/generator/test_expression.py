@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.evidence.calculator import parsed
-from generator.evidence.evaluation import Evidence
-from generator.evidence.expression import compiled
-from generator.evidence.filters import FUNCTIONS
-from generator.evidence.value import AbsentError, ExpressionError
+from generator.values.calculator import parsed
+from generator.values.evaluation import Evidence
+from generator.values.expression import compiled
+from generator.values.filters import FUNCTIONS
+from generator.values.value import AbsentError, ExpressionError
 
 MEMORY, TRAINING = "tiny_memory.whole", "tiny_training.averaged"
 SAME = ""  # the formula is the expression itself

@@ -20,8 +20,8 @@ import pytest
 from generator.checks.content_checks import check
 from generator.content.book import Book
 from generator.content.claim import EPSILONS
-from generator.evidence.evaluation import Evidence
-from generator.evidence.regime import dtype_of
+from generator.values.evaluation import Evidence
+from generator.values.regime import dtype_of
 from runners.traces.invariants import violations
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run, Trace

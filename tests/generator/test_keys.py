@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from generator.evidence.evaluation import Evidence
-from generator.evidence.value import numeric
 from generator.items.kinds import kind_of
 from generator.items.kinds.kind import OPEN
+from generator.values.evaluation import Evidence
+from generator.values.value import numeric
 from tests.generator.conftest import item_of
 
 ITEMS = "topics/asking/quiz.yml"

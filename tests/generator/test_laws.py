@@ -2,8 +2,8 @@
 
 import pytest
 
-from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import sentence
+from generator.values.evaluation import Evidence
+from generator.values.verdicts import sentence
 
 CLAIMS = "claims/tiny_memory.yml"
 LAW = """\

@@ -9,8 +9,8 @@ import pytest
 from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content.book import load
-from generator.evidence.filters import FUNCTIONS, OF_CLAIMS
 from generator.pages.press import Press
+from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish
 from runners.traces import files as traces
 

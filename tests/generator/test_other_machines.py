@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from generator.evidence.evaluation import Evidence
-from generator.evidence.machines import other_outcomes
+from generator.values.evaluation import Evidence
+from generator.values.machines import other_outcomes
 from tests.generator import scenes
 from tests.generator.conftest import render
 from tests.recorded import write

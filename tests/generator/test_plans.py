@@ -10,13 +10,13 @@ import pytest
 
 from generator.__main__ import main
 from generator.checks.layout_checks import Recommended
-from generator.evidence import verdicts
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.evidence.moved import refuted
 from generator.pages.press import Press
 from generator.pages.views import published
 from generator.pages.views.plans import Plans, decided_by
+from generator.printing.folio import Folio
+from generator.values import verdicts
+from generator.values.evaluation import Evidence
+from generator.values.moved import refuted
 from runners.planner.answers import published_steps
 from runners.planner.answers.answer import Layout, layouts
 from runners.planner.answers.law_of_time import Bounds, Cluster

@@ -13,11 +13,11 @@ from itertools import pairwise
 import pytest
 
 from generator.content.exhibit import Figure
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.evidence.play_states import RULES, faults, states
 from generator.figures import step_rules
 from generator.figures.play import frame, grid_views
+from generator.figures.play.states import RULES, faults, states
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
 from tests.conftest import ROOT
 
 REFERENCE = "reference-cpu-2c"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.evidence.value import Origin, Value
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.value import Origin, Value
 from tests.generator import scenes
 from tests.popovers import popovers_of
 

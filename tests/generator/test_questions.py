@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
-from generator.evidence.value import Value
 from generator.items.kinds import digest_of
 from generator.items.kinds.typed import unit_of
+from generator.values.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
+from generator.values.value import Value
 from tests.generator.conftest import item_of, render
 from tests.recorded import write
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from generator.content.claim import ClaimFile
-from generator.evidence.evaluation import Evidence
-from generator.evidence.regime import line, optimizer_of
+from generator.values.evaluation import Evidence
+from generator.values.regime import line, optimizer_of
 
 AVERAGED = "tiny_training.averaged"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import get_args
 
 from generator.content.claim import Verdict
-from generator.evidence.value import KINDS
 from generator.figures.drawing import NARROW, WIDE
+from generator.values.value import KINDS
 from generator.website import publish
 
 WRITES_CLASSES = (".py", ".j2", ".js", ".html", ".yml")

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from generator.evidence import units
-from generator.evidence.paths import Evaluation, Node
-from generator.evidence.units import BYTES, COUNT, LOSS, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
-from generator.evidence.value import ExpressionError, Origin, Value
+from generator.values import units
+from generator.values.paths import Evaluation, Node
+from generator.values.units import BYTES, COUNT, LOSS, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
+from generator.values.value import ExpressionError, Origin, Value
 from runners.traces.tolerance import MOST_SPREAD
 
 
@@ -122,5 +122,5 @@ def test_a_value_that_rounding_decides_is_printed_with_two_digits_unless_its_aut
     node = Node(run, (), "a.averaged", Evaluation(), Origin("a machine", "a", "averaged"), shown)
     loss = node.step("epochs").step(0).step("loss")
     assert str(loss) == f"{run.epochs[0].loss:.1f}"
-    assert str(loss.shown(digits=4)) == f"{run.epochs[0].loss:.3f}"
+    assert str(loss.formatted(digits=4)) == f"{run.epochs[0].loss:.3f}"
     assert str(node.step("validation").step("loss")) == f"{run.validation.loss:.3f}"

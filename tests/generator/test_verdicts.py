@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from generator.content.claim import Claim
-from generator.evidence import list_sides, verdicts
-from generator.evidence.evaluation import Evidence
+from generator.values import list_sides, verdicts
+from generator.values.evaluation import Evidence
 from runners.traces.measured import SampledSeconds
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from markdown.extensions.toc import slugify
 
-from generator.evidence import verdicts
-from generator.evidence.evaluation import Evidence
+from generator.values import verdicts
+from generator.values.evaluation import Evidence
 from tests.conftest import ROOT
 from tests.generator.conftest import render
 from tests.generator.scenes import SCENES

@@ -92,6 +92,19 @@ def floats(num_bytes):
     return torch.empty(num_bytes // 4)
 
 
+def test_a_peak_is_what_came_after_its_start(model):
+    before = floats(2 * MIB)
+    peak = AllocatorPeak(CUDA, counts_workspaces=False)
+    after = floats(3 * MIB)
+    assert (peak.read().peak_bytes, before.nbytes) == (after.nbytes, 2 * MIB)
+
+
+def test_what_is_requested_counts_without_the_rounding_of_blocks(monkeypatch):
+    stats = {"requested_bytes.all.peak": 700, "allocated_bytes.all.peak": 1024}
+    monkeypatch.setattr(accelerator, "_cuda", lambda: SimpleNamespace(memory_stats=lambda _: stats))
+    assert accelerator.allocated(CUDA).peak_bytes == 700
+
+
 def test_a_run_that_needs_more_than_the_budget_is_refused(model):
     first = floats(100 * MIB)
     del first  # what was given out before counts no more

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import platform
+import time
 
 import pytest
 import torch
@@ -13,10 +14,19 @@ from runners.measuring.gather import gather
 from runners.measuring.instruction_sets import with_spread
 from runners.measuring.launch import PassResult, Place
 from runners.measuring.progress import Progress
+from runners.ranks.heartbeat import Heart
+from runners.ranks.rank import Rank
+from runners.system import accelerator
 from runners.traces.measured import MemoryClasses, Transfer
 from runners.traces.outcome import RankOutcome
 from runners.traces.records import Held, Move
-from tests.runners.experiments.known import NAP_SECONDS, NUM_HELD, NUM_SAMPLES, samples
+from tests.runners.experiments.known import (
+    LATE_SECONDS,
+    NAP_SECONDS,
+    NUM_HELD,
+    NUM_SAMPLES,
+    samples,
+)
 
 pytestmark = pytest.mark.ranks
 MODEL_BYTES = 4 * (13 * 7 + 7)
@@ -81,7 +91,7 @@ def test_bytes_and_calls_of_a_rank_follow_from_its_shapes(run, rank):
     assert memory.peak_bytes == memory.phases["exchange"] == sum(vars(classes).values())
     assert memory.peak_phase == "exchange"
     assert memory.phases["data"] == MODEL_BYTES + 9 + num * 13 * (8 + 4)
-    marked = {"data", "exchange", *["sleep"][rank:]}
+    marked = {"data", "exchange", ("sleep", "wait")[rank]}
     assert {*memory.phases} == {"build", "forward", "backward", "optimizer"} | marked
     reduced, broadcast, sent = record.collectives
     assert (reduced.operation, reduced.count, reduced.bytes) == ("all_reduce", 2, MODEL_BYTES)
@@ -123,6 +133,26 @@ def test_times_are_no_shorter_than_sleep_and_no_longer_than_the_run(run):
     expected = torch.tensor(times.samples).quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
     quartiles = times.first_quartile_seconds, times.median_seconds, times.third_quartile_seconds
     assert quartiles == pytest.approx(expected)
+
+
+def test_a_phase_that_only_waits_is_no_computing(run):
+    computed = {
+        one.name for one in run("known", "step").timing.timeline if one.activity == "compute"
+    }
+    assert "sleep" in computed
+    assert "wait" not in computed
+
+
+def test_a_collective_alone_takes_no_time_of_a_late_rank(run):
+    (taken,) = run("known", "late").timing.measures["alone"].samples
+    assert taken < LATE_SECONDS / 2
+
+
+def test_a_step_ends_when_its_accelerator_has(monkeypatch, tmp_path):
+    monkeypatch.setattr(accelerator, "synchronize", lambda _: time.sleep(NAP_SECONDS))
+    rank = Rank(0, RunPlan("step"), "timed", torch.device("cpu"), Heart(tmp_path / "heart"))
+    assert len([*rank.steps(2)]) == 2
+    assert min(rank.outcome.step_seconds) >= NAP_SECONDS
 
 
 def test_a_run_takes_what_all_its_passes_take():

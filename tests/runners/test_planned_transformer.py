@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from runners.planner.answers.question import Training
+from runners.planner.answers.question import Implementation, Training
 from runners.planner.simulated.fused_kernels import rms_norm
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.transformer import Part, Transformer
@@ -58,10 +58,11 @@ def test_a_tiny_one_trains_with_values(shape):
     assert losses[-1] < 0.8 * losses[0]
 
 
-@pytest.mark.parametrize("how", [{"loss_chunks": 4}, {"has_loss_of_torch": True}])
-def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(how):
+@pytest.mark.parametrize(("chunks", "is_of_torch"), [(4, False), (1, True)])
+def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(chunks, is_of_torch):
     with torch.device("meta"):
-        model = Transformer(Part(TINY, Training(sequence=32, **how)))
+        training = Training(sequence=32, loss_chunks=chunks)
+        model = Transformer(Part(TINY, training, Implementation(has_loss_of_torch=is_of_torch)))
     logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
     whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
     loss = model.loss(logits, tokens)

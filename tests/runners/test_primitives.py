@@ -1,10 +1,14 @@
 """Primitives: what a machine computes and communicates in how long, and the few rates of it."""
 
+from types import SimpleNamespace
+
 import pytest
+from torch.utils.flop_counter import FlopCounterMode
 
 from runners.declared.experiment import PRIMITIVES, find
 from runners.primitives import measured
-from runners.primitives.measured import measure_once, summary
+from runners.primitives.experiment import _layer
+from runners.primitives.measured import ROWS, WIDTH, measure_once, summary
 from runners.traces.files import read_primitives
 from runners.traces.measured import SampledSeconds
 
@@ -35,6 +39,15 @@ def test_alpha_and_beta_are_those_of_the_line_through_a_small_and_a_large_messag
     found = summary(seconds)
     assert found["all_reduce_2_beta_seconds_per_byte"] == pytest.approx(beta)
     assert found["all_reduce_2_alpha_seconds"] == pytest.approx(alpha, rel=0.05)
+
+
+def test_the_products_are_those_of_a_layer_and_their_rate_counts_each_operation():
+    step = _layer(SimpleNamespace(device="cpu"))
+    with FlopCounterMode(display=False) as counter:
+        step()
+    taken = {f"matrix_{ROWS}x{WIDTH}_1_seconds": SampledSeconds.of([1.0] * 5)}
+    assert summary(taken) == {"matrix_flops_per_second": counter.get_total_flops()}
+    assert counter.get_total_flops() == 3 * 2 * 512 * 256 * 256
 
 
 def test_a_machine_measures_its_primitives_once(tmp_path, monkeypatch):

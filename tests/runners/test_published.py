@@ -51,7 +51,7 @@ def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspac
     """So the vocabulary, the widths, the axes and the precision of a row are those that ran."""
     row = MEGATRON[name]
     beside = row.bytes_of("allocated", "between_steps") - state_bytes(row)
-    most = row.workspace_bytes + BESIDE[row.implementation]
+    most = row.workspace_bytes + BESIDE[row.framework]
     if row.strategy.chunks > 1:
         passed = row.microbatch * row.sequence * row.architecture.hidden_size * LOW
         most += PASSED * row.strategy.chunks * passed

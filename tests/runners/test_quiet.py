@@ -8,9 +8,11 @@ import pytest
 
 from runners.commands import run as running
 from runners.commands.run import RunRequest
-from runners.measuring import quiet
+from runners.measuring import measure, quiet
 from runners.measuring.quiet import Readings
-from runners.traces.files import read
+from runners.system.errors import FixableError
+from runners.traces import machine
+from runners.traces.files import read, write
 
 STEADY = 1e-3
 IDLE, BUSY, SLOWER = (0.01, STEADY), (0.4, STEADY), (0.01, 1.1e-3)
@@ -59,3 +61,32 @@ def test_a_run_records_how_quiet_it_was_and_says_so(folder):
     assert read(folder / "heavier.json").quiet.load_after_share == IDLE[0]
     ran = running.run(request, _readings())  # what is fresh takes no reading
     assert (ran.num_fresh, ran.not_quiet) == (1, [])
+
+
+@pytest.mark.ranks
+def test_the_first_experiment_after_the_primitives_has_a_reading_of_its_own(folder, monkeypatch):
+    taken = []
+    readings = Readings(lambda: taken.append(1) or IDLE)
+    monkeypatch.setattr(running, "measure_once", lambda *_: taken.append("primitives"))
+    monkeypatch.setattr(running.measure, "measure", lambda *_, **__: taken.append("measured"))
+    running.run(RunRequest(), readings)
+    first = taken.index("primitives")
+    assert taken[first : first + 3] == ["primitives", 1, "measured"]
+
+
+@pytest.mark.parametrize(
+    ("field", "other"), [("cpu", "another"), ("caches", "48K Data"), ("num_cores", 3)]
+)
+def test_a_reference_is_of_one_machine_and_of_all_its_instructions(
+    field, other, folder, monkeypatch
+):
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    where = measure.folder(as_reference=True)
+    described = machine.describe(as_reference=True)
+    write(where / "machine.json", described.model_copy(update={field: other}))
+    with pytest.raises(FixableError, match=f"measured where {field} is {other}"):
+        running.run(RunRequest(names=("heavier",), as_reference=True))
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    with pytest.raises(FixableError, match="ATEN_CPU_CAPABILITY is set"):
+        running.run(RunRequest(names=("heavier",), as_reference=True))
+    assert [one.name for one in where.iterdir()] == ["machine.json"]

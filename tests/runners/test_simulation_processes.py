@@ -1,9 +1,20 @@
 """Simulations in processes of their own, which no accelerator may disturb."""
 
 import os
+import time
 from functools import partial
 
 from runners.simulate.processes import Job, results
+
+
+def test_results_are_in_the_order_of_the_jobs():
+    jobs = [Job(partial(_slept, seconds), str) for seconds in (0.3, 0.0, 0.1)]
+    assert results(jobs, 3, "slept") == [0.3, 0.0, 0.1]
+
+
+def _slept(seconds):
+    time.sleep(seconds)
+    return seconds
 
 
 def test_a_simulation_sees_no_accelerator_and_the_command_still_does(monkeypatch):

@@ -90,7 +90,7 @@ def test_no_setting_can_be_changed_without_effect(name):
     files = digest.covered_files(experiment.path)
     rooms = ("experiments", "training")
     code = "\n".join(path.read_text() for path in files if path.parent.name in rooms)
-    code += (digest.ROOT / "runners" / "plans" / "experiment.py").read_text()
+    code += (digest.ROOT / "runners" / "declared" / "experiment.py").read_text()
     for run, plan in experiment.runs.items():
         for key, value in plan.settings.as_json().items():
             is_read = rf"\b(?:settings|self)(?:\.|, \"){key}\b"

@@ -153,6 +153,19 @@ def test_headings_link_to_themselves_and_skip_no_level(readings):
     assert num_linked > 1000
 
 
+def test_no_table_has_a_head_and_no_row(built_site):
+    for page in pages(built_site):
+        tables = re.findall(r"<thead>.*?</table>", page.read_text(encoding="utf-8"), re.DOTALL)
+        assert all(table.count("<tr") > 1 for table in tables), page.name
+
+
+def test_a_figure_calls_a_run_by_its_strategy_only_where_it_is_that(built_site):
+    """`summed` of `hangs` is an all-reduce of vectors, that of `batch_parts` a sum by mistake."""
+    topics = built_site / "topics"
+    assert "all-reduce of vectors" not in (topics / "multi-gpu" / "deep.html").read_text()
+    assert "DDP, training" in (topics / "ddp" / "learn.html").read_text()
+
+
 def test_no_page_shows_a_backtick(readings):
     verbatim = {"script", "style", "pre", "code"}
     for page, reading in readings.items():

@@ -7,7 +7,7 @@ import random
 import pytest
 import yaml
 
-from generator.evidence.calculator import parsed
+from generator.values.calculator import parsed
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.browser

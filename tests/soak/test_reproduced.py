@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from generator.evidence.sources import COMMAND
+from generator.printing.sources import COMMAND
 from tests.clones import cloned, pasted
 from tests.sampled import paths, short_runs
 

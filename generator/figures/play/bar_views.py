@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
-from generator.evidence.folio import Folio
-from generator.evidence.play_states import ShownRun, State
-from generator.evidence.value import numeric
 from generator.figures.axes import Mark
 from generator.figures.drawings.stacks import Part, Stack, stacks
 from generator.figures.picture import Seen, both, byte_unit, said_bytes
+from generator.figures.play.states import ShownRun, State
 from generator.figures.sent_bytes import sent_bytes
 from generator.figures.step_rules import number
+from generator.printing.folio import Folio
+from generator.values.value import numeric
 from runners.planner.answers.device_memory import Verdict
 from runners.traces.measured import Memory
 from runners.traces.records import RankRecord, Run

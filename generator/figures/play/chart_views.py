@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from generator.content.exhibit import Figure
-from generator.evidence import units
-from generator.evidence.folio import Folio
-from generator.evidence.play_states import State
-from generator.evidence.value import numeric
 from generator.figures.axes import Scale
 from generator.figures.drawings.plot import MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import Seen, both, plainly
+from generator.figures.play.states import State
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.value import numeric
 
 HEIGHT = 170  # of losses
 HEIGHT_OF_REGIONS = 260
@@ -74,7 +74,8 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
         runs = [Series(name, others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
         drawings = both(plot, [*series, *runs], across, up, HEIGHT_OF_REGIONS, sides=sides)
         cells = tuple(
-            {titles[0]: folio.shown(folio.evidence.one(written.x, one.path))} for one in state.runs
+            {titles[0]: folio.printed(folio.evidence.one(written.x, one.path))}
+            for one in state.runs
         )
         seen.append(Seen(drawings, "; ".join(say for _, _, say in drawn), cells))
     return seen

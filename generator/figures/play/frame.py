@@ -14,13 +14,13 @@ from types import SimpleNamespace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
-from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.play_states import Control, State, states
 from generator.figures.picture import Picture, Seen, Table, plainly
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.chart_views import loss, regions
 from generator.figures.play.grid_views import block, ring
+from generator.figures.play.states import Control, State, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
+from generator.printing.folio import ABSENT, Folio
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "memory": memory, "sent": sent, "loss": loss, "regions": regions,
@@ -129,6 +129,6 @@ def _table(
     names = list(dict.fromkeys(name for row in rows for name in row.drawn))
     for row in rows:
         known = (row.drawn.get(name, ABSENT) for name in names)
-        row.cells = [*map(folio.shown, row.facts), *known]
+        row.cells = [*map(folio.printed, row.facts), *known]
     head = [*(plainly(fact.label, folio) for fact in facts), *names]
     return {"words": words, "head": head, "rows": rows}

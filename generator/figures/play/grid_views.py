@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from generator.content.exhibit import Figure
-from generator.evidence.folio import Folio
-from generator.evidence.play_states import State
 from generator.figures.drawings.chunks import Cell, chunks
 from generator.figures.picture import Seen, both, said_bytes
+from generator.figures.play.states import State
+from generator.printing.folio import Folio
 
 Held = list[list[Cell | None]]
 Holds = Literal["whole", "own", "partial"]

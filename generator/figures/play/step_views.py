@@ -6,17 +6,17 @@ What a run measured of the same step is drawn beside it: when it ended, or the m
 from collections.abc import Callable, Mapping, Sequence
 
 from generator.content.exhibit import Figure
-from generator.evidence import units
-from generator.evidence.folio import Folio
-from generator.evidence.play_states import State
-from generator.evidence.units import AS_RULED
 from generator.figures import step_rules
 from generator.figures.axes import Mark, around
 from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
 from generator.figures.picture import Moment, Seen, both, byte_unit, said_bytes
+from generator.figures.play.states import State
 from generator.figures.step_rules import Action, UnitStep, number
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.units import AS_RULED
 
 # Of the parts of what is held: shards as in other figures, and what is whole as it travels.
 LOOKS = {

@@ -4,11 +4,11 @@ import hashlib
 from typing import Any
 
 from generator.content.quiz import Item
-from generator.evidence.evaluation import Evidence
 from generator.items.kinds.arranged import Pairs, Pieces
 from generator.items.kinds.kind import Kind
 from generator.items.kinds.picked import Lines, OneOption, SeveralOptions
 from generator.items.kinds.typed import Prediction, TypedNumber
+from generator.values.evaluation import Evidence
 
 _KINDS: dict[str, type[Kind[Any]]] = {
     "choice": OneOption,

@@ -8,11 +8,11 @@ from itertools import pairwise
 from generator.content import prose
 from generator.content.errors import nearest
 from generator.content.quiz import Match, Order
-from generator.evidence.filters import LABELS
-from generator.evidence.folio import Folio
-from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, claim_behind
 from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
+from generator.printing.folio import Folio
+from generator.values.filters import LABELS
+from generator.values.value import Value, numeric
 
 _LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
 

@@ -16,11 +16,11 @@ from markupsafe import Markup
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
 from generator.content.yaml_source import Path
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.evidence.value import Value
 from generator.items.answers import Answer
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.value import Value
 
 Found = tuple[Path, str]  # a mistake, at a path that starts at the item
 

@@ -8,10 +8,10 @@ from markupsafe import Markup
 from generator.content.errors import ContentError
 from generator.content.listed_code import listed, misplaced
 from generator.content.quiz import Choice, FaultyLine, Several
-from generator.evidence.folio import Folio
-from generator.evidence.verdicts import UNDECIDED, Outcome
 from generator.items.answers import Answer, against, claim_behind
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
+from generator.printing.folio import Folio
+from generator.values.verdicts import UNDECIDED, Outcome
 
 
 class OneOption(Kind[Choice | Several]):

@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from generator.content.claim import Tolerance
 from generator.content.quiz import Number, Predict
-from generator.evidence.folio import Folio
-from generator.evidence.units import AS_RULED, PLAIN, printed
-from generator.evidence.value import Value, numeric
 from generator.items.answers import Answer, Reach, against
 from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit, is_alike
+from generator.printing.folio import Folio
+from generator.values.units import AS_RULED, PLAIN, printed
+from generator.values.value import Value, numeric
 from runners.traces.fields import NBSP, SIZES
 
 _PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit

@@ -14,13 +14,13 @@ from markupsafe import Markup, escape
 from generator.content.claim import Claim, Domain, Reference, Tolerance
 from generator.content.shelf import published_references
 from generator.content.typesetting import plain
-from generator.evidence import law_shown, regime, units
-from generator.evidence.folio import Folio
-from generator.evidence.law_shown import in_one_form, off_by
-from generator.evidence.machines import parts
-from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import SIGNS, UNDECIDED, Outcome, written
-from generator.pages.shown import Shown
+from generator.pages.view import View
+from generator.printing.folio import Folio
+from generator.values import law_formula, regime, units
+from generator.values.law_formula import in_one_form, off_by
+from generator.values.machines import parts
+from generator.values.value import Value, numeric
+from generator.values.verdicts import SIGNS, UNDECIDED, Outcome, written
 from runners.traces.fields import NBSP
 
 MAX_DIGITS = 12
@@ -34,20 +34,20 @@ NUM_FURTHEST = 5
 # --- in a lesson
 
 
-def verdict_rows(names: Sequence[str], folio: Folio) -> list[Shown]:
+def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
     """Several claims, in the order in which they are named, as the table that ends a section."""
     rows = [verdict_row(name, folio) for name in names]
     folio.shown_claims.clear()
     return rows
 
 
-def verdict_row(name: str, folio: Folio) -> Shown:
+def verdict_row(name: str, folio: Folio) -> View:
     """One claim, judged on the runs this book shows; its numbers once in a section."""
     claim, outcome = folio.book.claims[name], folio.outcome(name)
     folio.runs.update(outcome.runs)
     is_told = name in folio.shown_claims
     predicted, observed = (Markup(""), Markup("")) if is_told else sides_of(outcome, folio)
-    return Shown(
+    return View(
         claim=claim,
         says=folio.line(claim.says),
         predicted=predicted,
@@ -102,11 +102,11 @@ def _readable(outcome: Outcome) -> tuple[Value | None, Value | None]:
     if is_equal and holds:
         is_close = abs(numeric(observed) - numeric(predicted)) < CLOSE * abs(numeric(observed))
         more = MORE_DIGITS if is_close and str(predicted) != str(observed) else None
-        return predicted.shown(digits=more), observed.shown(digits=more)
+        return predicted.formatted(digits=more), observed.formatted(digits=more)
     for digits in range(5, MAX_DIGITS + 1):
         if str(predicted) != str(observed):
             break
-        predicted, observed = predicted.shown(digits=digits), observed.shown(digits=digits)
+        predicted, observed = predicted.formatted(digits=digits), observed.formatted(digits=digits)
     return predicted, observed
 
 
@@ -126,7 +126,7 @@ def css_of(outcome: Outcome) -> str:
 
 def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
     """A claim's rule: as its author wrote it, or else as its expressions print."""
-    formula = law_shown.shown(claim)
+    formula = law_formula.formula_of(claim)
     return folio.line(formula) if formula else None
 
 
@@ -143,14 +143,14 @@ def _regime_of(claim: Claim, outcome: Outcome, folio: Folio, has_turns: bool = T
 
 def proofs_of(
     names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
-) -> list[Shown]:
+) -> list[View]:
     """The claims that rest on an experiment first of all; runs tell those of one sentence apart."""
     found = [_proof(name, lessons.get(name, ()), folio) for name in names]
     alike = Counter(plain(one.says) for one in found)
     return [one if alike[plain(one.says)] > 1 else one.but(runs=()) for one in found]
 
 
-def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown:
+def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
     claim, here = folio.book.claims[name], folio.at_hand.outcome(name)
     folio.runs.update(here.runs)
     judged = list(_judged(name, folio))
@@ -158,7 +158,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
     regimes = [one.regime.split("; ") for one in decided]
     words = [[*map(plain, one)] for one in regimes]
     shared = [part for part in regimes[0] if all(plain(part) in one for one in words)]
-    return Shown(
+    return View(
         claim=claim,
         says=folio.line(claim.says),
         formula=_formula_of(claim, folio),
@@ -175,9 +175,9 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> Shown
     )
 
 
-def _alike(judged: Sequence[Shown], shared: Sequence[str]) -> list[Shown]:
+def _alike(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
     """Verdicts of machines, those that print alike as one, with what is of their regime alone."""
-    found: dict[tuple[str, ...], list[Shown]] = {}
+    found: dict[tuple[str, ...], list[View]] = {}
     for one in judged:
         own = [part for part in plain(one.regime).split("; ") if part not in map(plain, shared)]
         texts = (one.predicted, one.observed, one.off or "", one.words, one.says, "; ".join(own))
@@ -188,7 +188,7 @@ def _alike(judged: Sequence[Shown], shared: Sequence[str]) -> list[Shown]:
     ]
 
 
-def _judged(name: str, folio: Folio) -> Iterator[Shown]:
+def _judged(name: str, folio: Folio) -> Iterator[View]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.outcome(name)
     holder = measured_by(here, folio)
@@ -207,7 +207,7 @@ def measured_by(outcome: Outcome, folio: Folio) -> str:
 
 def _judgement(
     outcome: Outcome, machine: str, said: Folio, folio: Folio, *, differs: bool = False
-) -> Shown:
+) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
@@ -218,7 +218,7 @@ def _judgement(
             heads[0] = "Cited"
     page = folio.said_once(heads[1].lower()) if heads[1] == "Simulated" else folio
     predicted, observed = sides_of(outcome, page)
-    return Shown(
+    return View(
         machine=machine,
         regime=_regime_of(outcome.claim, outcome, said, has_turns=False),
         predicted=predicted,
@@ -280,13 +280,13 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 # --- on the page of all evidence
 
 
-def tally(claims: Sequence[str], folio: Folio) -> Shown:
+def tally(claims: Sequence[str], folio: Folio) -> View:
     """What these claims come to on the machine at hand; the reference machine's are counted."""
     outcomes = [folio.at_hand.outcome(name) for name in claims]
     here = [one for one in outcomes if measured_by(one, folio) == folio.at_hand.book.machine.name]
     laws = [one.verdict for one in here if one.claim.kind == "law"]
     observed = [one for one in here if one.claim.kind == "observation"]
-    return Shown(
+    return View(
         num_laws=len(laws),
         num_holding=laws.count("holds"),
         num_beyond=laws.count("does_not_apply") + laws.count("no_evidence"),
@@ -296,7 +296,7 @@ def tally(claims: Sequence[str], folio: Folio) -> Shown:
     )
 
 
-def furthest(folio: Folio) -> list[Shown]:
+def furthest(folio: Folio) -> list[View]:
     """The laws that predict a number and are furthest off it."""
     found = []
     for name, outcome in folio.at_hand.outcomes.items():
@@ -307,7 +307,7 @@ def furthest(folio: Folio) -> list[Shown]:
     said = folio.over(folio.evidence)
     said.runs = set()  # a list of all experiments names no run of theirs at its foot
     return [
-        Shown(
+        View(
             place=folio.claim_place(name),
             says=said.line(folio.book.claims[name].says),
             off=said.show(off),

@@ -13,15 +13,15 @@ from markupsafe import Markup
 
 from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from generator.content.lesson import CostTable
-from generator.evidence import calculator as calculators
-from generator.evidence import units
-from generator.evidence.calculator import Checked
-from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.law_shown import observed_run, off_by, shown
-from generator.evidence.value import Value, numeric
-from generator.evidence.verdicts import Outcome
-from generator.pages.shown import Row, Shown, label
+from generator.pages.view import Row, View, label
 from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
+from generator.printing.folio import ABSENT, Folio
+from generator.values import calculator as calculators
+from generator.values import units
+from generator.values.calculator import Checked
+from generator.values.law_formula import formula_of, observed_run, off_by
+from generator.values.value import Value, numeric
+from generator.values.verdicts import Outcome
 from runners.traces.fields import NBSP
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
@@ -47,7 +47,7 @@ def cost_table(
         run = observed_run(found.claim, folio.evidence)
         folio.run(run)
         folio.shown_claims.add(one.law)
-        formula = shown(found.claim) or ""
+        formula = formula_of(found.claim) or ""
         explained = _FORMULA.match(formula)
         if formula in explained_before and explained:
             formula = explained[0]
@@ -74,7 +74,7 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
         return verdict
     marks = found.observed.marks if found.observed else []  # which stand beside the measurement
     once = folio.said_once(marks[-1] if marks else "")
-    off = once.shown(off_by(found.predicted, found.observed))
+    off = once.printed(off_by(found.predicted, found.observed))
     if above and (is_bound or found.verdict == "does_not_hold"):
         way = f"measured {{}} {'above' if more > 0 else 'below'} the formula"
         far, allowed = once.show(replace(above, number=abs(more))), label(f"{slack} allowed")
@@ -85,7 +85,7 @@ def _off_by(found: Outcome, folio: Folio) -> Markup:
 # --- the calculator
 
 
-def calculator(written: Calculator, folio: Folio) -> Shown:
+def calculator(written: Calculator, folio: Folio) -> View:
     """The calculator of a lesson, compared with this book's runs.
 
     Without fields, this machine has no numbers to start from.
@@ -96,7 +96,7 @@ def calculator(written: Calculator, folio: Folio) -> Shown:
     fields = [_field(one, inputs.get(one.name), of_all, folio) for one in written.inputs]
     for check in of_all:
         folio.run(check.run)
-    return Shown(
+    return View(
         fields=[field for field in fields if field] if all(fields) else [],
         outputs=[
             _output(one, found, inputs, folio)
@@ -108,7 +108,7 @@ def calculator(written: Calculator, folio: Folio) -> Shown:
 
 def _field(
     one: CalculatorInput, start: Value | None, checked: list[Checked], folio: Folio
-) -> Shown | None:
+) -> View | None:
     low, high = (calculators.bound(end, folio.evidence) for end in (one.low, one.high))
     if start is None or low is None or high is None:
         return None
@@ -118,7 +118,7 @@ def _field(
     covered = calculators.covered(checked, one.name) or ()
     counted = one.unit if one.unit and one.unit not in one.label.replace(",", "").split() else ""
     is_whole = one.quantity == "count" and one.unit not in PER_PARAMETER
-    return Shown(
+    return View(
         name=one.name,
         label=folio.line(one.label),
         unit=f"{unit} {counted}".strip(),
@@ -151,17 +151,17 @@ def _typed(number: float, digits: int = MAX_DIGITS) -> str:
 
 def _output(
     one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value | None], folio: Folio
-) -> Shown:
+) -> View:
     parsed, worst = calculators.parsed(one.formula), calculators.worst(found)
     formula = parsed.readable(one.formula).replace("*", "×").replace("-", "−")
     at_start = calculators.result(one, inputs)
-    return Shown(
+    return View(
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
         formula=folio.line(f"`{formula}`"),
         postfix=parsed.postfix,  # as the script reads formulas
-        at_start=folio.shown(at_start),
+        at_start=folio.printed(at_start),
         checks=found,
         worst=worst,
         is_beyond=worst is not None and worst.is_beyond(one.within),

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from generator.content.book import Book, TraceOnPage
-from generator.evidence.folio import Folio
-from generator.evidence.sources import command
-from generator.pages.shown import Shown
+from generator.pages.view import View
+from generator.printing.folio import Folio
+from generator.printing.sources import command
 from runners.traces.records import Run
 
 WORDS_PER_MINUTE = 200
@@ -77,15 +77,15 @@ def styles(body: str) -> list[str]:
     return [name for name, marks in STYLES.items() if any(mark in body for mark in marks)]
 
 
-def machines(found: Sequence[Shown], book: Book) -> list[tuple[str, bool]]:
+def machines(found: Sequence[View], book: Book) -> list[tuple[str, bool]]:
     """The machines behind a page, the one shown first, and whether each is the reference's."""
     named = {(origin.machine, origin.is_reference) for origin in found if origin.machine}
     return sorted(named, key=lambda one: (one[0] != book.machine.name, one))
 
 
-def origins(folio: Folio, depth: int) -> list[Shown]:
+def origins(folio: Folio, depth: int) -> list[View]:
     """The experiments behind a page, with the runs it used on each machine."""
-    found: dict[tuple[str, str], Shown] = {}
+    found: dict[tuple[str, str], View] = {}
     used = [(folio.book, folio.runs)]
     if folio.evidence.reference:
         used.append((folio.evidence.reference.book, folio.lent))
@@ -98,9 +98,9 @@ def origins(folio: Folio, depth: int) -> list[Shown]:
     return list(found.values())
 
 
-def _origin(shown: TraceOnPage, book: Book, depth: int) -> Shown:
+def _origin(shown: TraceOnPage, book: Book, depth: int) -> View:
     experiment = shown.trace.experiment
-    return Shown(
+    return View(
         experiment=experiment,
         machine=shown.measured_on,
         is_reference=shown.machine.name == book.reference.name,

@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 
 from generator.content.book import Topic
 from generator.content.topic import Survivor
-from generator.evidence import units
-from generator.evidence.folio import Folio
-from generator.evidence.value import Value, numeric
-from generator.pages.shown import Shown
+from generator.pages.view import View
 from generator.pages.views.ways import asked_anywhere, marks, ways
+from generator.printing.folio import Folio
+from generator.values import units
+from generator.values.value import Value, numeric
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 NUMBER = 0.22  # of the axis, that a number takes on a phone
 GAP = 8  # between the columns of the map, in per cent of its width
 
 
-def picture(folio: Folio) -> list[Shown]:
+def picture(folio: Folio) -> list[View]:
     """The models that the machine has measured, all on one axis, with the budget of each."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
@@ -28,7 +28,7 @@ def picture(folio: Folio) -> list[Shown]:
         ways = [way for way in model.ways if peaks[way.run]]
         rows = [_row(way, peaks[way.run], top, line, folio) for way in ways]
         if budget is not None and rows:
-            found.append(Shown(
+            found.append(View(
                 called=folio.line(model.called), question=folio.line(model.question),
                 budget=folio.show(budget), share=round(line, 4),
                 at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
@@ -44,7 +44,7 @@ def _peaks(path: str, folio: Folio) -> list[Value]:
     return [one for one in found if one is not None]
 
 
-def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> Shown:
+def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> View:
     """A way to train: a bar for each rank, and how its run ended under the budget.
 
     A bar is the peak as a share of the axis, and as a number, past the bar's end or within it.
@@ -56,14 +56,14 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     outcome = "trains" if fits else str(ended.number) if ended else "not run"
     shares = [round(numeric(peak) / top, 4) for peak in peaks]
     bars = [
-        Shown(share=share, shown=folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)
+        View(share=share, shown=folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)
         for share, peak in zip(shares, peaks, strict=True)
     ]
     need = max(shares)  # no line may lie below it for the run to fit
-    return Shown(name=folio.strategy(run), bars=bars, need=need, outcome=outcome, fits=fits)
+    return View(name=folio.strategy(run), bars=bars, need=need, outcome=outcome, fits=fits)
 
 
-def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Shown]:
+def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
     """The lessons of the first hour, each with its title and what leads to it."""
     found = []
     for step in folio.book.home.first_hour:
@@ -71,17 +71,17 @@ def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Shown]:
         topic = next(one for one in folio.book.topics if one.id == name)
         way = next(one for one in ways(topic, None, folio, minutes) if one.mode == mode)
         title = folio.line(topic.lessons[way.mode].model.title)
-        found.append(Shown(page=step.page, title=title, says=folio.line(step.says), way=way))
+        found.append(View(page=step.page, title=title, says=folio.line(step.says), way=way))
     return found
 
 
-def in_hour(page: str, folio: Folio) -> Shown | None:
+def in_hour(page: str, folio: Folio) -> View | None:
     """Where a lesson stands in the first hour, and what follows it there."""
     pages = [step.page for step in folio.book.home.first_hour]
     if page not in pages:
         return None
     at = pages.index(page) + 1
-    return Shown(at=at, num=len(pages), next=hour(folio)[at] if at < len(pages) else None)
+    return View(at=at, num=len(pages), next=hour(folio)[at] if at < len(pages) else None)
 
 
 def begin(folio: Folio) -> str:
@@ -91,7 +91,7 @@ def begin(folio: Folio) -> str:
     return f"topics/{page}.html"
 
 
-def topic_map(folio: Folio, minutes: Mapping[str, int]) -> Shown:
+def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
     """The topics in columns, each behind all that it requires, and the lines between them."""
     columns: dict[str, int] = {}
     for topic in folio.book.topics:  # in their order, so that what one requires comes before it
@@ -113,12 +113,12 @@ def topic_map(folio: Folio, minutes: Mapping[str, int]) -> Shown:
             bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
             edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
     cards = [[_card(one, folio, minutes) for one in topics] for topics in by_column]
-    return Shown(columns=cards, edges=" ".join(edges))
+    return View(columns=cards, edges=" ".join(edges))
 
 
-def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Shown:
+def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> View:
     titles = {one.id: folio.line(one.file.title) for one in folio.book.topics}
-    return Shown(
+    return View(
         id=topic.id,
         title=titles[topic.id],
         asks=folio.line(next(iter(topic.file.modes.values()))),

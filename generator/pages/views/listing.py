@@ -19,8 +19,8 @@ from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[impo
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import file_of, listed
 from generator.content.typesetting import parted
-from generator.evidence.folio import Folio
-from generator.pages.shown import Shown
+from generator.pages.view import View
+from generator.printing.folio import Folio
 from runners.traces.records import Failure
 
 # Keywords, strings, comments, numbers, and the names of what is defined. All else has the colour
@@ -39,10 +39,10 @@ CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
 
 
-def listing(written: Listing, folio: Folio) -> Shown:
+def listing(written: Listing, folio: Folio) -> View:
     """Read a listing from its file and its run."""
     code = listed(folio.book.root, written.path, written.object)
-    return Shown(
+    return View(
         title=folio.line(written.title),
         path=written.path,
         code=breakable_code(highlighted(code)),
@@ -52,10 +52,10 @@ def listing(written: Listing, folio: Folio) -> Shown:
     )
 
 
-def printed(path: str | None, folio: Folio) -> Shown:
+def printed(path: str | None, folio: Folio) -> View:
     """The output of a run, without the code behind it."""
     run = folio.run(path) if path else None
-    return Shown(
+    return View(
         run=path,
         status=run.status.replace("_", " ") if run else "skipped",
         message=raised(run.error) if run and run.error else "",
@@ -135,10 +135,10 @@ class _Body(NamedTuple):
     compared: list[str]  # without indents
 
 
-def difference(wrong: Listing, right: Listing, folio: Folio) -> Shown:
+def difference(wrong: Listing, right: Listing, folio: Folio) -> View:
     """Both programs, and what differs between them: empty where that is most of both."""
     before, after = (listed(folio.book.root, one.path, one.object) for one in (wrong, right))
-    return Shown(
+    return View(
         wrong=listing(wrong, folio), right=listing(right, folio), lines=unified(before, after)
     )
 

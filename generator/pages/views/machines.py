@@ -7,13 +7,13 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from generator.content.shelf import Measured, TraceOnPage
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import ABSENT, Folio
-from generator.evidence.regime import CROWDED, is_crowded, num_ranks
-from generator.evidence.units import Unit
-from generator.evidence.value import Kind, Origin, Value, computed, numeric
-from generator.pages.shown import Shown
+from generator.pages.view import View
+from generator.printing.folio import ABSENT, Folio
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.regime import CROWDED, is_crowded, num_ranks
+from generator.values.units import Unit
+from generator.values.value import Kind, Origin, Value, computed, numeric
 from runners.traces.records import Run
 
 FACTS = (
@@ -63,7 +63,7 @@ def primitives(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]
                 yield word.format(n=num) + crowd, folio.show(value)
 
 
-def by_machine(experiment: str, folio: Folio) -> list[Shown]:
+def by_machine(experiment: str, folio: Folio) -> list[View]:
     """Every machine's runs of an experiment; those that pages show first.
 
     A machine that skipped all of them comes last.
@@ -73,7 +73,7 @@ def by_machine(experiment: str, folio: Folio) -> list[Shown]:
     return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
 
 
-def _on_machine(experiment: str, measured: Measured, folio: Folio) -> Shown:
+def _on_machine(experiment: str, measured: Measured, folio: Folio) -> View:
     trace, machine = measured.traces[experiment], measured.machine
     is_shown = folio.book.traces[experiment].machine.name == machine.name
     shown = TraceOnPage(trace, machine)
@@ -89,7 +89,7 @@ def _on_machine(experiment: str, measured: Measured, folio: Folio) -> Shown:
     ran = [row.but(nature="") for row in ran] if nature else ran
     words = ran[0].measured if ran else ()
     measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]
-    return Shown(
+    return View(
         machine=machine.name,
         is_shown=is_shown,
         is_stale=experiment in measured.stale,
@@ -103,7 +103,7 @@ def _on_machine(experiment: str, measured: Measured, folio: Folio) -> Shown:
     )
 
 
-def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Shown:
+def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> View:
     """A run, with what it measured by its name in words."""
     name = path.partition(".")[2]
     # What the numbers of a row share stands once.
@@ -125,23 +125,23 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Sho
         "Payload per step": _payload(run, value),
         "Step": value("timing.step.median_seconds"),
         # with no digit below the millisecond that its clock tells
-        "Whole run": wall and wall.shown(digits=min(3, len(str(round(numeric(wall) * 1000))))),
+        "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     message = run.error.message if run.error else ""
-    return Shown(
+    return View(
         name=name,
         id=f"{name}{end}",
         strategy=folio.strategy(run),
         nature=nature,
-        ranks=page.shown(value(num)),
+        ranks=page.printed(value(num)),
         num_ranks=num_ranks(run),
         failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
         reason=HEAVIER.format(path.partition(".")[0]) if run.is_left_out else run.reason or "",
         is_surprise=run.is_surprise,
-        measured={word: page.shown(one) for word, one in measured.items()},
+        measured={word: page.printed(one) for word, one in measured.items()},
     )
 
 

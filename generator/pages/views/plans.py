@@ -17,15 +17,15 @@ from generator.checks.layout_checks import recommended
 from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device
 from generator.content.typesetting import plain
-from generator.evidence import units
-from generator.evidence.folio import Folio, breakable
-from generator.evidence.play_states import Control
-from generator.evidence.units import Unit
-from generator.evidence.value import Value, computed, numeric
 from generator.figures.play.bar_views import MOST as LONGEST
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
-from generator.pages.shown import Row, Shown, counted, label
+from generator.figures.play.states import Control
+from generator.pages.view import Row, View, counted, label
+from generator.printing.folio import Folio, breakable
+from generator.values import units
+from generator.values.units import Unit
+from generator.values.value import Value, computed, numeric
 from runners.planner.answers.answer import GIB, Answer, Layout, answers_of, needs, verdict
 from runners.planner.answers.law_of_time import Bounds, Cluster
 from runners.planner.answers.plan_grid import named_rows
@@ -235,7 +235,7 @@ def models(folio: Folio) -> Iterator[Row]:
         ]
 
 
-def planned(name: str, folio: Folio, answer_of: Callable[[Shown], Markup]) -> Shown:
+def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> View:
     """All that the page of a model shows: what readers choose, and what each choice leads to.
 
     Args:
@@ -268,18 +268,18 @@ def planned(name: str, folio: Folio, answer_of: Callable[[Shown], Markup]) -> Sh
         "precision": folio.line(precision),
         **{key: label(known[0]) for key, known in found.items() if key not in varied},
     }
-    return Shown(
+    return View(
         fixed=[(words[key], said) for key, said in fixed.items()],
         controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
         has_gaps=len(places) < math.prod(map(len, varied.values())),
-        first=Shown(at=places[0]),
+        first=View(at=places[0]),
         drawn=drawn[0],
         script=packed(ID, places, drawn, folio),
         named=list(_named(plans)),
     )
 
 
-def _named(plans: Plans) -> Iterator[Shown]:
+def _named(plans: Plans) -> Iterator[View]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
     by_setting = sorted(
         plans.answers.items(), key=lambda one: (plans.settings[one[0]], needs(one[1]))
@@ -287,7 +287,7 @@ def _named(plans: Plans) -> Iterator[Shown]:
     for name, answer in by_setting:
         samples = answer.question.training.microbatch
         said = plans.label(answer) + (f", microbatches of {samples}" if samples > 1 else "")
-        yield Shown(
+        yield View(
             run=name,
             path=breakable(f"{plans.name}.{name}"),
             says=" · ".join([said, *plans.options(plans.settings[name]).values()]),
@@ -298,7 +298,7 @@ def _named(plans: Plans) -> Iterator[Shown]:
 # --- what a choice leads to
 
 
-def _answer(plans: Plans, asked: Asked) -> Shown:
+def _answer(plans: Plans, asked: Asked) -> View:
     """The recommendation, its reason, the runner-up, what would turn the choice, and bars."""
     made, memory = asked.choice, numeric(asked.memory)
     of_each: dict[str, Layout] = {}  # the best layout of each strategy, in their order
@@ -312,7 +312,7 @@ def _answer(plans: Plans, asked: Asked) -> Shown:
     ]
     compared = [plans.compared(one, asked) for one in best]
     later, device = made.runner_up if made else None, asked.device
-    return Shown(
+    return View(
         memory=plans.folio.show(asked.memory) if made else None,
         best=compared[0] if compared else None,
         rows=[list(one.values()) for one in compared],

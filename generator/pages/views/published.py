@@ -13,9 +13,9 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.plan_page import PeaksPage
-from generator.evidence.folio import Folio, breakable
-from generator.evidence.value import Value, computed, numeric
-from generator.pages.shown import Row, counted, label
+from generator.pages.view import Row, counted, label
+from generator.printing.folio import Folio, breakable
+from generator.values.value import Value, computed, numeric
 from runners.planner.answers.published import (
     KINDS,
     MOST_ERROR,
@@ -64,7 +64,7 @@ def peak_scores(folio: Folio) -> Iterator[Row]:
     for said, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
         offs = [_off(name, one, one, folio) for name, _, one in peaks(folio) if one in kinds]
         errors = [abs(numeric(off)) for off in offs]
-        value = computed(median(errors), offs[0].unit, MEDIAN, ()).shown(way="percent")
+        value = computed(median(errors), offs[0].unit, MEDIAN, ()).formatted(way="percent")
         yield [
             said,
             folio.show(value, at="plan/published.html"),
@@ -79,7 +79,7 @@ def _off(name: str, kind: str, measure: str, folio: Folio) -> Value:
     assert found is not None
     assert cited is not None
     share: Value = (found - cited) / cited
-    return share.shown(way="percent")
+    return share.formatted(way="percent")
 
 
 def _cited(name: str, kind: str | None = None) -> str:

@@ -14,13 +14,13 @@ from markupsafe import Markup
 from generator.content.listed_code import listed
 from generator.content.quiz import FaultyLine, Item, Predict, Table
 from generator.content.typesetting import plain
-from generator.evidence.folio import Folio
 from generator.items.answers import claim_behind, without_repeats
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Kind
-from generator.pages.shown import Row, Shown
+from generator.pages.view import Row, View
 from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
+from generator.printing.folio import Folio
 from runners.traces.fields import NBSP
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
@@ -29,7 +29,7 @@ _TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitm
 _IN_SHORT = 80  # characters
 
 
-def question(item: Item, folio: Folio, asked_as: str) -> Shown:
+def question(item: Item, folio: Folio, asked_as: str) -> View:
     """Judge an item on this book's runs and render it."""
     kind = kind_of(item, folio.evidence)
     folio.items.append(item.id)
@@ -40,7 +40,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     by_place = {one.position: one for one in explained}
     faulty = item if isinstance(item, FaultyLine) else None
     told = item.reveal if isinstance(item, Predict) else item.explains
-    return Shown(
+    return View(
         id=item.id,
         kind=item.kind,
         asked_as=asked_as,  # the word above it
@@ -67,7 +67,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> Shown:
     )
 
 
-def variants(item: Item, folio: Folio, asked_as: str) -> list[Shown]:
+def variants(item: Item, folio: Folio, asked_as: str) -> list[View]:
     """The item on other runs, wherever these have one answer; readers' answers are the item's."""
     found = []
     for number, one in answerable(item, folio.evidence):

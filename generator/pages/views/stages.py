@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from generator.content.lesson import Recorded, RecordedRow
 from generator.content.typesetting import plain
-from generator.evidence.folio import Folio
 from generator.figures.drawings.lanes import Lane, Travel, lanes
-from generator.pages.shown import Shown
+from generator.pages.view import View
+from generator.printing.folio import Folio
 from runners.traces.records import Held, Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
@@ -26,7 +26,7 @@ _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ra
 _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 
 
-def recorded(written: Recorded, field: str, folio: Folio) -> list[Shown]:
+def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
     """What a run recorded as `stages` or as `prediction`, each row with a title and a note."""
     run = folio.run(written.run)
     found = {one.name: one for one in getattr(run, field)} if run else {}
@@ -36,13 +36,13 @@ def recorded(written: Recorded, field: str, folio: Folio) -> list[Shown]:
 
 def _row(
     found: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
-) -> Shown:
+) -> View:
     rank, operation = "", found.operation if found else ""
     if found is not None:
         rank = "each rank" if found.rank is None else f"rank\u00a0{found.rank}"
         named = operation.replace("this rank", rank)
         rank, operation = "" if named != operation else f"on {rank}", named
-    return Shown(
+    return View(
         title=folio.line(written.title),
         note=folio.line(written.note),
         operation=operation,
@@ -99,13 +99,13 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
 # --- stages, drawn
 
 
-def stages(flow: Recorded, folio: Folio) -> list[Shown]:
+def stages(flow: Recorded, folio: Folio) -> list[View]:
     """The stages of a run, each with its drawing."""
     run = folio.run(flow.run)
     found = {stage.name: stage for stage in run.stages} if run else {}
     shown = []
     for written, row in zip(flow.rows, recorded(flow, "stages", folio), strict=True):
-        stage = Shown(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
+        stage = View(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
                       travelled=[])  # fmt: skip
         if run and written.name in found:
             stage = _drawn(stage, flow, written, found[written.name], run, folio)
@@ -114,8 +114,8 @@ def stages(flow: Recorded, folio: Folio) -> list[Shown]:
 
 
 def _drawn(
-    stage: Shown, flow: Recorded, written: RecordedRow, found: Stage, run: Run, folio: Folio
-) -> Shown:
+    stage: View, flow: Recorded, written: RecordedRow, found: Stage, run: Run, folio: Folio
+) -> View:
     """A stage with its drawing, and with what travelled in it."""
     later = {one.name for one in flow.rows[flow.rows.index(written) + 1 :]}
     moves = list(_moves(flow.run, written, found, run, folio))
@@ -179,13 +179,13 @@ def _moves(
         yield Travel(words, one.source, one.destination), expression
 
 
-def _told(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[Shown]:
+def _told(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[View]:
     """The same in words; one operation with one payload between several ranks, in one line."""
     for words, alike in groupby(moves, key=lambda one: one[0].words):
         travels, expressions = zip(*alike, strict=True)
         operation, _, _ = words.partition(" ")
         between = ", ".join(_between(operation, one) for one in travels)
-        yield Shown(operation=operation, num_bytes=folio.cell(expressions[0]), between=between)
+        yield View(operation=operation, num_bytes=folio.cell(expressions[0]), between=between)
 
 
 def _between(operation: str, one: Travel) -> str:

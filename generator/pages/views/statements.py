@@ -5,12 +5,12 @@ import re
 from generator.checks import statement_checks
 from generator.content import listed_code
 from generator.content.claim import Statement
-from generator.evidence.folio import Folio
-from generator.evidence.sources import command
-from generator.evidence.verdicts import Outcome
-from generator.pages.shown import Shown
+from generator.pages.view import View
 from generator.pages.views.claims import measured_by, verdict_row
 from generator.pages.views.listing import highlighted, printed
+from generator.printing.folio import Folio
+from generator.printing.sources import command
+from generator.values.verdicts import Outcome
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed
@@ -25,13 +25,13 @@ STANDINGS = {
 }
 
 
-def statement(one: Statement, folio: Folio) -> Shown:
+def statement(one: Statement, folio: Folio) -> View:
     """A sentence of the book, judged on its runs."""
     first, *others = re.split(r"\n\s*\n", one.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]
     row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
-    return Shown(
+    return View(
         why=folio.prose(" ".join(sentences[:SHOWN])),
         more=folio.prose("\n\n".join(filter(None, more))),
         claim=row,
@@ -42,7 +42,7 @@ def statement(one: Statement, folio: Folio) -> Shown:
     )
 
 
-def _standings(one: Statement, folio: Folio) -> list[Shown]:
+def _standings(one: Statement, folio: Folio) -> list[View]:
     """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
 
     A machine on which it is untested says nothing beside one on which it is.
@@ -63,26 +63,26 @@ def _standings(one: Statement, folio: Folio) -> list[Shown]:
         if word == first or word != "untested":
             by_standing.setdefault(word, []).append(machine)
     return [
-        Shown(machines=machines, word=STANDINGS[word][0], css=STANDINGS[word][1])
+        View(machines=machines, word=STANDINGS[word][0], css=STANDINGS[word][1])
         for word, machines in by_standing.items()
     ]
 
 
 def _standing(sentence: Statement, outcome: Outcome) -> str:
     """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
-    if statement_checks.shown(sentence, outcome) == "untested":
+    if statement_checks.judgement(sentence, outcome) == "untested":
         return "untested"
     return sentence.verdict if statement_checks.bears_out(sentence, outcome) else "otherwise"
 
 
-def _program(path: str, folio: Folio) -> Shown:
+def _program(path: str, folio: Folio) -> View:
     """The program of a run, which several sentences may share, and what it printed."""
     file = statement_checks.path_of(folio.book, path)
     sharing = (one.uses for one in folio.book.statements.values() if one.program == path)
     run = folio.run(path)
     assert run is not None, path  # the checks have looked
     name, start = file.rpartition("/")[2], f"torchrun --nproc-per-node {run.world_size}"
-    return Shown(
+    return View(
         file=listed_code.file_of(file),
         name=name,
         here=f"{start} {name}",

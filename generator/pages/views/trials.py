@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from generator.content.lesson import Trial, TryFile
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.pages.shown import Shown
+from generator.pages.view import View
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
 from runners.traces.records import Run, Trace
 from runners.traces.summary import beside, summary_lines
 
@@ -29,36 +29,36 @@ def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
     return "\n".join(summary_lines(run)) if run and is_last else ""
 
 
-def own(written: Trial, folio: Folio) -> list[Shown]:
+def own(written: Trial, folio: Folio) -> list[View]:
     """The reader's own runs; only while serving."""
     books, tries = folio.book.run(written.run), folio.book.tries
     found = [one for one in tries if written.run == f"{one.experiment}.{next(iter(one.runs))}"]
     return [_try(written, one, books, folio) for one in found[-MAX_TRIES:] if books]
 
 
-def of_experiment(name: str, folio: Folio) -> list[Shown]:
+def of_experiment(name: str, folio: Folio) -> list[View]:
     """The reader's own runs of an experiment, each beside the run of the page."""
     found = [one for one in folio.book.tries if one.experiment == name][-MAX_TRIES:]
     runs = ((one, *next(iter(one.runs.items()))) for one in found)
     known = ((one, run, own, folio.book.run(f"{name}.{run}")) for one, run, own in runs)
     return [
-        Shown(run=run, when=one.recorded_at, changed=_changed(book, own), said=beside(own, book))
+        View(run=run, when=one.recorded_at, changed=_changed(book, own), said=beside(own, book))
         for one, run, own, book in known
         if book
     ]
 
 
-def _changed(books: Run, own: Run) -> list[Shown]:
+def _changed(books: Run, own: Run) -> list[View]:
     """The settings of a run that are not those of the page's."""
     before, after = _settings(books), _settings(own)
     return [
-        Shown(name=name, before=before.get(name, "–"), after=after.get(name, "–"))
+        View(name=name, before=before.get(name, "–"), after=after.get(name, "–"))
         for name in dict.fromkeys([*before, *after])
         if before.get(name) != after.get(name)
     ]
 
 
-def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> Shown:
+def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> View:
     """A run of the reader's, with the number to look at, or how it ended.
 
     It is what the expression would have been, had the book's run come out as the reader's.
@@ -70,7 +70,7 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> Shown:
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).one(written.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"
-    return Shown(
+    return View(
         changed=_changed(books, run),
         value=str(value) if value else lacks,
         machine=own.machine,

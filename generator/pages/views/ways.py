@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from generator.content.book import Topic
 from generator.content.lesson import MODES, Mode
 from generator.content.quiz import Item
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
 from generator.items.kinds import digest_of
-from generator.pages.shown import Shown
+from generator.pages.view import View
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
 
 
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
-) -> list[Shown]:
+) -> list[View]:
     """The modes that this topic has, in the order in which they are suggested.
 
     Args:
@@ -27,7 +27,7 @@ def ways(
         minutes: that pages take, by path.
     """
     return [
-        Shown(
+        View(
             mode=mode,
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),

@@ -18,7 +18,7 @@ const SCALES = {
   share: [[0.01, "%"]],
 };
 
-// Postfix, as generator/evidence/formula.py writes it.
+// Postfix, as generator/values/formula.py writes it.
 function worked(postfix, inputs) {
   const stack = [];
   postfix.split(" ").forEach((token) => {

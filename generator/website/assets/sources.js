@@ -24,7 +24,7 @@ const placeOf = (of) => {
   return `${data.root}${machine ? `evidence/${experiment}` : experiment.replace("_", "/")}.html#${name}${suffix || ""}`;
 };
 
-// The rows of a value: a name and what it says. Columns as generator/evidence/sources.py has them.
+// The rows of a value: a name and what it says. Columns as generator/printing/sources.py has them.
 function rowsOf(value) {
   const [text, kind, formula, of, exact, absent, marks] = value;
   const rows = [];

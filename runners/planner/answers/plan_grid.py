@@ -2,8 +2,8 @@
 
 Flow: `python -m runners plan check --write` simulates and writes
 `content/planner/plans/<preset>.json`, and `read_grid` gives it back. `as_trace` shows a grid as a
-trace with a run for each strategy in each state, so that lessons, claims and figures name its values as
-they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
+trace with a run for each strategy in each state, so that lessons, claims and figures name its
+values as they name any others: `plan_llama_8b.fsdp_on_8.ranks[0].memory.peak_bytes`.
 """
 
 import platform

@@ -2,8 +2,8 @@
 
 Flow: `python -m runners plan check --write` simulates the measurements of memory that others
 published (`plan_published`), and applies the law of time to published steps (`plan_steps`). Each is
-a trace with a run for each row, which pages read alone. A run's settings are the row's configuration,
-the published numbers, and where they stand; its measures are what was computed:
+a trace with a run for each row, which pages read alone. A run's settings are the row's
+configuration, the published numbers, and where they stand; its measures are what was computed:
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
 """
 

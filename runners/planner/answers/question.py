@@ -88,7 +88,7 @@ class Strategy(Record):
 
 
 class Training(Record):
-    """What a step does, whichever strategy divides it.
+    """What a step does, whichever strategy divides it: what a person sets.
 
     Attributes:
         sequence: tokens of a sample.
@@ -97,13 +97,28 @@ class Training(Record):
         precision: `autocast` keeps fp32 parameters and computes in bf16; `bf16-mixed` has bf16
             parameters and gradients, and the optimizer an fp32 copy (under FSDP: shards are fp32);
             `bf16` has no fp32 copy, and keeps the optimizer's state in bf16, too.
+        loss_chunks: parts of the sequence whose losses are computed one after another, where the
+            logits do not become their softmax in place.
+    """
+
+    sequence: Count
+    microbatch: Count = 1
+    global_batch: Count = 1
+    precision: Precision = "bf16-mixed"
+    optimizer: Optimizer = "adam"
+    checkpointing: Checkpointing = "none"
+    loss_chunks: Count = 1
+
+
+class Implementation(Record):
+    """How a framework does that step: what published rows state, or what a user need not set.
+
+    Attributes:
         has_wide_gradients: gradients are summed up in fp32 whatever the parameters are.
         is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
             CUDA); else its update is one kernel.
         has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
         has_loss_of_torch: torch's `loss_parallel` computes the loss of logits that ranks divide.
-        loss_chunks: parts of the sequence whose losses are computed one after another, where the
-            logits do not become their softmax in place.
         has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
         keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
@@ -117,17 +132,10 @@ class Training(Record):
             as the model's vocabulary, rounded up to a multiple of these ranks.
     """
 
-    sequence: Count
-    microbatch: Count = 1
-    global_batch: Count = 1
-    precision: Precision = "bf16-mixed"
-    optimizer: Optimizer = "adam"
-    checkpointing: Checkpointing = "none"
     has_wide_gradients: bool = False
     is_foreach: bool = False
     last_unit_stays: bool = True
     ends_are_units: bool = False
-    loss_chunks: Count = 1
     has_loss_of_torch: bool = False
     copies_on_reduce_stream: bool = False
     has_fused_attention: bool = True
@@ -165,6 +173,7 @@ class Question(Record):
 
     model: Model
     training: Training
+    implementation: Implementation = Implementation()
     strategy: Strategy
     backend: Backend = "nccl"
 
@@ -254,7 +263,7 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
     ):
         if count % size:
             yield f"{ranks} do not divide {count} {what}"
-    if strategy.context > 1 and not training.has_fused_attention:
+    if strategy.context > 1 and not question.implementation.has_fused_attention:
         yield "ring attention is a fused kernel"
     if strategy.expert > 1:
         is_plain = strategy.sharding.startswith("fsdp") and not strategy.reshards_to

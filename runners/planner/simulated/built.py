@@ -87,7 +87,7 @@ def build(
     _give_memory(built.module, device)
     built.wrapped = built.module
     # Stages of a pipeline and fp32 gradients are summed at the end of a step, and not by DDP.
-    is_plain = strategy.pipeline == 1 and not training.has_wide_gradients
+    is_plain = strategy.pipeline == 1 and not question.implementation.has_wide_gradients
     sums = strategy.num_summing > 1 and strategy.sharding == "none"
     if sums and is_plain and mesh is not None:
         built.wrapped = DistributedDataParallel(
@@ -134,7 +134,7 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     )
     context = _neighbours(mesh, strategy.context, CONTEXT)
     experts = _neighbours(mesh, strategy.expert, EXPERT)
-    part = Part(shape, training, axis, context, experts)
+    part = Part(shape, training, question.implementation, axis, context, experts)
     module = Transformer(part, question.layers_of(stage))
     size = (training.microbatch, training.sequence)
 
@@ -236,13 +236,13 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
     reshards = strategy.reshards_to or strategy.sharding == "fsdp"
     own = list(units(module) or ())
     for index, unit in enumerate(own):
-        stays = question.training.last_unit_stays and index == len(own) - 1
+        stays = question.implementation.last_unit_stays and index == len(own) - 1
         after = False if stays else reshards
         if strategy.expert > 1:
             for one in (part for part in unit.modules() if isinstance(part, OwnExperts)):
                 shard(one, mesh=experts, reshard_after_forward=after)
         shard(unit, mesh=mesh, reshard_after_forward=after)
-    if question.training.ends_are_units and isinstance(module, Transformer):
+    if question.implementation.ends_are_units and isinstance(module, Transformer):
         shard(module.embedding, mesh=mesh, reshard_after_forward=reshards)
         shard([module.norm, module.logits], mesh=mesh, reshard_after_forward=False)
     shard(module, mesh=mesh, reshard_after_forward=reshards)

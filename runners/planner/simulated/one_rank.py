@@ -54,7 +54,7 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
                 is_gloo=question.backend == "gloo",
                 activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
                 counts_results=True,
-                copies_on_reduce_stream=question.training.copies_on_reduce_stream,
+                copies_on_reduce_stream=question.implementation.copies_on_reduce_stream,
             )
             with meter:
                 step = take_steps(question, mesh, rank, CPU, meter)
@@ -86,7 +86,7 @@ def take_steps(
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")
     shard = mesh.get_group("data") if mesh is not None and strategy.sharding == "zero1" else None
-    update = Update(module.parameters(), question.training, shard)
+    update = Update(module.parameters(), question.training, shard, question.implementation)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")
     step = Step(question, chunks, update, mesh, device, meter)
@@ -101,7 +101,7 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
     memory = meter.memory(None)
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None
-    peaks = replay(meter.events(), is_expandable=question.training.has_expandable_segments)
+    peaks = replay(meter.events(), is_expandable=question.implementation.has_expandable_segments)
     repeated = repeats(question)
     flops = sum(count * repeated.of_phase(phase) for phase, count in meter.flops.items())
     calls = _summed(meter.calls(), repeated)

@@ -5,13 +5,13 @@ whole configuration, what was measured, and the exact place that states it. Out:
 `Question`, and a run with measured and simulated bytes, misses included.
 Nothing is fitted to a row. What a simulation cannot know is a named term: the workspaces of
 libraries on Megatron's ranks (`workspace_bytes`). A row that misses because of what a plan leaves
-out is simulated once more with it (`TERMS`).
+out is simulated once more with it (`terms`).
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -20,7 +20,14 @@ from runners.declared.settings import Count
 from runners.planner.answers.answer import GIB, Answer
 from runners.planner.answers.architecture import Architecture, Id, Source
 from runners.planner.answers.published import MOST_ERROR, PLANNER, run, run_name
-from runners.planner.answers.question import Model, PlanError, Question, Strategy, Training
+from runners.planner.answers.question import (
+    Implementation,
+    Model,
+    PlanError,
+    Question,
+    Strategy,
+    Training,
+)
 from runners.planner.answers.recommendation import Simulate
 from runners.planner.simulated.processes import answers
 from runners.traces.records import Run
@@ -58,13 +65,13 @@ class Measurement(Record):
     field: str
 
 
-class PublishedRow(Training):
+class PublishedRow(Training, Implementation):
     """One training that was measured, in the fields by which a plan asks for it.
 
     Attributes:
         id: names the row, and its strategy; `case` is its name at the source.
         source: where it stands; its path may hold `{case}`.
-        implementation: whose layers; they decide which activations are kept.
+        framework: whose layers; they decide which activations are kept.
         details: other settings that change what is allocated, by the names of notes.
         derived: what the source does not state and how it follows, by the names of notes.
     """
@@ -72,7 +79,7 @@ class PublishedRow(Training):
     id: Id
     case: str
     source: Source
-    implementation: Literal["transformer_engine", "megatron_local", "torchtitan"]
+    framework: Literal["transformer_engine", "megatron_local", "torchtitan"]
     model: str
     architecture: Architecture
     strategy: Strategy
@@ -91,7 +98,10 @@ class PublishedRow(Training):
         """The row as a plan asks it."""
         return Question(
             model=Model(name=self.model, architecture=self.architecture),
-            training=Training.model_validate(self.model_dump(include={*Training.model_fields})),
+            training=Training(**self.model_dump(include={*Training.model_fields})),
+            implementation=Implementation(
+                **self.model_dump(include={*Implementation.model_fields})
+            ),
             strategy=self.strategy,
         )
 
@@ -105,7 +115,7 @@ class PublishedRow(Training):
         Engine (`get_cublas_workspace_size_bytes`). What the rows hold between steps exceeds their
         state by so much, and at most 20 MiB more (tests/runners/test_published.py).
         """
-        if self.implementation == "torchtitan":
+        if self.framework == "torchtitan":
             return 0
         is_large = "H100" in self.device.name or {"cublas-workspace", "deterministic"} & {
             *self.details
@@ -132,56 +142,44 @@ def published() -> list[PublishedRow]:
     Raises:
         ValueError: a row is not what it should be.
     """
-    file = yaml.safe_load((PLANNER / "published_measurements.yml").read_text(encoding="utf-8"))
-    return [PublishedRow.model_validate(row) for row in file["rows"]]
+    return [PublishedRow.model_validate(row) for row in _file()["rows"]]
 
 
-class Term(NamedTuple):
-    """What the simulation of a row leaves out; all were found after the first comparison.
+@cache
+def _file() -> dict[str, Any]:
+    text = (PLANNER / "published_measurements.yml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+class Term(Record):
+    """What the simulation of some rows leaves out; all were found after the first comparison.
 
     Attributes:
+        rows: their ids.
         says: what it is, and where that is stated.
-        training: the fields that add it; None where no plan can.
+        implementation: the fields that add it; None where no plan can.
     """
 
+    rows: list[Id]
     says: str
-    training: dict[str, bool] | None = None
+    implementation: dict[str, bool] | None = None
 
 
-_COMPILED_LOSS = Term(
-    "torch.compile: Megatron compiles the gradient of this loss (calculate_gradients in "
-    "megatron/core/fusions/fused_cross_entropy.py). The compiled function writes to an fp32 "
-    "copy of the softmax (tests/runners/test_published.py), the eager one to the softmax.",
-    {"has_compiled_loss": True},
-)
-_LOSS_OF_TORCH = Term(
-    "loss_parallel: torch computes the loss of logits that ranks divide with several fp32 copies "
-    "of a rank's part (torch/distributed/tensor/parallel/loss.py). The plan computes it in place, "
-    "as Megatron-LM does.",
-    {"has_loss_of_torch": True},
-)
-TERMS = {
-    "megatron-small-tp2-pp2-ddp-fused-loss": _COMPILED_LOSS,
-    "megatron-gb200-tp2-pp2-fused-loss": _COMPILED_LOSS,
-    "qwen3-32b-fsdp4-tp8-b16": _LOSS_OF_TORCH,
-    "qwen3-32b-fsdp4-tp8-b32": _LOSS_OF_TORCH,
-    "qwen3-32b-fsdp8-tp8-b32": _LOSS_OF_TORCH,
-    "qwen3-32b-fsdp8-tp4-b16": _LOSS_OF_TORCH,
-    "torchtitan-7b-fsdp4-tp2": Term(
-        "Tensor.record_stream: what tensor-parallel ranks send stays active until the device comes "
-        "to where the program freed it (torchtitan's issue 191; e62573d4 turned it off). The "
-        "program is ahead of the device by the length of a CUDA stream's queue, which no plan has.",
-    ),
-}
+@cache
+def terms() -> dict[str, Term]:
+    """The term of each row that has one, by the row's id."""
+    found = [Term.model_validate(one) for one in _file()["terms"]]
+    return {row: one for one in found for row in one.rows}
 
 
 def _questions(row: PublishedRow) -> Iterator[Question]:
     """The row as a plan asks it; then with its term, where a plan can add that."""
-    asked, term = row.question, TERMS.get(row.id)
+    asked, term = row.question, terms().get(row.id)
     yield asked
-    if term is not None and term.training is not None:
-        training = asked.training.model_copy(update=term.training)
-        yield asked.model_copy(update={"training": training})
+    if term is not None and term.implementation is not None:
+        implementation = asked.implementation.model_copy(update=term.implementation)
+        yield asked.model_copy(update={"implementation": implementation})
 
 
 def again(names: Sequence[str]) -> dict[str, Run]:
@@ -226,7 +224,7 @@ def _run(row: PublishedRow, place: int, answer: Answer, second: Answer | None = 
         settings[f"field_{one.kind}"] = one.field
         measures[f"{one.kind}_bytes"] = simulated
         if abs(simulated / published_bytes - 1) > MOST_ERROR:
-            term = TERMS.get(row.id)
+            term = terms().get(row.id)
             settings[f"explained_{one.kind}"] = term.says if term else "Not explained."
             if second is not None:
                 measures[f"with_term_{one.kind}_bytes"] = _simulated(row, second, one)

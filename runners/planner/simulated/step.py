@@ -182,7 +182,7 @@ class Step:
         is_autocast = self._question.training.precision == "autocast"
         with torch.autocast(self._device.type, torch.bfloat16, enabled=is_autocast):
             output = own_model.call(built.wrapped, built.module, arguments)
-            if built.is_last and self._question.training.keeps_logits:
+            if built.is_last and self._question.implementation.keeps_logits:
                 output = self._logits = output.float()
             if built.is_last:
                 output = built.loss(output)

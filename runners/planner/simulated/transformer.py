@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runners.planner.answers.architecture import Architecture
-from runners.planner.answers.question import Training
+from runners.planner.answers.question import Implementation, Training
 from runners.planner.simulated.context_axis import ring_attention
 from runners.planner.simulated.fused_kernels import rms_norm
 from runners.planner.simulated.tensor_axis import (
@@ -34,8 +34,8 @@ class Part:
 
     Attributes:
         shape: of the whole model.
-        training: what the implementation decides, such as which kernels are fused, and the length
-            of this rank's part of a sample.
+        training: with the length of this rank's part of a sample.
+        implementation: such as which kernels are fused.
         axis: among whose ranks layers are divided.
         context: ranks of which each has another part of the sequence.
         expert: ranks of which each has other experts.
@@ -43,6 +43,7 @@ class Part:
 
     shape: Architecture
     training: Training
+    implementation: Implementation = field(default_factory=Implementation)
     axis: TensorAxis = field(default_factory=TensorAxis)
     context: dist.ProcessGroup | None = None
     expert: dist.ProcessGroup | None = None
@@ -51,7 +52,7 @@ class Part:
         """A norm over the last dimension."""
         if self.shape.norm == "layernorm":
             return nn.LayerNorm(size)
-        return RMSNorm(size, is_fused=self.training.has_fused_norm)
+        return RMSNorm(size, is_fused=self.implementation.has_fused_norm)
 
     def linear(self, num_inputs: int, num_outputs: int) -> nn.Linear:
         """A matrix, with a bias where the model has them."""
@@ -159,13 +160,13 @@ class Attention(nn.Module):
         """(batch, heads, sequence, head size) of each → the same."""
         if self._part.context is not None:
             return ring_attention(queries, keys, values, self._part.context)
-        if self._part.training.has_fused_attention:
+        if self._part.implementation.has_fused_attention:
             return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         scores = queries @ keys.transpose(-1, -2) * (1 / math.sqrt(queries.shape[-1]))
         length = scores.shape[-1]
         ahead = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
         weights = scores.masked_fill(ahead, -1e4).softmax(-1)
-        return dropped(weights, self._part.training.dropout) @ values
+        return dropped(weights, self._part.implementation.dropout) @ values
 
 
 class FeedForward(nn.Module):
@@ -270,7 +271,7 @@ class Layer(nn.Module):
         self.attention = Attention(part)
         self.ffn_norm = part.norm(part.shape.hidden_size)
         self.ffn = Experts(part) if part.shape.num_experts > 1 else FeedForward(part)
-        self._dropout = part.training.dropout
+        self._dropout = part.implementation.dropout
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
@@ -298,7 +299,9 @@ class Transformer(nn.Module):
         shape, training, axis = part.shape, part.training, part.axis
         own = range(shape.num_layers) if layers is None else layers
         self.is_first, self.is_last = 0 in own, shape.num_layers - 1 in own
-        rows = axis.share(training.vocabulary or -(-shape.vocabulary // axis.size) * axis.size)
+        rows = axis.share(
+            part.implementation.vocabulary or -(-shape.vocabulary // axis.size) * axis.size
+        )
         if self.is_first or (self.is_last and shape.has_tied_embeddings):
             self.embedding = nn.Embedding(rows, shape.hidden_size)
         self.positions = (
@@ -329,7 +332,7 @@ class Transformer(nn.Module):
             x = axis.leave(self.embedding(x))
             if self.positions is not None:
                 x = x + self.positions(torch.arange(length, device=x.device))
-            x = dropped(x, self._part.training.dropout)
+            x = dropped(x, self._part.implementation.dropout)
         for layer in self.layers:
             x = layer(x, self.angles)
         if self.is_last and shape.has_tied_embeddings:
@@ -346,12 +349,12 @@ class Transformer(nn.Module):
             targets: (batch, sequence).
         """
         rows, wanted = logits.flatten(0, 1), targets.flatten()
-        axis, training = self._part.axis, self._part.training
-        if training.has_loss_of_torch:
+        axis, implementation = self._part.axis, self._part.implementation
+        if implementation.has_loss_of_torch:
             return TorchCrossEntropy.apply(rows.float(), wanted, axis)
-        if training.has_loss_in_place or axis.size > 1:
-            return DividedCrossEntropy.apply(rows, wanted, axis, training.has_compiled_loss)
-        num = training.loss_chunks
+        if implementation.has_loss_in_place or axis.size > 1:
+            return DividedCrossEntropy.apply(rows, wanted, axis, implementation.has_compiled_loss)
+        num = self._part.training.loss_chunks
         parts = zip(logits.chunk(num, 1), targets.chunk(num, 1), strict=True)
         losses = [F.cross_entropy(part.flatten(0, 1).float(), t.flatten()) for part, t in parts]
         return torch.stack(losses).mean() if len(losses) > 1 else losses[0]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from runners.meters.memory import local
-from runners.planner.answers.question import Training
+from runners.planner.answers.question import Implementation, Training
 
 BLOCK = 256  # values of an 8-bit state that share a scale, as in bitsandbytes
 LEAST_QUANTISED = 4096  # values; smaller parameters keep fp32 states, as there
@@ -41,8 +41,10 @@ class EightBitAdam(Optimizer):
             parameter.add_(parameter.grad)  # one kernel in place; values play no role
 
 
-def _optimizer(leaves: list[nn.Parameter], training: Training) -> Optimizer:
-    foreach = training.is_foreach
+def _optimizer(
+    leaves: list[nn.Parameter], training: Training, implementation: Implementation
+) -> Optimizer:
+    foreach = implementation.is_foreach
     if training.optimizer == "adam8bit":
         return EightBitAdam(leaves)
     if training.optimizer == "adam":
@@ -59,6 +61,7 @@ class Update:
         parameters: of the model, as the strategy left them.
         training: optimizer and precision.
         shard: the group among whose ranks the optimizer's state is sharded (ZeRO-1), if any.
+        implementation: of the optimizer, and of sums of gradients.
     """
 
     def __init__(
@@ -66,7 +69,9 @@ class Update:
         parameters: Iterable[nn.Parameter],
         training: Training,
         shard: dist.ProcessGroup | None = None,
+        implementation: Implementation | None = None,
     ) -> None:
+        implementation = implementation or Implementation()
         self._parameters = [p for p in parameters if p.requires_grad]
         self._shard = shard
         self.wide: dict[nn.Parameter, Tensor] = {}  # fp32 gradients, where they are asked for
@@ -80,8 +85,10 @@ class Update:
                 self.masters.append(leaf)
             self._leaves.append(leaf)
         groups = [[leaf] for leaf in self._leaves] if self.masters else [self._leaves]
-        self._optimizers = [_optimizer(group, training) for group in groups if group]
-        if training.has_wide_gradients:
+        self._optimizers = [
+            _optimizer(group, training, implementation) for group in groups if group
+        ]
+        if implementation.has_wide_gradients:
             self._widen()
 
     def _own(self, whole: Tensor) -> Tensor:

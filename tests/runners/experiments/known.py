@@ -9,12 +9,14 @@ import torch.distributed as dist
 from runners.declared.experiment import RunPlan
 from runners.training import steps
 from runners.training.teacher import Lesson, Samples
+from runners.training.transfers import seconds_alone
 
 QUESTION = "Do meters measure what is there?"
 NUM_SAMPLES = 8, 20  # of each rank
 TRAINING = {"num_epochs": 2, "batch_size": 4, "learning_rate": 0.1, "momentum": 0.5}
 NUM_HELD = 10_003  # values in bf16: more bytes than all activations of a step
 NAP_SECONDS = 0.03
+LATE_SECONDS = 1.0
 
 
 def samples(seed, num):
@@ -52,6 +54,8 @@ def step(rank):
             rank.send(torch.ones(5, dtype=torch.bfloat16), 1)
         else:
             rank.receive((5,), 0, torch.bfloat16)
+            with rank.phase("wait", computes=False):
+                time.sleep(NAP_SECONDS)
         torch.nn.functional.cross_entropy(model(features), labels).backward()
         optimizer.step()
         _exchange(rank, model, features)
@@ -60,7 +64,8 @@ def step(rank):
     with rank.predict("wait", "sleep", features) as out:
         time.sleep(NAP_SECONDS)
         out(model.count)
-    rank.measure_seconds("known", [0.001 * k * k + rank.rank for k in range(401)])
+    other = rank.rank + rank.is_metered  # of another rank or pass, whose times nobody wants
+    rank.measure_seconds("known", [0.001 * k * k + other for k in range(401)])
 
 
 def _exchange(rank, model, features):
@@ -75,7 +80,16 @@ def _exchange(rank, model, features):
         out(held)
 
 
+def late(rank):
+    """Rank 1 comes late to a collective."""
+    if rank.rank:
+        time.sleep(LATE_SECONDS)
+    taken = seconds_alone(rank, lambda: dist.all_reduce(torch.ones(3)))
+    rank.measure_seconds("alone", [taken])
+
+
 RUNS = {
     "learn": RunPlan("learn", 2, TRAINING, keeps_steps=True, passes=("timed",)),
+    "late": RunPlan("late", 2, passes=("timed",)),
     "step": RunPlan("step", 2, has_timeline=True),
 }

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
 from generator.content.shelf import is_of_no_machine
-from generator.evidence import formula, units
-from generator.evidence.formula import Arithmetic, Tree
-from generator.evidence.regime import CROWDED
-from generator.evidence.units import AS_RULED, Form, Unit, UnitError, Way
+from generator.values import formula, units
+from generator.values.formula import Arithmetic, Tree
+from generator.values.regime import CROWDED
+from generator.values.units import AS_RULED, Form, Unit, UnitError, Way
 from runners.traces.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
@@ -180,7 +180,7 @@ class Value(Arithmetic):
     def __str__(self) -> str:
         return self.printed
 
-    def shown(self, *, digits: int | None = None, way: Way | None = None) -> Value:
+    def formatted(self, *, digits: int | None = None, way: Way | None = None) -> Value:
         """The same value, printed with so many digits, or in another way (see `units.Form`)."""
         form = replace(self.form, digits=digits or self.form.digits, way=way or self.form.way)
         return replace(self, form=form)

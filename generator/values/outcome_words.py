@@ -6,9 +6,9 @@ out of memory is called so only where the recorded bytes explain the refusal: wh
 within the budget, and with what was requested it would not have.
 """
 
-from generator.evidence import units
-from generator.evidence.paths import Node
-from generator.evidence.value import ExpressionError, Value, computed
+from generator.values import units
+from generator.values.paths import Node
+from generator.values.value import ExpressionError, Value, computed
 from runners.traces.records import Failure, Run
 
 UNEXPLAINED = "not explained by the budget"

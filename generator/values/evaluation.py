@@ -16,12 +16,12 @@ from generator.content.book import Book
 from generator.content.cases import of_expression
 from generator.content.claim import Claim
 from generator.content.errors import ContentError, nearest
-from generator.evidence import list_sides, units, verdicts
-from generator.evidence.expression import compiled
-from generator.evidence.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
-from generator.evidence.paths import Evaluation, Node
-from generator.evidence.value import AbsentError, ExpressionError, MixedError, Origin, Value
-from generator.evidence.verdicts import Outcome
+from generator.values import list_sides, units, verdicts
+from generator.values.expression import compiled
+from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
+from generator.values.paths import Evaluation, Node
+from generator.values.value import AbsentError, ExpressionError, MixedError, Origin, Value
+from generator.values.verdicts import Outcome
 from runners.declared.experiment import command_for
 
 NOT_MEASURED = "not measured here"

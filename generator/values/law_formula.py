@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from generator.content.claim import Claim, Tolerance
-from generator.evidence import formula, units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.expression import Function, compiled
-from generator.evidence.formula import Symbol, Tree, names_of
-from generator.evidence.value import ExpressionError, Value
-from generator.evidence.verdicts import SIGNS, TIMED
+from generator.values import formula, units
+from generator.values.evaluation import Evidence
+from generator.values.expression import Function, compiled
+from generator.values.formula import Symbol, Tree, names_of
+from generator.values.value import ExpressionError, Value
+from generator.values.verdicts import SIGNS, TIMED
 from runners.declared.closed_forms import LAWS
 
 EPSILON = "ε"
@@ -66,7 +66,7 @@ _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
 
-def shown(claim: Claim) -> str | None:
+def formula_of(claim: Claim) -> str | None:
     """What a page prints as a claim's formula: the author's, else its rule's, as a Line."""
     return claim.formula or printed(claim)
 
@@ -261,4 +261,4 @@ def off_by(
     if measured.number == 0 or (tolerance is not None and tolerance.absolute is not None):
         return difference
     share: Value = difference / measured
-    return share.shown(way="error")
+    return share.formatted(way="error")

@@ -16,9 +16,9 @@ from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
 from generator.content.typesetting import moment
-from generator.evidence import formula
-from generator.evidence.evaluation import Evidence
-from generator.evidence.value import KINDS, Origin, Value
+from generator.values import formula
+from generator.values.evaluation import Evidence
+from generator.values.value import KINDS, Origin, Value
 
 COMMAND = ".venv/bin/python -m runners reproduce"
 BLOCK = "pb-sources"
@@ -135,7 +135,7 @@ class Sources:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
                                 origin.torch, self._machine_suffix(origin)])  # fmt: skip
         is_text = isinstance(value.number, str) and not value.words
-        exact = None if is_text else str(replace(value, words=None).shown(way="exact"))
+        exact = None if is_text else str(replace(value, words=None).formatted(way="exact"))
         return origin.field, [*runs].index(key), 1 if exact == str(value) else exact
 
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, get_args
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.errors import ContentError
-from generator.evidence import list_sides, units
-from generator.evidence.paths import Evaluation, Node
-from generator.evidence.value import ExpressionError, Value, constant, numeric
+from generator.values import list_sides, units
+from generator.values.paths import Evaluation, Node
+from generator.values.value import ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
 from runners.traces.tolerance import overlap
 

@@ -8,10 +8,10 @@ compared with each element of the other side's list.
 import re
 from collections.abc import Sequence
 
-from generator.evidence import units
-from generator.evidence.filters import elements
-from generator.evidence.paths import Node
-from generator.evidence.value import AbsentError, ExpressionError, Value, computed, numeric
+from generator.values import units
+from generator.values.filters import elements
+from generator.values.paths import Node
+from generator.values.value import AbsentError, ExpressionError, Value, computed, numeric
 from runners.traces.measured import SampledSeconds
 
 MOST_WRITTEN_OUT = 4  # elements that a page lists one by one

@@ -6,12 +6,12 @@ from typing import Self
 
 from markupsafe import Markup
 
-from generator.evidence.folio import interface_words
+from generator.printing.folio import interface_words
 
 Row = Sequence[Markup | str]  # the first cell heads it
 
 
-class Shown(SimpleNamespace):
+class View(SimpleNamespace):
     """One thing of a page; the function that makes it says what its template reads."""
 
     def but(self, **changes: object) -> Self:

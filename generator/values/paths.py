@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from generator.content.errors import nearest
 from generator.content.shelf import TraceOnPage
-from generator.evidence import units
-from generator.evidence.regime import is_crowded
-from generator.evidence.units import AS_RULED, Form, Unit
-from generator.evidence.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
+from generator.values import units
+from generator.values.regime import is_crowded
+from generator.values.units import AS_RULED, Form, Unit
+from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
 from runners.planner.answers.published import COMPARISONS
 from runners.traces import fields
 from runners.traces.fields import DECLARED, Key
@@ -76,7 +76,7 @@ class Node:
     formula: str
     reading: Evaluation
     origin: Origin
-    shown: TraceOnPage | None = None
+    on_page: TraceOnPage | None = None
 
     def step(self, key: Key | slice) -> Node | Value | tuple[Any, ...]:
         """What lies one step further: a field, an entry, an element, or several elements.
@@ -89,8 +89,8 @@ class Node:
             if not isinstance(self.thing, list):
                 raise ExpressionError(f"{self.formula} is not a list; it cannot be sliced")
             return tuple(self._element(position) for position in range(len(self.thing))[key])
-        if self.shown and self.origin.run is None:
-            return self._run(str(key), self.shown)
+        if self.on_page and self.origin.run is None:
+            return self._run(str(key), self.on_page)
         if not isinstance(self.thing, BaseModel | Mapping):
             return self._element(key)
         name, is_model = str(key), isinstance(self.thing, BaseModel)
@@ -151,20 +151,20 @@ class Node:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
         if isinstance(thing, Value):  # what is cited
             return self.reading.moved(thing)
-        if isinstance(thing, SampledSeconds) and self.shown:
+        if isinstance(thing, SampledSeconds) and self.on_page:
             seconds = numeric(self.value(thing.median_seconds, steps, formula))
             if seconds != thing.median_seconds:  # it is moved
                 share = seconds / thing.median_seconds
                 thing = SampledSeconds.of([one * share for one in thing.samples])
         if isinstance(thing, int | float | str):
             return self.value(thing, steps, formula)
-        return Node(thing, steps, formula, self.reading, self.origin, self.shown)
+        return Node(thing, steps, formula, self.reading, self.origin, self.on_page)
 
     def value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
-        path = fields.written(steps) if self.shown else formula  # `machine.num_cores`
-        if self.shown and kind != "given":
+        path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
+        if self.on_page and kind != "given":
             self._note(steps)
         if isinstance(thing, bool):
             thing = "yes" if thing else "no"
@@ -176,7 +176,7 @@ class Node:
         return self.reading.moved(Value(thing, unit, kind, formula, origin=origin, form=form))
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
-        if self.shown and steps[0] in GIVEN:
+        if self.on_page and steps[0] in GIVEN:
             return "given"
         comparison = COMPARISONS.get(self.origin.experiment or "")
         if comparison and not comparison.simulates:
@@ -185,7 +185,7 @@ class Node:
 
     def _spread(self, steps: tuple[Key, ...]) -> float:
         """How far rounding turns a field of this run; 0 where that was not measured."""
-        run = self.shown.trace.runs.get(str(self.origin.run)) if self.shown else None
+        run = self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
         return (run.spread or {}).get(field_of(run, steps), 0) if run else 0
 
     def _note(self, steps: tuple[Key, ...]) -> None:
@@ -198,30 +198,30 @@ class Node:
         Raises:
             AbsentError: the run was skipped.
         """
-        run = self.shown.trace.runs.get(str(self.origin.run)) if self.shown else None
+        run = self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
         if run is not None and run.status == "skipped":
             raise self._missing((), "")
 
     def _missing(self, keys: tuple[Key, ...], message: str) -> ExpressionError | AbsentError:
         """The error for a step that leads nowhere: the author's mistake, or this machine's lack."""
-        if self.shown is None or self.origin.run is None:
+        if self.on_page is None or self.origin.run is None:
             return ExpressionError(message)
-        run = self.shown.trace.runs[self.origin.run]
-        name = f"{self.shown.trace.experiment}.{self.origin.run}"
+        run = self.on_page.trace.runs[self.origin.run]
+        name = f"{self.on_page.trace.experiment}.{self.origin.run}"
         if run.status == "skipped":
             return AbsentError(run.why_skipped, name)
         if run.is_surprise:
             return AbsentError("the run did not end as declared", name)
         if self._stands_in_reference((*self.steps, *keys)):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
-        if self.shown.is_stale:
+        if self.on_page.is_stale:
             message += f"; the trace is stale: run `make traces NAMES={self.origin.experiment}`"
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:
         """Whether the reference machine's trace has a value where this machine's has none."""
-        reference = self.shown.reference if self.shown else None
-        if self.shown is None or reference is None or reference is self.shown.trace:
+        reference = self.on_page.reference if self.on_page else None
+        if self.on_page is None or reference is None or reference is self.on_page.trace:
             return False
         return fields.has(reference.runs, [str(self.origin.run), *steps])
 

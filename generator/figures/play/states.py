@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from generator.content.errors import nearest
 from generator.content.exhibit import Figure, Play, PlayControl, View
 from generator.content.yaml_source import Path
-from generator.evidence.evaluation import Evidence
-from generator.evidence.folio import Folio
-from generator.evidence.value import Value
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
+from generator.values.value import Value
 from runners.traces.records import Run
 
 # The strategies whose step the rule of a view computes.

@@ -12,12 +12,12 @@ from functools import lru_cache
 from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
 from generator.content.cases import of_expression
 from generator.content.claim import Tolerance
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence
-from generator.evidence.expression import Function, compiled
-from generator.evidence.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
-from generator.evidence.law_shown import observed_run, off_by
-from generator.evidence.value import ExpressionError, Value, computed, constant, numeric
+from generator.values import units
+from generator.values.evaluation import Evidence
+from generator.values.expression import Function, compiled
+from generator.values.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
+from generator.values.law_formula import observed_run, off_by
+from generator.values.value import ExpressionError, Value, computed, constant, numeric
 from runners.declared.closed_forms import LAWS
 
 

@@ -11,9 +11,9 @@ from functools import partial
 from hashlib import sha256
 
 from generator.content.book import Book
-from generator.evidence import units
-from generator.evidence.evaluation import Evidence, Printable
-from generator.evidence.value import Value
+from generator.values import units
+from generator.values.evaluation import Evidence, Printable
+from generator.values.value import Value
 
 INSTEAD = "read it off a run, or name it under given: in references.yml"
 Move = Callable[[int, float], float]  # of the digits of a path and the number read there

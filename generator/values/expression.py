@@ -4,7 +4,7 @@ Numbers, words in quotes, `+ - * /`, fields (`a.b`), elements (`a[0]`, `a['name'
 calls of named functions. `a | f(x)` is `f(a, x)`; as in Python, `|` binds less than any arithmetic,
 so it takes the whole sum before it. What names and functions stand for is the caller's: values
 with provenance (`evaluation.py`), numbers, or symbols of a formula (`calculator.py`,
-`law_shown.py`).
+`law_formula.py`).
 """
 
 import ast
@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from generator.content.errors import nearest
-from generator.evidence.formula import Symbol, Tree, tree_of
-from generator.evidence.value import ExpressionError
+from generator.values.formula import Symbol, Tree, tree_of
+from generator.values.value import ExpressionError
 
 Function = Callable[..., object]
 BEYOND = "a number beyond what can be calculated with"

@@ -23,12 +23,12 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.shelf import page_of
 from generator.content.typesetting import parted
-from generator.evidence.evaluation import Evidence
-from generator.evidence.filters import SIDES, Showed, asked_of_claims
-from generator.evidence.machines import OtherOutcomes
-from generator.evidence.sources import Sources
-from generator.evidence.value import Kind, Origin, Value
-from generator.evidence.verdicts import Outcome, sentence
+from generator.printing.sources import Sources
+from generator.values.evaluation import Evidence
+from generator.values.filters import SIDES, Showed, asked_of_claims
+from generator.values.machines import OtherOutcomes
+from generator.values.value import Kind, Origin, Value
+from generator.values.verdicts import Outcome, sentence
 from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
@@ -183,13 +183,13 @@ class Folio:
         """A value for a table or a figure; None where this machine has none."""
         return self.evidence.one(expression)
 
-    def shown(self, value: Value | None) -> Markup:
+    def printed(self, value: Value | None) -> Markup:
         """A value with its provenance; a dash where this machine has none."""
         return ABSENT if value is None else self.show(value)
 
     def cell(self, expression: str) -> Markup:
         """A value for a cell of a table, or a dash."""
-        return self.shown(self.value(expression))
+        return self.printed(self.value(expression))
 
     def run(self, path: str) -> Run | None:
         """A run by `experiment.run`, remembered as used by this page."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from generator.content.claim import EPSILONS
-from generator.evidence import units
-from generator.evidence.formula import Tree
-from generator.evidence.outcome_words import ended
-from generator.evidence.paths import Node
-from generator.evidence.value import ExpressionError, Value, computed, constant, numeric, quotient
+from generator.values import units
+from generator.values.formula import Tree
+from generator.values.outcome_words import ended
+from generator.values.paths import Node
+from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
 from runners.declared.closed_forms import LAWS
 from runners.traces.fields import NBSP, written
 from runners.traces.measured import SampledSeconds
@@ -82,7 +82,7 @@ def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Thing], Value]
         value = _one(value, way)
         if wanted and not value.unit.is_number:
             raise ExpressionError(f"|{way} wants a {wanted}, not {value.unit}")
-        return value.shown(way=way)
+        return value.formatted(way=way)
 
     show.__doc__ = says
     return show
@@ -92,7 +92,7 @@ def _digits(value: Thing, digits: object) -> Value:
     """A number with so many significant digits."""
     if not isinstance(digits, int) or not 1 <= digits <= 15:
         raise ExpressionError("|digits wants a whole number from 1 to 15")
-    return _one(value, "digits").shown(digits=digits)
+    return _one(value, "digits").formatted(digits=digits)
 
 
 def _unit(value: Thing, label: object) -> Value:

@@ -16,8 +16,8 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.shelf import Measured, on_page
-from generator.evidence.evaluation import Evidence
-from generator.evidence.verdicts import TIMED, UNDECIDED, Outcome
+from generator.values.evaluation import Evidence
+from generator.values.verdicts import TIMED, UNDECIDED, Outcome
 
 _PATH = re.compile(r"\b[a-z0-9_]+\.[a-z0-9_]+")
 _CLAIM = re.compile(r"\b[a-z0-9]+(?:-[a-z0-9]+)+(?:@[a-z0-9_.]+)?")
