@@ -144,7 +144,14 @@ def copy_of_the_book(into: Path) -> Path:
 
 
 def mkdocs(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run MkDocs on the book in `folder`, as where torch is not installed.
+    """Run MkDocs on the book in `folder`, as where torch is not installed."""
+    return build_with("mkdocs", folder, *arguments, **variables)
+
+
+def build_with(
+    builder: str, folder: Path, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run MkDocs, or what continues it, on the book in `folder`, as where torch is not installed.
 
     MkDocs' `--quiet` drops warnings before `--strict` counts them, so never give both.
     """
@@ -153,7 +160,7 @@ def mkdocs(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
     no_torch.parent.mkdir(exist_ok=True)
     no_torch.write_text('raise ImportError("pages are made without torch")\n')
     own = {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{no_torch.parent}:{ROOT}"}
-    return ran([sys.executable, "-m", "mkdocs", *arguments], folder, environment | own | variables)
+    return ran([sys.executable, "-m", builder, *arguments], folder, environment | own | variables)
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
