@@ -9,7 +9,7 @@ import re
 
 from runners.commands.show import lines
 from runners.declared.experiment import find
-from runners.traces.fields import is_of_kernel, is_of_time, steps_of
+from runners.traces.fields import quantity, steps_of
 from runners.traces.files import read, trace_paths
 from runners.traces.records import Trace
 from runners.traces.spread import field_of
@@ -42,7 +42,7 @@ def paths(trace: Trace, name: str) -> dict[str, str]:
         path, _, value = line.removeprefix("{{ ").partition(" }}  ")
         steps = steps_of(path)[2:] if "|" not in path else ["settings"]
         is_number = re.fullmatch(r'-?\d[\d.e+-]*|"[0-9a-f]{12}"', value) and steps[-1] not in NAMES
-        is_steady = not (is_of_time(steps) or is_of_kernel(steps))
+        is_steady = quantity(steps, run.quantities).repeats not in ("clock", "kernel")
         if run.world_size > 1 and "memory" in steps:
             continue
         if steps[0] in MEASURED and is_number and is_steady:

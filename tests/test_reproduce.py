@@ -12,7 +12,7 @@ from generator.printing.sources import COMMAND
 from runners.__main__ import main
 from runners.commands import reproduce
 from runners.commands.reproduce import requested
-from runners.traces.fields import at, in_words, steps_of
+from runners.traces.fields import at, in_words, quantity, steps_of
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import popovers
@@ -58,12 +58,12 @@ def test_every_command_names_values_that_the_page_shows(shown, wanted):
     wrong = []
     for one in shown:
         values = [
-            (at(experiment.trace.runs[run], steps), steps)
+            (at(of, steps), quantity(steps, of.quantities).unit)
             for experiment in wanted[one.command]
             for run, steps in experiment.paths.values()
-            if steps
+            if steps and (of := experiment.trace.runs[run])
         ]
-        printed = {in_words(value, steps) for value, steps in values}
+        printed = {in_words(value, unit) for value, unit in values}
         printed |= {str(len(value)) for value, _ in values if isinstance(value, list | dict)}
         if one.exactly and one.kind != "computed" and one.exactly not in printed:
             wrong.append((one.page, one.exactly, one.command))

@@ -33,14 +33,12 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"model\.layers\.0\.bytes", "bytes of the first layer"),
     (r"num_parameters", "parameters per rank"),
     (r"num_samples", "samples per rank"),
-    (r"prediction\.samples\.facts\.num_given", "samples given"),
     (r"budget_bytes", "budget"),
     (r"settings\.learning_rate", "rate"),
     (r"memory\.peak_bytes", "peak"),
     (r"memory\.phases\.held", "bytes held"),
     (r"memory\.largest\.optimizer_bytes", "optimizer state held"),
     (r"memory\.(?:largest|at_peak)\.(\w+)_bytes", "{} held"),
-    (r"measures\.num_wrong", "wrong sums"),
     (r"validation\.(loss|accuracy)", "validation {}"),
     (r"epochs\.(?:0\.|-1\.)?loss", "loss"),
     (r"step_losses", "loss of each step"),
@@ -55,13 +53,6 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"settings\.(?:num_)?(\w+)(?:\.-?\d)?", "{}"),
     (r"(?:measures|model|prediction\.\w+\.facts)\.(?:num_)?(\w+)", "{}"),
 ))  # fmt: skip
-_NOUNS = {  # behind a count without a unit, by how the name of its field ends; before a rank
-    "count": "calls", "_collectives": "calls", "_pending": "calls",
-    "num_parameters": "parameters", "num_samples": "samples", "num_given": "samples",
-    "_flops": "operations", "halvings": "halvings", "_updates_done": "updates", "_epoch": "orders",
-    "_cast_to_zero": "gradients", "_to_zero_bf16": "gradients",
-    "destination": "rank",
-}  # fmt: skip
 _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
@@ -230,11 +221,12 @@ def in_one_form(
 
 def _with_noun(value: Value, observed: Value) -> Value:
     """A count or a rank behind what is counted, by the field that was observed."""
-    fields = {leaf.origin.field.rpartition(".")[2] for leaf in observed.leaves if leaf.origin}
-    field = fields.pop() if len(fields) == 1 else ""
+    counted = {leaf.origin.counts for leaf in observed.leaves if leaf.origin}
+    noun = counted.pop() if len(counted) == 1 else ""
     if value.form.label or not (observed.form.label or observed.unit.style in ("count", "ordinal")):
         return value
-    noun = next((noun for end, noun in _NOUNS.items() if field.endswith(end)), "")
+    if noun in units.OF_FIELDS and noun != "rank":
+        noun = ""
     label = observed.form.label or (noun.removesuffix("s") if value.number == 1 else noun)
     return replace(value, unit=observed.unit, form=replace(value.form, label=label))
 

@@ -17,12 +17,13 @@ from generator.content.errors import nearest
 from generator.content.shelf import TraceOnPage
 from generator.values import units
 from generator.values.regime import is_crowded
-from generator.values.units import AS_RULED, Form, Unit
+from generator.values.units import AS_RULED, Form
 from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
 from runners.planner.answers.published import COMPARISONS
 from runners.traces import fields
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
+from runners.traces.records import Run
 from runners.traces.spread import field_of
 from runners.traces.tolerance import MOST_SPREAD
 
@@ -32,7 +33,6 @@ GIVEN = frozenset(
         "device",
     }
 )  # fmt: skip
-_ORDINALS = frozenset({"rank", "epoch", "step", "seed", "source", "destination"})
 
 
 @dataclass
@@ -168,11 +168,12 @@ class Node:
             self._note(steps)
         if isinstance(thing, bool):
             thing = "yes" if thing else "no"
-        unit = unit_of(steps, thing)
+        quantity = fields.quantity(steps, self._run_of_page.quantities if self._run_of_page else {})
+        unit = units.of_field(quantity.unit, thing)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
         if kind == "measured" and self._spread(steps) > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
-        origin = self.origin._replace(field=path)
+        origin = self.origin._replace(field=path, counts=quantity.unit)
         return self.reading.moved(Value(thing, unit, kind, formula, origin=origin, form=form))
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
@@ -183,9 +184,14 @@ class Node:
             return "computed"
         return "simulated" if self.origin.nature == "simulated" else "measured"
 
+    @property
+    def _run_of_page(self) -> Run | None:
+        """The run that this place is in."""
+        return self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
+
     def _spread(self, steps: tuple[Key, ...]) -> float:
         """How far rounding turns a field of this run; 0 where that was not measured."""
-        run = self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
+        run = self._run_of_page
         return (run.spread or {}).get(field_of(run, steps), 0) if run else 0
 
     def _note(self, steps: tuple[Key, ...]) -> None:
@@ -198,7 +204,7 @@ class Node:
         Raises:
             AbsentError: the run was skipped.
         """
-        run = self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
+        run = self._run_of_page
         if run is not None and run.status == "skipped":
             raise self._missing((), "")
 
@@ -224,20 +230,3 @@ class Node:
         if self.on_page is None or reference is None or reference is self.on_page.trace:
             return False
         return fields.has(reference.runs, [str(self.origin.run), *steps])
-
-
-def unit_of(steps: tuple[Key, ...], thing: int | float | str) -> Unit:
-    """The unit of a field, from its name: `_bytes`, `_seconds`, `_share`, loss, `num_` …"""
-    if isinstance(thing, str):
-        return units.TEXT
-    names = [key for key in steps if isinstance(key, str)]
-    last = names[-1]
-    if measure := fields.measure_of(steps):
-        return units.BYTES if measure == "bytes" else units.SECONDS
-    if last.endswith(("_share", "accuracy")):
-        return units.SHARE
-    if "loss" in last:
-        return units.LOSS
-    if last in _ORDINALS:
-        return units.ORDINAL
-    return units.COUNT if isinstance(thing, int) else units.PLAIN

@@ -62,9 +62,17 @@ BY_NAME: dict[str, Unit] = {
     "bytes": BYTES, "seconds": SECONDS, "bytes_per_second": Unit(num_bytes=1, num_seconds=-1),
     "count": COUNT, "share": SHARE, "plain": PLAIN,
 }  # fmt: skip
+OF_FIELDS = BY_NAME | {"loss": LOSS, "position": ORDINAL, "rank": ORDINAL}
 RATES: Sizes = tuple((f"{name}/s", size) for name, size in SIZES)
 COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
 _SCALES: dict[tuple[int, int], Sizes] = {(1, 0): SIZES, (1, -1): RATES, (0, 1): TIMES}
+
+
+def of_field(name: str, thing: float | str) -> Unit:
+    """The unit of what a run recorded: by the name of its unit, else a count or a plain number."""
+    if isinstance(thing, str):
+        return TEXT
+    return OF_FIELDS.get(name) or (COUNT if isinstance(thing, int) else PLAIN)
 
 
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
@@ -161,8 +169,7 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
 
 def _unsigned(number: float, unit: Unit, form: Form) -> str:
     if form.way == "exact":
-        is_plain = not any((unit.num_bytes, unit.num_seconds))
-        return exactly(number, None if is_plain else str(unit))
+        return exactly(number, str(unit))
     digits = form.digits or (4 if unit.style == "loss" else 3)
     powers = (unit.num_bytes, unit.num_seconds)
     if powers == (0, -1):

@@ -65,6 +65,7 @@ class Origin(NamedTuple):
     reference: str | None = None  # the id of what is cited
     nature: Nature = "real"  # of the run
     is_crowded: bool = False  # whether ranks took turns on a device in the run
+    counts: str = ""  # its unit, or what it counts, as the run recorded it
 
     @property
     def measured_on(self) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runners.traces import machine
-from runners.traces.fields import in_words, written
+from runners.traces.fields import in_words, quantity, written
 from runners.traces.files import read, trace_paths
 from runners.traces.records import Run, Trace
-from runners.traces.spread import field_of, is_digest_of_floats, leaves
+from runners.traces.spread import field_of, leaves
 from runners.traces.summary import seconds_in_words
 from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap, rounding
 
@@ -113,15 +113,16 @@ def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
     apart: dict[str, list[str]] = defaultdict(list)
     for steps in dict.fromkeys([*left, *right]):
         a, b = left.get(steps), right.get(steps)
-        rule = of_values(steps, a, b, rounding(steps, one, other, is_like=False))
+        kind = quantity(steps, one.quantities)
+        rule = of_values(kind, a, b, rounding(steps, one, other, is_like=False))
         if a == b or rule.is_same:
             found.num_equal += 1
         elif rule.is_same is None:
-            where = "digests" if is_digest_of_floats(steps) else f"{path}.{field_of(one, steps)}"
+            where = "digests" if kind.repeats == "bits" else f"{path}.{field_of(one, steps)}"
             found.rounded.append(f"{where}: {rule.words}")
         else:
             name = re.sub(r"\[\d+\]", "[]", written(steps))
-            apart[name].append(f"{in_words(a, steps)} | {in_words(b, steps)}")
+            apart[name].append(f"{in_words(a, kind.unit)} | {in_words(b, kind.unit)}")
     for name, pairs in apart.items():
         others = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
         found.unequal.append(f"{path}.{name}: {pairs[0]}{others}")

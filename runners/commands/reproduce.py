@@ -29,7 +29,7 @@ from runners.planner.simulated import grid, published_peaks
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
-from runners.traces.fields import Steps, at, has, in_words, steps_of
+from runners.traces.fields import Steps, at, has, in_words, quantity, steps_of
 from runners.traces.files import read, read_machine
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
@@ -200,13 +200,14 @@ def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
 def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[str], bool | None]:
     """How one field compares, and whether it is the same."""
     old = page.trace.runs[run]
+    unit = quantity(steps, old.quantities).unit
     where = page.machine.name if page.machine else "simulated"
     here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
     if has(new, steps):
         is_like = old.device == new.device and not any(page.otherwise_here())
-        here, found = in_words(at(new, steps), steps), tolerance(steps, old, new, is_like=is_like)
+        here, found = in_words(at(new, steps), unit), tolerance(steps, old, new, is_like=is_like)
     return [
-        f"page       {in_words(at(old, steps), steps)} ({where}, {page.trace.recorded_at})",
+        f"page       {in_words(at(old, steps), unit)} ({where}, {page.trace.recorded_at})",
         f"here       {here}",
         f"tolerance  {found.words}",
     ], found.is_same

@@ -25,7 +25,7 @@ def train(rank: Rank[Settings]) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    rank.measure("last_loss", loss.item())  # a number of your own; its name says its unit
+    rank.measure("last_loss", loss.item(), unit="loss")  # a number of your own, and its unit
 
 
 QUESTION = "Does a layer of twice the width need twice the memory?"

@@ -45,7 +45,7 @@ def _train(rank: Rank[Settings], rate_of: Callable[[int], float]) -> None:
     replica = steps.replica_of(rank, model) if rank.world_size > 1 else model
     optimizer = steps.optimizer_for(rank, model)
     rank.watch(replica, optimizer)
-    rank.measure("first_loss", steps.validate(model, lesson.validation)[1])
+    rank.measure("first_loss", steps.validate(model, lesson.validation)[1], unit="loss")
     epoch, losses, rates = steps.Epoch(rank, 1), [], []
     num_batches = len(samples.labels) // settings.batch_size
     between = settings.num_updates // settings.num_looks
@@ -57,10 +57,10 @@ def _train(rank: Rank[Settings], rate_of: Callable[[int], float]) -> None:
         if (index + 1) % between == 0:
             losses.append(steps.validate(model, lesson.validation)[1])
     epoch.close(steps.validate(model, lesson.validation))
-    rank.measure("validation_losses", losses)
+    rank.measure("validation_losses", losses, unit="loss")
     rank.measure("first_rate", rates[0])
     rank.measure("last_rate", rates[-1])
-    rank.measure("num_updates_done", len(rates))
+    rank.measure("num_updates_done", len(rates), unit="updates")
 
 
 QUESTION = "How should the learning rate change with the ranks when each rank brings its own batch?"

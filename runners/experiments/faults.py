@@ -242,13 +242,13 @@ def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]]) -> None:
     rank.measure("num_attempts", len(taken_up))
     rank.measure("num_steps_lost", len(steps) - rank.settings.num_steps)
     ended = sorted(those("ended"), key=lambda e: e["rank"])
-    rank.measure("parameter_digests", [e["digest"] for e in ended])
+    rank.measure("parameter_digests", [e["digest"] for e in ended], repeats="bits")
     last = max((rank.scratch / "faults").glob("step-*"), default=None)
     if last is not None:
         sizes = {file: file.stat().st_size for file in sorted(last.iterdir())}
         shards = [size for file, size in sizes.items() if file.suffix == ".distcp"]
-        rank.measure("checkpoint_file_bytes", shards)
-        rank.measure("checkpoint_bytes", sum(sizes.values()))
+        rank.measure("checkpoint_file_bytes", shards, unit="bytes")
+        rank.measure("checkpoint_bytes", sum(sizes.values()), unit="bytes")
 
 
 def replayed(rank: Rank[ReplayedSettings]) -> None:

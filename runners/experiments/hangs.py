@@ -47,7 +47,7 @@ def ordered(rank: Rank[Ordered]) -> None:
         for call in calls:
             with rank.phase("collective"):
                 call(group=group)
-    rank.measure("num_wrong", wrong(first, 3.0) + wrong(second, 10.0 if root else 21.0))
+    rank.measure("num_wrong_values", wrong(first, 3.0) + wrong(second, 10.0 if root else 21.0))
 
 
 def stepped(rank: Rank[Stepped]) -> None:
@@ -77,7 +77,7 @@ def summed(rank: Rank[Summed]) -> None:
     values = torch.full((rank.settings.num_elements[rank.rank],), 1.0 + rank.rank)
     with diagnosed(rank) as group, rank.phase("collective"):
         dist.all_reduce(values, group=group)
-    rank.measure("num_wrong", wrong(values, 3.0))
+    rank.measure("num_wrong_values", wrong(values, 3.0))
 
 
 def shaped(rank: Rank[Shaped]) -> None:
@@ -88,7 +88,7 @@ def shaped(rank: Rank[Shaped]) -> None:
     right = 2 * table
     with diagnosed(rank) as group, rank.phase("collective"):
         dist.all_reduce(table, group=group)
-    rank.measure("num_wrong", wrong(table, right))
+    rank.measure("num_wrong_values", wrong(table, right))
 
 
 def uneven(rank: Rank[Uneven]) -> None:
@@ -127,7 +127,7 @@ def in_flight(rank: Rank[InFlight]) -> None:
             values.fill_(100.0)
             dist.barrier()
         work.wait()
-    rank.measure("num_wrong", wrong(result, 2.0))
+    rank.measure("num_wrong_values", wrong(result, 2.0))
 
 
 def wrong(found: Tensor, right: float | Tensor) -> int:

@@ -121,12 +121,12 @@ def _train(
             optimizer.zero_grad()
         rank.count_samples(rank.settings.num_samples_per_rank)
     for name, count in axes.measured().items() if axes else ():
-        rank.measure(name, count)
+        rank.measure(name, count, unit="bytes" if name.endswith("_bytes") else "calls")
     if not rank.is_metered:
         # Ranks of an earlier stage know no loss; the others each saw their part of the batch.
         by_step = zip(*of_all_ranks(rank, losses), strict=True)
         means = [fmean(loss for loss in of if loss is not None) for of in by_step]
-        rank.measure("losses", means)
+        rank.measure("losses", means, unit="loss")
 
 
 def _samples(rank: Rank[Settings], part: int) -> tuple[Tensor, Tensor]:

@@ -48,7 +48,7 @@ def scaled(rank: Rank[Scaled]) -> None:
         steps = [int(state["step"]) for state in optimizer.state.values()]
         rank.measure("num_updates", max(steps, default=0))
         halvings = math.log2(settings.initial_scale / scaler.get_scale())
-        rank.measure("num_halvings", round(halvings))
+        rank.measure("num_halvings", round(halvings), unit="halvings")
 
 
 def narrow(rank: Rank[Narrow]) -> None:
@@ -163,12 +163,16 @@ def _compare(
     wanted = _joined(torch.autograd.grad(exact, parameters))
     found = _joined(torch.autograd.grad(own, parameters)) / (own / exact.detach()).detach()
     is_finite, is_there = torch.isfinite(found), wanted != 0
-    rank.measure("vanished_share", ((is_there & (found == 0)).sum() / is_there.sum()).item())
+    rank.measure(
+        "vanished_share", ((is_there & (found == 0)).sum() / is_there.sum()).item(), unit="share"
+    )
     is_tiny = wanted.abs() <= SMALLEST_HALF / 2
     rank.measure("num_not_finite", int((~is_finite).sum()))
     rank.measure("num_below_half", int((is_there & is_tiny).sum()))
-    rank.measure("num_cast_to_zero", int((is_there & (wanted.half() == 0)).sum()))
-    rank.measure("num_cast_to_zero_bf16", int((is_there & (wanted.bfloat16() == 0)).sum()))
+    rank.measure("num_cast_to_zero", int((is_there & (wanted.half() == 0)).sum()), unit="gradients")
+    rank.measure(
+        "num_cast_to_zero_bf16", int((is_there & (wanted.bfloat16() == 0)).sum()), unit="gradients"
+    )
 
 
 def _measure_unchanged(
@@ -179,7 +183,7 @@ def _measure_unchanged(
     after = _joined([value.detach().float() for value in kept])
     moves = flat_gradient(model) != 0
     unchanged = (after == before) & moves
-    rank.measure("unchanged_share", (unchanged.sum() / moves.sum()).item())
+    rank.measure("unchanged_share", (unchanged.sum() / moves.sum()).item(), unit="share")
 
 
 def _joined(tensors: Iterable[Tensor]) -> Tensor:

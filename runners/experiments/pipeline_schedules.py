@@ -48,8 +48,18 @@ def scheduled(rank: Rank[Settings], kind: type) -> None:
     diary = pipeline.diary  # of the last step
     rank.measure("num_in_flight", diary.most_held)
     if is_paced:
-        rank.measure("idle_share", round(1 - diary.busy_seconds / whole_seconds, 5))
-        rank.measure("sending_share", round(diary.sending_seconds / whole_seconds, 5))
+        rank.measure(
+            "idle_share",
+            round(1 - diary.busy_seconds / whole_seconds, 5),
+            unit="share",
+            repeats="clock",
+        )
+        rank.measure(
+            "sending_share",
+            round(diary.sending_seconds / whole_seconds, 5),
+            unit="share",
+            repeats="clock",
+        )
     _compare(rank, pipeline, num_updates=rank.step_index + 1)
 
 
@@ -186,7 +196,7 @@ def single(rank: Rank[Settings]) -> None:
         with rank.phase("backward"):
             return _undivided_step(model, samples, targets)
 
-    rank.measure("loss", sgd_steps(rank, model, step))
+    rank.measure("loss", sgd_steps(rank, model, step), unit="loss")
 
 
 def _compare(rank: Rank[Settings], pipeline: Pipeline, num_updates: int) -> None:
@@ -204,8 +214,8 @@ def _compare(rank: Rank[Settings], pipeline: Pipeline, num_updates: int) -> None
     furthest = (flat_gradient(pipeline.parts) - whole).abs().max().item()
     rank.measure("gradient_distance", furthest / whole.abs().max().item())
     if loss is not None:
-        rank.measure("loss", loss)
-        rank.measure("undivided_loss", undivided_loss)
+        rank.measure("loss", loss, unit="loss")
+        rank.measure("undivided_loss", undivided_loss, unit="loss")
 
 
 def _undivided(rank: Rank[Settings]) -> tuple[nn.Sequential, Tensor, Tensor]:

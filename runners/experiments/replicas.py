@@ -76,7 +76,7 @@ def sampled(rank: Rank[SamplerSettings]) -> None:
     with rank.predict("samples", "ask the sampler for an epoch's samples", samples) as out:
         own = list(sampler)
         given = [sample for of_rank in of_all_ranks(rank, own) for sample in of_rank]
-        out(torch.tensor(own), num_given=len(given), num_distinct=len(set(given)))
+        out(torch.tensor(own), num_samples_given=len(given), num_distinct=len(set(given)))
     with rank.predict("epochs", "ask the sampler again in each epoch", samples) as out:
         orders = [tuple(sampler) for _ in range(settings.num_epochs)]
         out(samples, num_orders_without_epoch=len(set(orders)))

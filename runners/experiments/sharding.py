@@ -92,7 +92,7 @@ def _train(
             wait_until_idle()  # gloo's own threads free the last buffers
         with rank.phase("held", computes=False):
             if rank.step_index == COMPARED_STEP:
-                rank.measure("loss_at_third_step", loss.item())
+                rank.measure("loss_at_third_step", loss.item(), unit="loss")
             del loss
         update.zero_grad()
         rank.count_samples(settings.batch_size)

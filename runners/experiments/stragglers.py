@@ -73,7 +73,7 @@ def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
     rank.measure_seconds("training", [sum(rank.outcome.step_seconds)])
     rank.measure_seconds("waiting", waited)
     rank.measure("num_own_slow_steps", sum(length > settings.pace_seconds for length in own))
-    rank.measure("num_long_steps", num_long)
+    rank.measure("num_long_steps", num_long, repeats="clock")
     rank.measure("num_distinct", steps.num_distinct(rank, model.parameters()))
 
 
@@ -94,7 +94,7 @@ def joined(rank: Rank[Joined]) -> None:
     rank.measure("num_distinct", steps.num_distinct(rank, model.parameters()))
     if rank.rank == 0:
         oracle = _in_one_process(rank, shards)
-        rank.measure("oracle_loss", steps.validate(oracle, lesson.validation)[1])
+        rank.measure("oracle_loss", steps.validate(oracle, lesson.validation)[1], unit="loss")
 
 
 def _in_one_process(rank: Rank[Joined], shards: list[Samples]) -> nn.Module:

@@ -130,7 +130,7 @@ class Replica:
             validation=graded,
             parameters=self.model.parameters(),
         )
-        rank.measure("communicated_bytes", self.communicated_bytes)
+        rank.measure("communicated_bytes", self.communicated_bytes, unit="bytes")
         rank.measure("largest_gradient_norm", max(steps.of_all_ranks(rank, max(self._norms))))
         if self.distances:
             rank.measure("largest_distance", max(steps.of_all_ranks(rank, max(self.distances))))

@@ -83,8 +83,8 @@ def _compare(rank: Rank[Settings], block: Block) -> None:
         loss = out.square().mean()
     with CommDebugMode() as backward:
         loss.backward()
-    rank.measure("num_forward_collectives", forward.get_total_counts())
-    rank.measure("num_backward_collectives", backward.get_total_counts())
+    rank.measure("num_forward_collectives", forward.get_total_counts(), unit="calls")
+    rank.measure("num_backward_collectives", backward.get_total_counts(), unit="calls")
     rank.measure("output_difference", _apart([out], [expected]))
     rank.measure("input_gradient_difference", _apart([own.grad], [tokens.grad]))
     rank.measure("gradient_difference", _apart(gradients_of(block), gradients_of(true)))

@@ -62,6 +62,7 @@ def gather(
         validation=next((o.validation for o in main if o.validation), None),
         prediction=list(_first_of({p.name: p for p in o.prediction} for o in main).values()),
         ranks=_ranks(main, metered),
+        quantities=_first_of(o.quantities for o in (*main, *metered)),
         printed=result.printed,
         non_finite=[n for o in main for n in o.non_finite],
         timing=Timing(

@@ -17,7 +17,7 @@ from runners.declared.experiment import PassName, RunPlan
 from runners.meters.memory import local
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import Model, NonFinite, PredictionStep, Stage, Validation
-from runners.traces.schema import Setting, finite_or_none
+from runners.traces.schema import Quantity, Repeats, Setting, finite_or_none
 
 NUM_VALUES = 4
 MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step
@@ -211,16 +211,21 @@ class Recorder:
             )
         )
 
-    def measure(self, name: str, value: Setting) -> None:
+    def measure(
+        self, name: str, value: Setting, *, unit: str = "", repeats: Repeats = "rounded"
+    ) -> None:
         """Record what this experiment itself counted or compared on this rank, in any pass.
 
         A page reads it as `<run>.ranks[0].measures.<name>`.
 
         Args:
-            name: its unit is in it: `…_bytes`, `…_seconds` (not for times: `measure_seconds`),
-                `…_share`, `num_…`, `…loss…`; without one it is a plain number or a word.
+            name: what it is.
             value: a number, a word, or a list of them; a number that is not finite becomes null.
+            unit: `bytes`, `share`, `loss`, `position`, or what a whole number counts, such as
+                `updates`. Times go to `measure_seconds`.
+            repeats: how closely another run repeats it, as `Repeats` says.
         """
+        self.outcome.quantities[name] = Quantity(unit=unit, repeats=repeats)
         if isinstance(value, float):
             value = self._kept(f"measures.{name}", value)
         self.outcome.measures[name] = value

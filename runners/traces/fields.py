@@ -7,14 +7,17 @@ module, so that a reader finds the same digits in both. Pure; no torch.
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, Literal, TypeGuard
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 
+from runners.traces.schema import Quantity
+
 Key = str | int
 Steps = tuple[Key, ...]  # of a path, from a run to one of its fields
-Measure = Literal["bytes", "seconds"]
+NONE: Mapping[str, Quantity] = MappingProxyType({})
 NAMES = ("name", "operation", "rank")  # a list of things with one of these is indexed by it
 DECLARED = frozenset({"expected_status", "expected_death"})  # which prove nothing of their run
 NBSP = "\u00a0"
@@ -22,6 +25,8 @@ _STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\
 Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
 SIZES: Sizes = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 TIMES: Sizes = (("days", 86400), ("h", 3600), ("s", 1), ("ms", 1e-3), ("µs", 1e-6))
+MEASURED_IN = ("bytes", "seconds", "bytes per second", "per second")
+STAGED = ("stages", "prediction")  # what a timing holds the times of, by name
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -80,35 +85,44 @@ def names_of(element: object) -> list[str]:
     return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
 
 
-# Measures of ranks that were worked out from times.
-OF_TIMES = frozenset({"idle_share", "sending_share", "num_long_steps"})
+# What some fields of a record count, and which of them are positions, or ranks.
+_UNITS = {
+    "count": "calls", "num_parameters": "parameters", "num_samples": "samples",
+    **dict.fromkeys(("rank", "epoch", "step", "seed"), "position"),
+    **dict.fromkeys(("source", "destination"), "rank"),
+}  # fmt: skip
 
 
-def measure_of(steps: Sequence[Key]) -> Measure | None:
-    """What the number at the end of steps is in, by its name; None for any other number."""
+def quantity(steps: Sequence[Key], measures: Mapping[str, Quantity] = NONE) -> Quantity:
+    """What the value at the end of steps is in, and how closely another measurement repeats it.
+
+    Args:
+        steps: from a run, or from a machine.
+        measures: of the measures of that run, as it recorded them. Fields of records, settings and
+            what plans compute say it by their names.
+    """
     names = [key for key in steps if isinstance(key, str)]
     last, above = names[-1], names[-2] if len(names) > 1 else ""
-    if last.endswith("bytes") or "_bytes_per_" in last or above == "phases":
+    if above == "measures" and last in measures:
+        return measures[last]
+    unit = _unit_of(last, above, is_time="timing" in names)
+    if unit == "seconds" or "timing" in names:
+        return Quantity(unit=unit, repeats="clock")
+    if last.endswith(("kernel_peak_bytes", "held_bytes")):
+        return Quantity(unit=unit, repeats="kernel")
+    is_digest = "digest" in last and not last.startswith("num_")
+    return Quantity(unit=unit, repeats="bits" if is_digest else "rounded")
+
+
+def _unit_of(name: str, above: str, *, is_time: bool) -> str:
+    """The unit of a field by its name, and by what holds it."""
+    if name.endswith("bytes") or "_bytes_per_" in name or above == "phases":
         return "bytes"
-    if last.endswith("_seconds") or last == "samples":
+    if name.endswith("_seconds") or name == "samples" or (is_time and above in STAGED):
         return "seconds"
-    if "timing" in names and above in ("stages", "prediction"):
-        return "seconds"
-    return None
-
-
-def is_of_time(steps: Sequence[Key]) -> bool:
-    """Whether a number is a time, or was worked out from times, so that no rerun repeats it."""
-    return measure_of(steps) == "seconds" or not OF_TIMES.isdisjoint(map(str, steps))
-
-
-def is_of_kernel(steps: Sequence[Key]) -> bool:
-    """Whether the kernel counted a number: pages that threads touch, frames of an interface."""
-    last = str(steps[-1])
-    return last.endswith(("kernel_peak_bytes", "held_bytes")) or (
-        "measures" in steps
-        and last.endswith(("sent_bytes", "received_bytes", "headers_bytes", "a_microbatch_bytes"))
-    )
+    if name.endswith(("_share", "accuracy")):
+        return "share"
+    return "loss" if "loss" in name else _UNITS.get(name, "")
 
 
 def is_number(thing: object) -> TypeGuard[int | float]:
@@ -157,20 +171,20 @@ def scaled(number: float, sizes: Sizes, digits: int = 3) -> str:
     return f"{text}{NBSP}{name}" if name else text
 
 
-def exactly(number: float, measure: str | None) -> str:
-    """A number with all its digits and what it is in: `1 byte`, `164,000 bytes`."""
-    if measure is None:
+def exactly(number: float, unit: str) -> str:
+    """A number with all its digits, and bytes or seconds behind it: `1 byte`, `164,000 bytes`."""
+    if unit not in MEASURED_IN:
         return as_written(number)
-    name = measure if number != 1 else measure.removesuffix("s")
+    name = unit if number != 1 else unit.removesuffix("s")
     return f"{as_written(number)}{NBSP}{name}"
 
 
-def in_words(thing: object, steps: Sequence[Key]) -> str:
+def in_words(thing: object, unit: str) -> str:
     """Any value of a run: a number exactly, a word as it is, a list by its numbers."""
     if isinstance(thing, bool):
         return "yes" if thing else "no"
     if isinstance(thing, int | float):
-        return exactly(thing, measure_of(steps))
+        return exactly(thing, unit)
     if isinstance(thing, str):
         return thing
     if isinstance(thing, list) and all(isinstance(one, int) for one in thing):

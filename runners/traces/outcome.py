@@ -13,7 +13,7 @@ from runners.traces.records import (
     Stage,
     Validation,
 )
-from runners.traces.schema import Record, Status
+from runners.traces.schema import Quantity, Record, Status
 
 
 class EpochPart(Record):
@@ -64,3 +64,4 @@ class RankOutcome(RankRecord):
     window_ns: tuple[int, int] | None = None
     non_finite: list[NonFinite] = []
     measured_seconds: dict[str, list[float]] = {}
+    quantities: dict[str, Quantity] = {}  # of its measures

@@ -16,6 +16,7 @@ from runners.traces.schema import (
     Loss,
     Moment,
     Nature,
+    Quantity,
     Record,
     Setting,
     Shape,
@@ -270,6 +271,7 @@ class Run(Record):
     validation: Validation | None = None
     prediction: list[PredictionStep] = []
     ranks: list[RankRecord] = []
+    quantities: dict[str, Quantity] = {}  # of each measure of its ranks
     printed: list[str] = []  # what rank 0 printed
     non_finite: list[NonFinite] = []
     nature: Nature = "real"  # paced: each stage lasts a set time; simulated: fake tensors

@@ -19,6 +19,11 @@ Status = Literal[
 ]
 Nature = Literal["real", "paced", "simulated"]
 Activity = Literal["compute", "communication", "waiting"]
+# How closely another measurement repeats a value. `rounded`: it is equal, and a float is equal on a
+# like processor, elsewhere but for rounding. `bits`: the digest of floats, which is equal on a like
+# processor and says nothing elsewhere. `kernel`: as the kernel counts pages and frames. `clock`: a
+# time, or worked out from times.
+Repeats = Literal["rounded", "bits", "kernel", "clock"]
 Shape = list[int]
 Setting = int | float | str | bool | None | list[int] | list[float] | list[str]
 _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
@@ -34,6 +39,13 @@ class Record(BaseModel):
     def as_json(self) -> dict[str, Any]:
         """The record as it is written: what JSON can hold, without fields at their default."""
         return self.model_dump(mode="json", exclude_defaults=True)
+
+
+class Quantity(Record):
+    """What a value is in, and how closely another measurement repeats it."""
+
+    unit: str = ""  # bytes, seconds, share, loss, position; or what it counts, such as `updates`
+    repeats: Repeats = "rounded"
 
 
 class Guarded(Record):

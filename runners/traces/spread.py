@@ -8,29 +8,29 @@ that on: to a loss, and to a count that depends on one. Pure; no torch.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from runners.traces.fields import Key, Steps, at, has, is_number, is_of_kernel, is_of_time
+from runners.traces.fields import Key, Steps, at, has, is_number, quantity
 from runners.traces.records import Run
 
 # Fields of a run that are set, or are words for people, or whose times are compared by themselves.
 NOT_COMPARED = {
     "settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances",
-    "spread",
+    "spread", "quantities",
 }  # fmt: skip
 ROUNDED_OFF = 1e-6  # below it lies what fp32 rounds off: differences from zero, not values
 
 
 def leaves(run: Run) -> dict[Steps, object]:
     """Every value of a run that a rerun must reproduce, by its path."""
-    return dict(_below((), run.model_dump(mode="json", exclude=NOT_COMPARED)))
+    return dict(_below((), run.model_dump(mode="json", exclude=NOT_COMPARED), run))
 
 
-def _below(steps: Steps, value: object) -> Iterator[tuple[Steps, object]]:
+def _below(steps: Steps, value: object, run: Run) -> Iterator[tuple[Steps, object]]:
     if isinstance(value, dict | list):
         below = value.items() if isinstance(value, dict) else enumerate(value)
         for key, one in below:
             if key not in ("failure", "status"):  # of a rank: how a failure reaches it is chance
-                yield from _below((*steps, key), one)
-    elif not (is_of_time(steps) or is_of_kernel(steps)):  # a single time has no spread
+                yield from _below((*steps, key), one, run)
+    elif quantity(steps, run.quantities).repeats not in ("clock", "kernel"):  # it has no spread
         yield steps, value
 
 
@@ -44,12 +44,6 @@ def field_of(run: Run, steps: Sequence[Key]) -> str:
     )
 
 
-def is_digest_of_floats(steps: Sequence[Key]) -> bool:
-    """Whether a word is the digest of parameters or gradients: it tells every bit of them."""
-    name = next(key for key in reversed(steps) if isinstance(key, str))
-    return "digest" in name and name != "text_digest" and not name.startswith("num_")
-
-
 def spread_of(run: Run, others: list[Run]) -> dict[str, float]:
     """How far the others lie from a run, by field, where that is more than rounding.
 
@@ -59,7 +53,8 @@ def spread_of(run: Run, others: list[Run]) -> dict[str, float]:
     native = leaves(run)
     for steps, there in (pair for other in others for pair in leaves(other).items()):
         here = native.get(steps)
-        if None in (here, there) or here == there or is_digest_of_floats(steps):
+        is_digest = quantity(steps, run.quantities).repeats == "bits"
+        if None in (here, there) or here == there or is_digest:
             continue
         apart = 1.0
         if isinstance(here, float) and is_number(there):

@@ -7,7 +7,7 @@ show them of the recorded one, so that a reader sees the same lines in both plac
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from runners.traces.fields import NBSP, SIZES, TIMES, in_words, scaled, significant
+from runners.traces.fields import NBSP, SIZES, TIMES, in_words, quantity, scaled, significant
 from runners.traces.records import RankRecord, Run
 from runners.traces.schema import Setting
 
@@ -60,22 +60,25 @@ def _own(run: Run) -> Iterator[str]:
     """What the experiment counted or compared; of a run that says nothing else, its batch."""
     names = dict.fromkeys(name for rank in run.ranks for name in rank.measures)
     for name in names:
-        yield from _by_rank(name, run, partial(_measured, name))
+        yield from _by_rank(name, run, partial(_measured, name, run))
     steps = [] if names or run.printed or run.epochs else run.prediction
     for step in (one for one in steps if one.facts):
         rank = "" if step.rank is None else f", rank {step.rank}"
-        facts = (f"{name} {_in_words(name, fact)}" for name, fact in step.facts.items())
+        facts = (
+            f"{name} {_in_words(fact, quantity([name]).unit)}" for name, fact in step.facts.items()
+        )
         yield f"{step.name}{rank}: {', '.join(facts)}"
 
 
-def _measured(name: str, rank: RankRecord) -> str | None:
-    return _in_words(name, rank.measures[name]) if name in rank.measures else None
+def _measured(name: str, run: Run, rank: RankRecord) -> str | None:
+    unit = quantity(["measures", name], run.quantities).unit
+    return _in_words(rank.measures[name], unit) if name in rank.measures else None
 
 
-def _in_words(name: str, value: Setting) -> str:
+def _in_words(value: Setting, unit: str) -> str:
     if isinstance(value, list):
-        return ", ".join(_in_words(name, one) for one in value)
-    words = significant(value, 4) if isinstance(value, float) else in_words(value, [name])
+        return ", ".join(_in_words(one, unit) for one in value)
+    words = significant(value, 4) if isinstance(value, float) else in_words(value, unit)
     return words.replace(NBSP, " ")
 
 

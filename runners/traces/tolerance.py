@@ -18,10 +18,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from runners.traces.fields import Key, as_written, at, in_words, is_number, is_of_kernel, is_of_time
+from runners.traces.fields import Key, as_written, at, in_words, is_number, quantity
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
-from runners.traces.spread import ROUNDED_OFF, field_of, is_digest_of_floats
+from runners.traces.schema import Quantity
+from runners.traces.spread import ROUNDED_OFF, field_of
 
 FEWEST_SAMPLES = 5
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off
@@ -30,7 +31,6 @@ FLOAT_SHARE = 0.01  # rounding in another order, carried through a short trainin
 # least stable training lay 1.4 times its spread apart.
 MARGIN = 4.0
 MOST_SPREAD = 0.01  # above it rounding decides what a training gives
-OF_COUNTS = ("accuracy", "_share")  # names of what turns by whole samples, as one is rounded
 # The least share by which a float may differ on another processor, where one loss in bf16 lay
 # 0.04 % apart that had spread by 0.007 %.
 LEAST_SHARE = 1e-3
@@ -51,7 +51,8 @@ def rounding(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> fl
     spread = max((one.get(field, 0) for one in known), default=0)
     if is_like or spread > MOST_SPREAD:
         return 0 if is_like else math.inf
-    least = LEAST_SHARE if known and not field.endswith(OF_COUNTS) else FLOAT_SHARE
+    is_share = quantity(steps, page.quantities).unit == "share"  # it turns by whole samples
+    least = LEAST_SHARE if known and not is_share else FLOAT_SHARE
     return max(MARGIN * spread, least)
 
 
@@ -75,45 +76,53 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
             return _by_samples(there, again)
         if steps[-1] == "samples":  # all that a time was taken from
             one, other = there.median_seconds, again.median_seconds
-    return of_values(steps, one, other, rounding(steps, page, here, is_like=is_like))
+    share = rounding(steps, page, here, is_like=is_like)
+    return of_values(quantity(steps, page.quantities), one, other, share)
 
 
-def of_values(steps: Sequence[Key], one: object, other: object, share: float) -> Tolerance:
-    """Compare two values of a field without regard to samples; as `tolerance`."""
+def of_values(kind: Quantity, one: object, other: object, share: float) -> Tolerance:
+    """Compare two values of a field without regard to samples.
+
+    Args:
+        kind: what the field is in, and how closely it repeats.
+        one: the value on the page.
+        other: the value measured again.
+        share: by which rounding may turn it; infinite where it decides it.
+    """
     equal = Tolerance("none; equal", one == other)
     if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return _of_parts(steps, one, other, share)
+        return _of_parts(kind, one, other, share)
     if math.isinf(share):
         words = f"not compared: over instruction sets it spreads by more than {MOST_SPREAD:.0%}"
         return Tolerance(words, None)
     if not (is_number(one) and is_number(other)):
-        return _of_words(steps, one, other, share)
-    if is_of_time(steps) or steps[0] == "timing":
+        return _of_words(kind, one, other, share)
+    if kind.repeats == "clock":
         low, high = sorted((abs(one), abs(other)))
         words = f"a factor of {TIME_FACTOR:g}: a single time, without a spread"
         return Tolerance(words, one == other or high <= TIME_FACTOR * low)
-    if is_of_kernel(steps):
+    if kind.repeats == "kernel":
         return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
     if isinstance(one, float) and share:
         return _within(share, one, other, "another processor, torch or device rounds apart")
     return equal
 
 
-def _of_words(steps: Sequence[Key], one: object, other: object, share: float) -> Tolerance:
-    if isinstance(one, str) and is_of_time(steps):
+def _of_words(kind: Quantity, one: object, other: object, share: float) -> Tolerance:
+    if isinstance(one, str) and kind.repeats == "clock":
         return Tolerance("any; it follows from single times", is_same=True)
-    if is_digest_of_floats(steps) and share and one and other:
+    if kind.repeats == "bits" and share and one and other:
         return Tolerance("not compared: another processor or torch rounds some bit apart", None)
     return Tolerance("none; equal", one == other)
 
 
-def _of_parts(steps: Sequence[Key], one: Any, other: Any, share: float) -> Tolerance:  # noqa: ANN401
+def _of_parts(kind: Quantity, one: Any, other: Any, share: float) -> Tolerance:  # noqa: ANN401
     """Lists of single values are compared one by one, anything else as `in_words` tells it."""
     both = [*one, *other] if isinstance(one, list) and isinstance(other, list) else [{}]
     plain = all(isinstance(part, int | float | str | None) for part in both)
     if not plain or len(one) != len(other):
-        return Tolerance("none; equal", in_words(one, steps) == in_words(other, steps))
-    found = [of_values(steps, *pair, share) for pair in zip(one, other, strict=True)]
+        return Tolerance("none; equal", in_words(one, kind.unit) == in_words(other, kind.unit))
+    found = [of_values(kind, *pair, share) for pair in zip(one, other, strict=True)]
     words = found[0].words if found else "none; equal"
     verdicts = {each.is_same for each in found}
     return Tolerance(words, None if None in verdicts else False not in verdicts)

@@ -41,7 +41,7 @@ class Text(NamedTuple):
 def record(rank: Rank, text: Text) -> None:
     """Say which text a run trains on, and what guessing would cost."""
     rank.measure("text_digest", hashlib.sha256(text.training + text.held_out).hexdigest())
-    rank.measure("uniform_loss", math.log(VOCABULARY))
+    rank.measure("uniform_loss", math.log(VOCABULARY), unit="loss")
 
 
 def windows(text: bytes, starts: Iterable[int], length: int) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,8 @@ def sent(rank: Rank, **measures: int) -> Iterator[None]:
     if before is not None and after is not None:
         sent_bytes = after - before
         for name, num_steps in measures.items():
-            rank.measure(name, sent_bytes / num_steps if num_steps > 1 else sent_bytes)
+            each = sent_bytes / num_steps if num_steps > 1 else sent_bytes
+            rank.measure(name, each, unit="bytes", repeats="kernel")
 
 
 def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:

@@ -155,7 +155,7 @@ def claim(predicted, observed, relation="equals", **fields):
          "`peak of new < peak of old`"),
         ("a.b.ranks[1].memory.peak_bytes", "a.b.ranks[0].memory.peak_bytes", "above",
          "`peak of rank 0 > peak of rank 1`"),
-        ("1", "a.b.ranks[0].measures.num_wrong", "equals", "`wrong sums = 1`"),
+        ("1", "a.b.ranks[0].measures.num_wrong_values", "equals", "`wrong values = 1`"),
         # What no short name can say, or what two have, is left to the author.
         ("a.b.epochs[0].loss", "a.b.epochs[-1].loss", "below", None),
         ("a.b.settings.a", "a.b.stages['x'].b", "equals", None),

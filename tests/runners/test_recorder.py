@@ -37,6 +37,16 @@ def test_a_value_that_is_not_finite_is_listed_and_never_only_shown_as_0(recorder
     ]
 
 
+def test_a_measure_is_kept_with_its_unit_and_how_closely_it_repeats(recorder):
+    recorder.measure("num_flops", 12, unit="operations")
+    recorder.measure("idle_share", 0.25, unit="share", repeats="clock")
+    kept = recorder.outcome.quantities
+    assert quantity(["ranks", 0, "measures", "num_flops"], kept).unit == "operations"
+    assert quantity(["ranks", 0, "measures", "idle_share"], kept) == kept["idle_share"]
+    assert kept["idle_share"].repeats == "clock"
+    assert quantity(["ranks", 0, "measures", "peak_bytes"]).unit == "bytes"  # a plan's, by its name
+
+
 def test_a_run_that_diverges_for_many_steps_still_fits_into_a_trace(recorder):
     for _ in range(5000):
         recorder.step_loss(math.nan)

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from runners.traces.fields import exactly, in_words, steps_of
+from runners.traces.fields import exactly, in_words, quantity, steps_of
 from runners.traces.files import read, trace_paths
 from runners.traces.measured import SampledSeconds
 from runners.traces.records import Run
-from runners.traces.spread import field_of, is_digest_of_floats, leaves, spread_of
+from runners.traces.spread import field_of, leaves, spread_of
 from runners.traces.tolerance import (
     FLOAT_SHARE,
     KERNEL_SHARE,
@@ -25,6 +25,10 @@ LOSS, WALL = ["epochs", 0, "loss"], ["timing", "wall_seconds"]
 SHARE = ["ranks", 0, "measures", "idle_share"]
 LOSSES = ["step_losses"]
 DIGEST = ["ranks", 0, "parameter_digest"]
+MEASURES = {
+    "idle_share": {"unit": "share", "repeats": "clock"},
+    "sent_bytes": {"unit": "bytes", "repeats": "kernel"},
+}
 KERNEL = ["ranks", 0, "measures", "sent_bytes"]  # frames of an interface
 
 
@@ -41,6 +45,7 @@ def changed(run, path, value):
     for key in most:
         holder = holder[key]
     holder[last] = value
+    dumped["quantities"] = MEASURES
     return Run.model_validate(dumped)
 
 
@@ -85,7 +90,7 @@ def test_a_digest_of_floats_tells_every_bit_under_any_name_and_one_of_a_text_doe
         for run in read(path).runs.values()
         for steps, value in leaves(run).items()
         if isinstance(value, str) and re.fullmatch("[0-9a-f]{12,}", value)
-        if not is_digest_of_floats(steps)
+        if quantity(steps, run.quantities).repeats != "bits"
     }
     assert paths == {"ranks.measures.text_digest"}
 
@@ -138,8 +143,8 @@ def test_the_words_of_a_value_are_those_of_the_page():
     assert exactly(1, "bytes") == "1\u00a0byte"
     assert exactly(164_000, "bytes") == "164,000\u00a0bytes"
     assert exactly(3.366e-05, "seconds") == "3.366\u00a0×\u00a010⁻⁵\u00a0seconds"
-    assert in_words([4, 1000], ("model", "weight_shape")) == "4\u00a0×\u00a01,000"
-    assert in_words([{}, {}], ("timing", "timeline")) == "2 entries"
+    assert in_words([4, 1000], "") == "4\u00a0×\u00a01,000"
+    assert in_words([{}, {}], "") == "2 entries"
 
 
 @pytest.mark.parametrize("quoted", ["a.b.c['all reduce'][-1].d", 'a.b.c["all reduce"][-1].d'])
