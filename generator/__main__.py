@@ -35,7 +35,7 @@ from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from runners.planner.answers.plan_grid import PREFIX
-from runners.traces.files import NOT_TRACES
+from runners.traces.files import MACHINE
 from runners.traces.machine import shown
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
@@ -46,7 +46,7 @@ SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML na
 ABOUT_FUNCTIONS = """
 ## Functions
 
-An expression starts from an experiment, `machine`, `primitives` or `cited`, or from a name that
+An expression starts from an experiment, `machine` or `cited`, or from a name that
 `for:` gives. `python -m runners show RUN` prints the expression of each value of a run.
 `a | f(b)` is `f(a, b)`, where `a` is the whole sum before `|`.
 
@@ -139,7 +139,7 @@ def _new(options: argparse.Namespace) -> int:
                 "--from is for a lesson: it names whose runs it shows"
             )
         root = options.content.resolve().parent
-        words = {*keyword.kwlist, *NOT_TRACES, *ROOTS, "run", "other", "called"}
+        words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called"}
         if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(PREFIX):
             said = f"{options.name!r} stands for something else; choose another name"
             raise scaffold.CannotScaffoldError(said)

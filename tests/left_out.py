@@ -1,7 +1,7 @@
 """Let this machine have left out experiments: `python -m tests.left_out NAME …`, in a clone.
 
 Each of their runs is skipped with a reason, as on a machine that lacks what it needs. The next
-`run` then measures the others alone. Primitives, which a test measures, are the reference's.
+`run` then measures the others alone.
 """
 
 import sys
@@ -13,7 +13,7 @@ from runners.measuring.launch import Place
 from runners.measuring.measure import code_of, folder, trace_of
 from runners.system import accelerator
 from runners.traces import machine
-from runners.traces.files import read_primitives, write
+from runners.traces.files import write
 
 REASON = "another test measures it"
 
@@ -24,8 +24,6 @@ def leave_out(names: Sequence[str]) -> None:
     where, device = folder(), accelerator.kind()
     here = machine.describe()
     write(where / "machine.json", here)
-    if committed := read_primitives(machine.references()[0]):
-        write(where / "primitives.json", committed.model_copy(update={"machine": here.name}))
     for name in names:
         experiment = find(name)
         runs = {

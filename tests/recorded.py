@@ -17,7 +17,7 @@ RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", 
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Write a trace, a machine or its primitives, as `sealed`."""
+    """Write a trace, or a machine, as `sealed`."""
     path.write_text(sealed(json.dumps(document)), "utf-8")
 
 

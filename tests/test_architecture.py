@@ -21,7 +21,6 @@ NEED_TORCH = (
         f"runners.{room}"
         for room in ("meters", "ranks", "training", "experiments", "simulate", "planner.simulated")
     ),
-    "runners.primitives.experiment",
     "runners.cluster",
     "runners.planner.command",
     "runners.planner.program",
@@ -120,11 +119,10 @@ ROOMS = {
         "ranks": {"system", "traces", "declared", "meters"},
         "training": {"traces", "declared", "ranks"},
         "measuring": {"system", "traces", "declared", "ranks", "meters"},
-        "primitives": {"system", "traces", "declared", "ranks", "measuring"},
         "simulate": {"traces", "declared", "meters", "ranks", "system"},
         "planner": {"traces", "declared", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "declared", "measuring"},
-        "commands": {"system", "traces", "declared", "measuring", "primitives", "planner"},
+        "commands": {"system", "traces", "declared", "measuring", "planner"},
         "experiments": {"system", "traces", "declared", "meters", "ranks", "training"},
     },
 }

@@ -48,7 +48,7 @@ def test_every_measured_number_has_a_command_and_nothing_given_or_cited_has(buil
     of_runs = [one for one in found if one.kind in ("measured", "simulated")]
     bare = [one for one in of_runs if not one.command]
     assert len(bare) < len(of_runs) / 100
-    assert all(one.source.startswith(("machine.", "primitives")) for one in bare)
+    assert all(one.source.startswith("machine.") for one in bare)
     assert not [one for one in found if one.kind in ("given", "cited") and one.command]
     computed = [one for one in found if one.kind == "computed" and one.command]
     assert all(any(kind != "given" for _, kind in one.inputs) for one in computed)

@@ -19,8 +19,8 @@ from generator.content.errors import Files, found_in
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
 from runners.traces import files as traces
-from runners.traces.files import NOT_TRACES
-from runners.traces.records import Machine, Primitives, Run, Trace
+from runners.traces.files import MACHINE
+from runners.traces.records import Machine, Run, Trace
 
 NO_FOLDER = (
     "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `make traces` "
@@ -101,13 +101,11 @@ class Measured:
         machine: what it is.
         traces: what it measured itself, by experiment.
         stale: the experiments whose code has changed since.
-        primitives: what it computes and communicates in how long; None where it did not measure.
     """
 
     machine: Machine
     traces: dict[str, Trace]
     stale: frozenset[str] = frozenset()
-    primitives: Primitives | None = None
 
 
 @dataclass
@@ -164,8 +162,7 @@ class Shelf:
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
         """A published book has all of the reference machine, but what is new on this machine."""
         programs = found_in(self.files.content.parent / "runners" / "experiments", "[!_]*.py")
-        names = [one.stem for one in programs if one.stem not in new]
-        for name in (*names, *(["primitives"] if programs else [])):
+        for name in (one.stem for one in programs if one.stem not in new):
             path = folder / f"{name}.json"
             if not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
@@ -243,7 +240,7 @@ class Shelf:
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        experiments = {path.stem for path in found_in(folder, "*.json")} - NOT_TRACES
+        experiments = {path.stem for path in found_in(folder, "*.json")} - {MACHINE}
         found = {}
         for experiment in sorted(experiments):
             if trace := trying(traces.read, folder / f"{experiment}.json"):
@@ -253,10 +250,7 @@ class Shelf:
                     self.files.refuse(folder / f"{experiment}.json", said)
                 found[experiment] = trace
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        primitives = trying(traces.read_primitives, folder)
-        if primitives:
-            self._check_name(folder / "primitives.json", "machine", primitives.machine)
-        return Measured(machine, found, stale, primitives)
+        return Measured(machine, found, stale)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Numbers must not pass for another machine's: a file says where it was measured."""

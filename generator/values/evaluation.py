@@ -27,7 +27,7 @@ from runners.declared.experiment import command_for
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
-ROOTS = ("machine", "primitives", "cited", "given")  # of expressions, beside experiments
+ROOTS = ("machine", "cited", "given")  # of expressions, beside experiments
 
 
 class Evidence:
@@ -109,11 +109,6 @@ class Evidence:
         if name == "machine":
             machine = self.book.machine
             return Node(machine, (), "machine", reading, Origin(machine.name))
-        if name == "primitives":
-            own = self.book.machines[self.book.machine.name].primitives
-            if own is None:
-                raise MixedError("this machine has not measured its primitives")
-            return Node(own.primitives, (), name, reading, Origin(own.machine))
         if name == "cited":
             return Node(self._cited, (), "cited", reading, Origin(""))
         if name == "given":

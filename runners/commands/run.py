@@ -22,7 +22,6 @@ from runners.measuring.launch import Launcher
 from runners.measuring.pending import Pending, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
-from runners.primitives.measured import is_measured, measure_once
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
@@ -34,8 +33,6 @@ from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 @dataclass(frozen=True)
 class RunRequest:
     """What `run` is requested to do.
-
-    Where all experiments are requested, the machine's primitives are measured first.
 
     Attributes:
         names: experiments; all where none is named.
@@ -166,9 +163,8 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         if request.as_reference:
             _refuse_mixed(where, request)
         waiting = request.pending(where)
-        is_fresh = not waiting and (request.names or is_measured(where))
         readings = readings or Readings()
-        unfinished = {} if is_fresh else _measure(waiting, where, request, readings)
+        unfinished = _measure(waiting, where, request, readings) if waiting else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])
@@ -216,12 +212,6 @@ def _measure(
     with Launcher(accelerator.kind()) as launcher:
         plans = (one.experiment.runs[run] for one in waiting for run in one.measured)
         launcher.prepare(sorted({name for plan in plans for name in plan.passes}))
-        if not request.names:  # who names experiments does not want to wait for them
-            try:
-                measure_once(launcher, where, progress)
-            except FixableError as error:  # the experiments are measured all the same
-                progress.said(f"no primitives are measured here: {error}")
-            readings.begin()
         for one in waiting:
             name = one.experiment.name
             if unfinished and (launcher.is_full() or is_full(where)):

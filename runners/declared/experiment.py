@@ -42,10 +42,7 @@ from runners.traces.digest import ROOT, experiment_files
 from runners.traces.records import Death
 from runners.traces.schema import Nature, Setting, Status
 
-PRIMITIVES_FILE = ROOT / "runners" / "primitives" / "experiment.py"
 SHORTENED = "PROOFBOOK_SHORTENED"
-# The primitives of a machine are measured as an experiment is, and are none of the book.
-PRIMITIVES = "primitives"
 # What a file of strategies imports, and nothing that declares runs may use.
 NEEDS_TORCH = ("torch", "runners.ranks", "runners.meters", "runners.training")
 NEEDS_NO_TORCH = ("runners.training.settings", "runners.training.shape")
@@ -229,7 +226,7 @@ def find(name: str) -> Experiment:
         SettingsError: it declares a setting that its own class forbids, or a strategy that its
             file has not.
     """
-    path = PRIMITIVES_FILE if name == PRIMITIVES else check_name(name)
+    path = check_name(name)
     try:
         module = _declared(name, path)
     except ValidationError as error:

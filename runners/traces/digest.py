@@ -29,7 +29,6 @@ LEFT_OUT = {
     "runners.commands": "choose what is measured, and print",
     "runners.measuring.pending": "chooses which runs are measured",
     "runners.measuring.progress": "prints how far a measurement is",
-    "runners.primitives": "measures `primitives.json`, which no run reads",
     "runners.cluster.peers": "carries what nodes tell each other, as it is",
     "runners.simulate.processes": "carries what simulations return, as it is",
     "runners.system.errors": "words the errors that end a command",

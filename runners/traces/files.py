@@ -19,11 +19,11 @@ from runners.system.errors import FixableError
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.fields import Steps
 from runners.traces.invariants import violations
-from runners.traces.records import Machine, Primitives, Trace
+from runners.traces.records import Machine, Trace
 from runners.traces.schema import Guarded, Record, digest_of
 
 PLANNED = ("plans", "planner")  # folders of simulated files
-NOT_TRACES = frozenset({"machine", "primitives"})  # what else a machine's folder holds
+MACHINE = "machine"  # the file of a machine's folder that is no trace
 EDITED = "edited or cut since it was written"
 TORN = ".torn"  # ends the name of a file that is being written, or was when somebody was killed
 RecordT = TypeVar("RecordT", bound=Record)
@@ -67,8 +67,8 @@ def remedy(path: Path) -> str:
     if folder in PLANNED:
         again = f"plan check {name} --write"
     else:
-        asked = {"machine": " ddp --force", "primitives": ""}.get(name, f" {name}")
-        again = f"run{asked}{' --as-reference --full' if folder.startswith('reference-') else ''}"
+        asked = "ddp --force" if name == "machine" else name
+        again = f"run {asked}{' --as-reference --full' if folder.startswith('reference-') else ''}"
     return f"restore it from git, or make it again with `python -m runners {again}`"
 
 
@@ -117,7 +117,7 @@ def read(path: Path) -> Trace:
 
 def trace_paths(folder: Path) -> list[Path]:
     """The traces of a machine's folder, in order of their experiments."""
-    return [path for path in sorted(folder.glob("*.json")) if path.stem not in NOT_TRACES]
+    return [path for path in sorted(folder.glob("*.json")) if path.stem != MACHINE]
 
 
 def machine_folders(traces: Path) -> list[str]:
@@ -128,12 +128,6 @@ def machine_folders(traces: Path) -> list[str]:
 def read_machine(folder: Path) -> Machine:
     """Read `machine.json` of a machine's folder; errors as `read_record` has them."""
     return read_record(folder / "machine.json", Machine)
-
-
-def read_primitives(folder: Path) -> Primitives | None:
-    """Read `primitives.json` of a machine's folder; None where none were measured."""
-    path = folder / "primitives.json"
-    return read_record(path, Primitives) if path.exists() else None
 
 
 def is_stale(trace: Trace) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from runners.traces.measured import Collective, Memory, SampledSeconds, Timing
+from runners.traces.measured import Collective, Memory, Timing
 from runners.traces.schema import (
     Guarded,
     Loss,
@@ -341,13 +341,3 @@ class Machine(Guarded):
     torch: Version
     accelerators: list[Accelerator]
     caches: str = ""  # of a core, as the kernel shows them; empty: not known
-
-
-class Primitives(Guarded):
-    """How fast a machine computes and communicates."""
-
-    schema_version: Literal[1]
-    machine: str
-    recorded_at: Moment
-    # By name with its unit: `matrix_flops_per_second`, `all_reduce_2_alpha_seconds`.
-    primitives: dict[str, SampledSeconds | float]

@@ -111,9 +111,7 @@ def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypat
     assert "the trace is stale: run `make traces NAMES=tiny_memory`" in said
 
 
-@pytest.mark.parametrize(
-    "name", ["class", "machine", "primitives", "cited", "run", "mean", "holds", "plan_tiny"]
-)
+@pytest.mark.parametrize("name", ["class", "machine", "cited", "run", "mean", "holds", "plan_tiny"])
 def test_an_experiment_takes_no_name_that_stands_for_something_else(run, copy, name):
     code, _, error = run("new", "experiment", name)
     assert code == 2

@@ -63,17 +63,6 @@ def test_a_run_records_how_quiet_it_was_and_says_so(folder):
     assert (ran.num_fresh, ran.not_quiet) == (1, [])
 
 
-@pytest.mark.ranks
-def test_the_first_experiment_after_the_primitives_has_a_reading_of_its_own(folder, monkeypatch):
-    taken = []
-    readings = Readings(lambda: taken.append(1) or IDLE)
-    monkeypatch.setattr(running, "measure_once", lambda *_: taken.append("primitives"))
-    monkeypatch.setattr(running.measure, "measure", lambda *_, **__: taken.append("measured"))
-    running.run(RunRequest(), readings)
-    first = taken.index("primitives")
-    assert taken[first : first + 3] == ["primitives", 1, "measured"]
-
-
 @pytest.mark.parametrize(
     ("field", "other"), [("cpu", "another"), ("caches", "48K Data"), ("num_cores", 3)]
 )

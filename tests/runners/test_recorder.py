@@ -13,6 +13,7 @@ from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.pending import pending
 from runners.ranks.recorder import MAX_NON_FINITE, Recorder
 from runners.traces import machine
+from runners.traces.fields import quantity
 from runners.traces.outcome import RankOutcome
 
 

@@ -29,7 +29,6 @@ def test_a_trace_has_a_digest_and_survives_writing_and_reading(tmp_path):
     ("file", "command"),
     [
         ("reference-cpu-2c/ddp", "run ddp --as-reference --full"),
-        ("reference-cpu-2c/primitives", "run --as-reference --full"),
         ("cpu-1c-ea2ab3/machine", "run ddp --force"),
         ("plans/llama-8b", "plan check llama-8b --write"),
         ("planner/plan_steps", "plan check plan_steps --write"),

@@ -10,7 +10,7 @@ from runners.measuring.pending import pending
 from runners.measuring.progress import Progress
 from runners.planner.answers.plan_grid import Grid
 from runners.traces.files import EDITED, TraceError, read_record, write_json
-from runners.traces.records import Machine, Primitives, Trace
+from runners.traces.records import Machine, Trace
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,6 @@ from runners.traces.records import Machine, Primitives, Trace
     [
         ("traces/1x-h200-af8bca/ddp.json", Trace, '"torch": "'),
         ("traces/1x-h200-af8bca/machine.json", Machine, '"cpu": "'),
-        ("traces/cpu-1c-ea2ab3/primitives.json", Primitives, '"median_seconds": '),
         ("planner/plan_steps.json", Trace, '"efficiency_share": 0.'),
         ("planner/plans/gpt2-124m.json", Grid, '"title": "'),
     ],

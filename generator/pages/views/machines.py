@@ -12,8 +12,7 @@ from generator.printing.folio import ABSENT, Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
-from generator.values.units import Unit
-from generator.values.value import Kind, Origin, Value, computed, numeric
+from generator.values.value import Value, computed, numeric
 from runners.traces.records import Run
 
 FACTS = (
@@ -23,11 +22,6 @@ FACTS = (
 HEAVIER = "Left out by `make site`, to stay short; `make traces FULL=1 NAMES={}` measures all runs."
 DISAGREED = "meter and allocator disagreed, so its peak is no evidence"
 LEAST = 3  # rows that share what a table need not repeat
-PRIMITIVES: tuple[tuple[str, Unit, str], ...] = (
-    (r"matrix_flops_per_second", Unit(0, -1), "Operations of a matrix product"),
-    (r"all_reduce_(\d+)_alpha_seconds", units.SECONDS, "Latency of an all_reduce, {n} ranks"),
-    (r"all_reduce_(\d+)_beta_seconds_per_byte", Unit(1, -1), "Its payload rate, {n} ranks"),
-)  # latencies precede rates
 
 
 def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
@@ -45,22 +39,26 @@ def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
 
 
 def primitives(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """The primitives of a machine, as far as people read their units."""
-    found = measured.primitives.primitives if measured.primitives else {}
-    for name, number in found.items():
-        for pattern, unit, word in PRIMITIVES:
-            told = re.fullmatch(pattern, name)
-            if told and isinstance(number, float) and number > 0:
-                kind: Kind = "measured"
-                field, read = f"primitives[{name!r}]", number
-                if name.endswith("_per_byte"):  # seconds a byte read better as bytes a second
-                    kind, field, read = "computed", f"1 / {field}", 1 / number
-                origin = Origin(measured.machine.name, field=field)
-                (num,) = told.groups() or ("1",)
-                cores = measured.machine.num_cores
-                crowd = f" on {cores} core{'s' * (cores > 1)}" if int(num) > cores else ""
-                value = Value(read, unit, kind, field, origin=origin)
-                yield word.format(n=num) + crowd, folio.show(value)
+    """How fast a machine computes and communicates: words, with a value."""
+    if "primitives" in measured.traces:
+        evidence = _evidence("primitives", measured, folio)
+        for word, expression in _primitives():
+            value = evidence.evaluate(expression).result
+            if isinstance(value, Value):
+                yield word, folio.show(value)
+
+
+def _primitives() -> Iterator[tuple[str, str]]:
+    """What people ask for of the runs of `primitives`: words, with an expression."""
+    run = "primitives.compute_1"
+    seconds = f"({run}.timing.measures.layer | median)"
+    yield "Operations of a matrix product", f"{run}.ranks[0].measures.num_flops / {seconds}"
+    for ranks in (2, 4):
+        run = f"primitives.communicate_{ranks}"
+        few, many = (f"{run}.settings.sizes_bytes[{at}]" for at in (0, 1))
+        soon, late = (f"({run}.timing.measures.all_reduce_{n} | median)" for n in (4096, 16777216))
+        yield f"Latency of an all_reduce, {ranks} ranks", soon
+        yield f"Its payload rate, {ranks} ranks", f"({many} - {few}) / ({late} - {soon})"
 
 
 def by_machine(experiment: str, folio: Folio) -> list[View]:
@@ -76,8 +74,7 @@ def by_machine(experiment: str, folio: Folio) -> list[View]:
 def _on_machine(experiment: str, measured: Measured, folio: Folio) -> View:
     trace, machine = measured.traces[experiment], measured.machine
     is_shown = folio.book.traces[experiment].machine.name == machine.name
-    shown = TraceOnPage(trace, machine)
-    evidence = Evidence(replace(folio.book, traces={experiment: shown}))
+    evidence = _evidence(experiment, measured, folio)
     end = "" if is_shown else f"-on-{machine.name}"
     rows = [
         _row(f"{experiment}.{name}", run, end, evidence, folio)
@@ -101,6 +98,12 @@ def _on_machine(experiment: str, measured: Measured, folio: Folio) -> View:
         has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
         skipped=[row for row in rows if row.ended == "skipped"],
     )
+
+
+def _evidence(experiment: str, measured: Measured, folio: Folio) -> Evidence:
+    """What expressions read where a machine's own runs of an experiment stand."""
+    shown = TraceOnPage(measured.traces[experiment], measured.machine)
+    return Evidence(replace(folio.book, traces={experiment: shown}))
 
 
 def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> View:

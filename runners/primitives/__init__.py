@@ -1,4 +1,0 @@
-"""How fast this machine computes and communicates, measured by itself.
-
-Out: `primitives.json` of the machine's folder.
-"""
