@@ -27,8 +27,8 @@ def leave_out(names: Sequence[str]) -> None:
     for name in names:
         experiment = find(name)
         runs = {
-            run: skipped(plan, REASON, Place(device, "gloo"))
-            for run, plan in experiment.runs.items()
+            run: skipped(declaration, REASON, Place(device, "gloo"))
+            for run, declaration in experiment.runs.items()
         }
         write(where / f"{name}.json", trace_of(experiment, code_of(name), here.name, runs))
 

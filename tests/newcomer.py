@@ -42,9 +42,9 @@ def content_of(folder: Path) -> Path:
 
 
 def _leave_out(document: dict, experiment: Experiment) -> None:
-    for name, plan in experiment.runs.items():
-        if plan.full or plan.own_network:
+    for name, declaration in experiment.runs.items():
+        if declaration.full or declaration.own_network:
             run = document["runs"][name]
-            reason = NEEDS_FULL.format(experiment.name) if plan.full else NO_RIGHTS
+            reason = NEEDS_FULL.format(experiment.name) if declaration.full else NO_RIGHTS
             run.update(status="skipped", reason=reason, model=None, validation=None, allocator={})
             as_recorded(run)

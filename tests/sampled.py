@@ -27,9 +27,9 @@ def short_runs() -> list[tuple[Trace, str]]:
     """The runs that take less than `SHORT_SECONDS` and can be measured anywhere, shortest first."""
     found = []
     for trace in map(read, trace_paths(REFERENCE)):
-        plans = find(trace.experiment).runs
+        declarations = find(trace.experiment).runs
         for name, run in trace.runs.items():
-            can_run = run.nature == "real" and not plans[name].own_network
+            can_run = run.nature == "real" and not declarations[name].own_network
             if run.status == "completed" and can_run and run.timing.wall_seconds <= SHORT_SECONDS:
                 found.append((trace, name))
     return sorted(found, key=lambda one: one[0].runs[one[1]].timing.wall_seconds)

@@ -37,7 +37,7 @@ from torch.distributed import DistError
 
 from runners.cluster.launcher import NodeLauncher
 from runners.cluster.peers import Peers, Worker, explain
-from runners.declared.experiment import RunPlan, find, runs_named
+from runners.declared.experiment import Declaration, find, runs_named
 from runners.measuring.endings import UnfinishedError
 from runners.measuring.measure import alone, measure
 from runners.measuring.pending import pending
@@ -70,13 +70,17 @@ def _described(peers: Peers) -> Machine:
     return here.model_copy(update={"name": name, "system": system})
 
 
-def _refusal(name: str, run: str, plan: RunPlan, num_ranks: int, named: list[str]) -> str | None:
+def _refusal(
+    name: str, run: str, declaration: Declaration, num_ranks: int, named: list[str]
+) -> str | None:
     """Why a run is not measured on these nodes; None where it is."""
-    if plan.own_network:
+    if declaration.own_network:
         return "its ranks need links of their own, and nodes communicate over theirs"
-    if plan.world_size not in (1, num_ranks):
-        return f"it takes {plan.world_size} ranks, and {num_ranks} were started on these nodes"
-    if plan.follows is not None:
+    if declaration.world_size not in (1, num_ranks):
+        return (
+            f"it takes {declaration.world_size} ranks, and {num_ranks} were started on these nodes"
+        )
+    if declaration.follows is not None:
         return "it follows another run's times, which are known on one machine only"
     if run not in named:
         return f"not named: `-m runners.cluster {name}.{run}` measures it"
@@ -93,8 +97,8 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, list[str]]) ->
             experiment = find(name)
             refused = {
                 run: why
-                for run, plan in experiment.runs.items()
-                if (why := _refusal(name, run, plan, num_ranks, named))
+                for run, declaration in experiment.runs.items()
+                if (why := _refusal(name, run, declaration, num_ranks, named))
             }
             waiting = pending(name, where, full=True, loaded=experiment, refused=refused)
             for run in sorted(refused.keys() & named):

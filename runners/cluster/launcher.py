@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from runners.cluster.peers import Peers
-from runners.declared.experiment import Experiment, PassName, RunPlan, find
+from runners.declared.experiment import Declaration, Experiment, PassName, find
 from runners.measuring.endings import cause_among
 from runners.measuring.launch import Launcher, PassResult, Watch
 from runners.traces.outcome import RankOutcome
@@ -35,19 +35,21 @@ class NodeLauncher(Launcher):
     def fitted(self, experiment: Experiment) -> Experiment:
         """An experiment as nodes run it: their clocks do not agree, so it has no timeline."""
         found = super().fitted(experiment)
-        plans = {run: replace(plan, has_timeline=False) for run, plan in found.runs.items()}
-        return replace(found, runs=plans)
+        declarations = {
+            run: replace(declaration, has_timeline=False) for run, declaration in found.runs.items()
+        }
+        return replace(found, runs=declarations)
 
-    def is_crowded(self, plan: RunPlan) -> bool:
+    def is_crowded(self, declaration: Declaration) -> bool:
         """Whether a node gets more ranks of a run than it has cores, or accelerators."""
-        num_local = min(plan.world_size, self._peers.worker.num_local)
-        return super().is_crowded(replace(plan, world_size=num_local))
+        num_local = min(declaration.world_size, self._peers.worker.num_local)
+        return super().is_crowded(replace(declaration, world_size=num_local))
 
     def _requests(
-        self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
+        self, experiment: Experiment, declaration: Declaration, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
-        everybody = super()._requests(experiment, plan, pass_name, attempt)
-        if plan.world_size == 1:
+        everybody = super()._requests(experiment, declaration, pass_name, attempt)
+        if declaration.world_size == 1:
             return everybody
         worker = self._peers.worker
         rendezvous = (worker.host, worker.port, f"ranks/{self._pass}")

@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"{name:<18} {len(one.runs):>3} runs  {_state(one, where)}")
         print(f"    {one.question}\n    {', '.join(one.runs)}")
     none = "none yet; `python -m runners run` measures them"
-    print(f"traces of this machine: {machine.shown(where) if where.exists() else none}")
+    print(f"traces of this machine: {machine.from_home(where) if where.exists() else none}")
     return exit_code
 
 

@@ -98,7 +98,7 @@ class Ran:
         lost = f", {len(self.not_measured)} not measured" if self.not_measured else ""
         print(
             f"{self.num_measured} measured, {self.num_fresh} already fresh, "
-            f"{len(self.surprises)} surprises{lost}; traces in {machine.shown(self.where)}"
+            f"{len(self.surprises)} surprises{lost}; traces in {machine.from_home(self.where)}"
         )
         if self.num_left:
             print(f"left to --full: {self.num_left} runs; see `python -m runners run --dry --full`")
@@ -210,8 +210,10 @@ def _measure(
         progress.said(f"{len(waiting)} experiments, which last took {minutes:.1f} min")
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
-        plans = (one.experiment.runs[run] for one in waiting for run in one.measured)
-        launcher.prepare(sorted({name for plan in plans for name in plan.passes}))
+        declarations = (one.experiment.runs[run] for one in waiting for run in one.measured)
+        launcher.prepare(
+            sorted({name for declaration in declarations for name in declaration.passes})
+        )
         for one in waiting:
             name = one.experiment.name
             if unfinished and (launcher.is_full() or is_full(where)):

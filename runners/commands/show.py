@@ -61,12 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the runs of an experiment, the values of a run, or all values."""
-    for line in _shown(*arguments.name.partition(".")[::2]):
+    for line in _lines_of(*arguments.name.partition(".")[::2]):
         sys.stdout.write(f"{line}\n")
     return 0
 
 
-def _shown(experiment: str, run: str) -> Iterator[str]:
+def _lines_of(experiment: str, run: str) -> Iterator[str]:
     note = machine.THIS_MACHINE  # of the folder that this machine measured into last
     own = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
     folders = [*own, *machine.references()]

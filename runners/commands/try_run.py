@@ -1,7 +1,7 @@
 """A try: one run of an experiment with settings of the reader's own.
 
-In: an experiment, the name of a run, and texts such as `batch_size=50`. Out: the run's plan with
-these settings and with whatever follows from them, or one line that says why there is none.
+In: an experiment, the name of a run, and texts such as `batch_size=50`. Out: the run's declaration
+with these settings and whatever follows from them, or one line that says why there is none.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from runners.declared.experiment import Experiment, RunPlan, check_name, find
+from runners.declared.experiment import Declaration, Experiment, check_name, find
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
@@ -22,7 +22,7 @@ from runners.traces.records import Run
 from runners.traces.schema import Setting, digest_of
 from runners.traces.summary import beside, summary_lines
 
-# What a plan itself says and a reader may set too, beside the run's settings.
+# What a declaration itself says and a reader may set too, beside the run's settings.
 OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
 # What readers' runs measured, beside the traces and never part of the book; git ignores it. Under
@@ -46,11 +46,11 @@ def main(arguments: argparse.Namespace) -> int:
     check_name(name)
     with measure.alone(), Launcher(accelerator.kind()) as launcher:
         experiment = launcher.fitted(find(name))
-        plan, lines = prepare(experiment, run, arguments.set)
-        launcher.prepare(plan.passes)
+        declaration, lines = prepare(experiment, run, arguments.set)
+        launcher.prepare(declaration.passes)
         print(f"{name}.{run}: {'; '.join(lines or ['as declared'])}", flush=True)
         print(f"asked: {experiment.question}", flush=True)
-        changed = replace(experiment, runs={run: plan})
+        changed = replace(experiment, runs={run: declaration})
         trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]
     settings = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
@@ -58,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
     write(path, trace)
     book = _of_the_book(name, run)
     print("\n".join(beside(measured, book) if book else summary_lines(measured)))
-    print(f"kept in {machine.shown(path)}; `make serve` shows it on evidence/{name}.html")
+    print(f"kept in {machine.from_home(path)}; `make serve` shows it on evidence/{name}.html")
     return 0
 
 
@@ -69,7 +69,9 @@ def _of_the_book(name: str, run: str) -> Run | None:
     return next((one.runs[run] for one in traces if run in one.runs), None)
 
 
-def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> tuple[RunPlan, list[str]]:
+def prepare(
+    experiment: Experiment, run: str, wanted: Iterable[str]
+) -> tuple[Declaration, list[str]]:
     """The run with what a reader set, and what of it differs, in words.
 
     Args:
@@ -87,8 +89,8 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> tuple[Ru
     chosen = dict(_chosen(f"{experiment.name}.{run}", before, wanted))
     _check_ranks(experiment, declared, chosen.get("world_size", declared.world_size))
     shortened = experiment.shortened(run)
-    plan = _settled(experiment.name, declared, {**shortened, **chosen})
-    after = values(plan)
+    declaration = _settled(experiment.name, declared, {**shortened, **chosen})
+    after = values(declaration)
     for name, value in chosen.items():
         if after[name] != value:
             raise FixableError(
@@ -102,14 +104,14 @@ def prepare(experiment: Experiment, run: str, wanted: Iterable[str]) -> tuple[Ru
         f"{reasons.get(name, ', which follows')}"
         for name in sorted(differing, key=lambda name: name not in chosen)
     ]
-    return plan, lines
+    return declaration, lines
 
 
-def values(plan: RunPlan) -> dict[str, Setting]:
+def values(declaration: Declaration) -> dict[str, Setting]:
     """All that a reader may set of a run, as it stands."""
-    said = {name: getattr(plan, name) for name in OF_THE_PLAN}
+    said = {name: getattr(declaration, name) for name in OF_THE_PLAN}
     set_by_it = {name: value for name, value in said.items() if value is not None}
-    return {**plan.settings.as_json(), **set_by_it}
+    return {**declaration.settings.as_json(), **set_by_it}
 
 
 def _written(value: Setting) -> str:
@@ -134,7 +136,7 @@ def _chosen(
         yield name, value if isinstance(like, str) else read
 
 
-def _check_ranks(experiment: Experiment, declared: RunPlan, wanted: Setting) -> None:
+def _check_ranks(experiment: Experiment, declared: Declaration, wanted: Setting) -> None:
     """Refuse numbers of ranks that a strategy is not written for: one, or several."""
     sizes = {p.world_size for p in experiment.runs.values() if p.strategy == declared.strategy}
     least, most = min(*sizes, 2), 1 if sizes == {1} else MOST_RANKS
@@ -144,7 +146,7 @@ def _check_ranks(experiment: Experiment, declared: RunPlan, wanted: Setting) -> 
         )
 
 
-def _settled(experiment: str, declared: RunPlan, changes: Mapping[str, Setting]) -> RunPlan:
+def _settled(experiment: str, declared: Declaration, changes: Mapping[str, Setting]) -> Declaration:
     of_the_plan: dict[str, Any] = {n: v for n, v in changes.items() if n in OF_THE_PLAN}
     if not all(type(value) is int and value >= 0 for value in of_the_plan.values()):
         raise FixableError(f"{', '.join(of_the_plan)} must be whole numbers, not below 0")
@@ -153,8 +155,8 @@ def _settled(experiment: str, declared: RunPlan, changes: Mapping[str, Setting])
     try:
         settings = declared.settings.changed(changed)
         # Nothing that a try prints comes from a timeline.
-        plan = replace(declared, settings=settings, has_timeline=False, **of_the_plan)
-        values(plan)  # what follows from impossible settings may have no value
+        declaration = replace(declared, settings=settings, has_timeline=False, **of_the_plan)
+        values(declaration)  # what follows from impossible settings may have no value
     except (ArithmeticError, LookupError, ValueError) as error:
         raise FixableError(f"{experiment}: no run can have these settings: {error}") from None
-    return plan
+    return declaration

@@ -5,7 +5,7 @@ function of a `Rank`; below them what the runs are:
 
     QUESTION    what it asks, one sentence
     Settings    the settings of its runs (`runners/declared/settings.py`)
-    RUNS        {name: RunPlan}, in the order they run; a plan names its strategy's function
+    RUNS        {name: Declaration}, in the order they run; each names its strategy's function
 
 and, where there is need:
 
@@ -52,7 +52,7 @@ Strategy = Callable[[Any], None]  # of a `runners.ranks.rank.Rank`
 
 
 @dataclass(frozen=True)
-class RunPlan(Generic[S]):
+class Declaration(Generic[S]):
     """One run, as declared.
 
     Attributes:
@@ -139,7 +139,7 @@ class Experiment:
 
     name: str
     question: str
-    runs: Mapping[str, RunPlan]
+    runs: Mapping[str, Declaration]
     path: Path
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Experiment:
     @property
     def is_full(self) -> bool:
         """Whether only `run --full` measures it: each of its runs is heavy."""
-        return all(plan.full for plan in self.runs.values())
+        return all(declaration.full for declaration in self.runs.values())
 
     @cached_property
     def strategies(self) -> Mapping[str, Strategy]:
@@ -208,13 +208,17 @@ def on_device(experiment: Experiment, device: str) -> Experiment:
         ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
     """
     runs = {}
-    for name, plan in experiment.runs.items():
+    for name, declaration in experiment.runs.items():
         changes: Mapping[str, Setting] = {}
         if SHORTENED in os.environ:
             changes = experiment.shortened(name)
-        elif device == "cuda" and not plan.only_on_cpu:
+        elif device == "cuda" and not declaration.only_on_cpu:
             changes = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
-        runs[name] = replace(plan, settings=plan.settings.changed(changes)) if changes else plan
+        runs[name] = (
+            replace(declaration, settings=declaration.settings.changed(changes))
+            if changes
+            else declaration
+        )
     return replace(experiment, runs=runs)
 
 
@@ -284,10 +288,12 @@ def _broken(error: Exception, path: Path) -> FixableError:
 def _check_strategies(module: Module, path: Path) -> None:
     """Refuse a run whose strategy is neither in the file nor in its `STRATEGIES`."""
     known = {**vars(module), **getattr(module, "STRATEGIES", {})}
-    for run, plan in module.RUNS.items():
-        if plan.strategy not in known:
-            near = nearest(plan.strategy, (name for name, one in known.items() if callable(one)))
-            raise SettingsError(f"{path}: run {run!r}: no function {plan.strategy!r}{near}")
+    for run, declaration in module.RUNS.items():
+        if declaration.strategy not in known:
+            near = nearest(
+                declaration.strategy, (name for name, one in known.items() if callable(one))
+            )
+            raise SettingsError(f"{path}: run {run!r}: no function {declaration.strategy!r}{near}")
 
 
 def _declared(name: str, path: Path) -> Module:

@@ -155,7 +155,7 @@ class RunSettings(BaseModel):
             raise ValueError(_in_words(error.errors()[0])) from None
 
 
-# The settings of a run or of a rank: `RunPlan[Settings]`. Where nothing is said they may be any.
+# The settings of a run or of a rank: `Declaration[Settings]`. By default they may be any.
 S = TypeVar("S", bound=RunSettings, default=Any, covariant=True)
 
 

@@ -7,20 +7,22 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from functools import partial
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.traces.digest import ROOT
 from runners.traces.programs import found
 from runners.training.settings import ProgramSettings
 
 
-def plans(pattern: str) -> dict[str, RunPlan[ProgramSettings]]:
+def declarations(pattern: str) -> dict[str, Declaration[ProgramSettings]]:
     """The runs of programs: each as it declares itself, and without its budget if it has one."""
-    runs: dict[str, RunPlan[ProgramSettings]] = {}
+    runs: dict[str, Declaration[ProgramSettings]] = {}
     for name, program in found(ROOT, pattern).items():
         path = program.path.relative_to(ROOT).as_posix()
         settings = ProgramSettings.from_json({"program": path, **program.settings})
-        plan = partial(RunPlan, "program", program.ranks, settings, passes=("timed",), full=True)
-        on_cpu = partial(plan, only_on_cpu=True)  # the programs place their tensors there
+        declaration = partial(
+            Declaration, "program", program.ranks, settings, passes=("timed",), full=True
+        )
+        on_cpu = partial(declaration, only_on_cpu=True)  # the programs place their tensors there
         runs[name] = on_cpu(expected=program.expected, budget_bytes=program.budget_bytes)
         if program.budget_bytes is not None:
             runs[f"{name}_unlimited"] = on_cpu()

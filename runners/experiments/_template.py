@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, RunSettings, closed_form
 from runners.ranks.rank import Rank
 
@@ -45,6 +45,6 @@ class Settings(RunSettings):
 
 
 RUNS = {
-    "narrow": RunPlan("train", 1, Settings()),
-    "wide": RunPlan("train", 1, Settings(width=512)),
+    "narrow": Declaration("train", 1, Settings()),
+    "wide": Declaration("train", 1, Settings(width=512)),
 }

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, RunSettings
 from runners.declared.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -166,10 +166,10 @@ class GradientSettings(RunSettings):
     num_classes: Count = 8
 
 
-ddp = partial(RunPlan, "train", 2, label="ddp")
+ddp = partial(Declaration, "train", 2, label="ddp")
 metered = partial(ddp, passes=("metered",))
-fsdp = partial(RunPlan, "sharded", 2, passes=("metered",), can_share_device=False)
-compared = partial(RunPlan, "gradients", 2, passes=("timed",))
+fsdp = partial(Declaration, "sharded", 2, passes=("metered",), can_share_device=False)
+compared = partial(Declaration, "gradients", 2, passes=("timed",))
 UNEQUAL_TOKENS = GradientSettings(task="tokens", parts=(3, 16, 8, 12, 5, 16, 2, 10))
 RUNS = {
     "whole": ddp(Settings(num_microbatches=1)),
@@ -186,6 +186,6 @@ RUNS = {
 }
 ON_CUDA = {
     name: {"width": 4096, "num_samples": 8192}
-    for name, plan in RUNS.items()
-    if plan.strategy == "train"
+    for name, declaration in RUNS.items()
+    if declaration.strategy == "train"
 }

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, CountOrZero, RunSettings
 from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
@@ -152,7 +152,9 @@ class Nodes(Settings):
 
 
 # A link gets its latency before the first connection: ranks form the group themselves.
-linked = partial(RunPlan, passes=("timed",), needs_group=False, only_on_cpu=True, own_network=True)
+linked = partial(
+    Declaration, passes=("timed",), needs_group=False, only_on_cpu=True, own_network=True
+)
 SLOW = {f"mbit_{rate}": Settings(link_bits_per_second=rate * MEGABIT) for rate in (100, 200, 400)}
 LATE = {
     f"ms_{ms}": Settings(sizes_bytes=(SMALL, MIDDLING), latency_microseconds=1000 * ms)

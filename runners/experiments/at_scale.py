@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count
 from runners.meters.gloo_threads import wait_until_idle
 from runners.meters.memory import FakeMemoryMeter, local
@@ -62,7 +62,7 @@ def _train(rank: Rank[Settings], model: Transformer) -> None:
         loss.backward()
         with rank.phase("optimizer"):  # ends before "held", while gradients are still there
             update.step()
-        if rank.plan.strategy == "real":
+        if rank.declaration.strategy == "real":
             wait_until_idle()  # gloo's own threads free the last buffers
         with rank.phase("held", computes=False):
             del loss
@@ -198,13 +198,13 @@ MODELS = {
 
 def _run(
     model: str, ranks: int, replicas: int = 1, parts: int = 1, **changed: int
-) -> RunPlan[Settings]:
+) -> Declaration[Settings]:
     """One run of a model whose ranks are so many replicas, and parts of a layer; or shards."""
     divided = {"num_ranks": ranks, "num_replicas": replicas, "num_tensor_ranks": parts}
     label = "hsdp" if replicas > 1 else "fsdp"
     if parts > 1:
         label = "fsdp_tensor" if ranks > replicas * parts else "tensor_parallel"
-    return RunPlan(
+    return Declaration(
         "fake",
         1,
         Settings(**{**asdict(MODELS[model]), **changed, **divided}),
@@ -217,7 +217,7 @@ def _run(
     )
 
 
-def _both(way: str, **ranks: int) -> dict[str, RunPlan[Settings]]:
+def _both(way: str, **ranks: int) -> dict[str, Declaration[Settings]]:
     """The small model on real ranks, and on one with fake tensors; one such pair is not heavy."""
     fake = replace(_run("small", 4, **ranks), full=way != "fsdp_tensor")
     real = replace(fake, strategy="real", world_size=4, nature="real")

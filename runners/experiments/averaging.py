@@ -14,7 +14,7 @@ from typing import Literal
 
 from torch import nn
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count
 from runners.ranks.rank import Rank
 from runners.training import steps
@@ -72,7 +72,7 @@ class Settings(SmallClassifierSettings):
     steps_between: Count = 1
 
 
-timed = partial(RunPlan, "train", 4, passes=("timed",))
+timed = partial(Declaration, "train", 4, passes=("timed",))
 averaged = partial(timed, label="averaged")
 with_adam = partial(Settings, optimizer="adam", learning_rate=0.01, num_epochs=1)
 RUNS = {

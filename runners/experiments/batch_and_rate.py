@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.training import steps
@@ -82,7 +82,7 @@ class WarmedSettings(Settings):
     num_warm_up_updates: Count
 
 
-timed = partial(RunPlan, passes=("timed",), keeps_steps=True)
+timed = partial(Declaration, passes=("timed",), keeps_steps=True)
 GENTLE = Settings(num_epochs=1, learning_rate=0.001, momentum=0.0)
 RUNS = {
     "one": timed("fixed", 1, Settings()),

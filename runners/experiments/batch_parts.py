@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, closed_form
 from runners.ranks.rank import Rank
 from runners.training import steps
@@ -127,11 +127,11 @@ class Settings(BatchSettings):
 LINE = "epoch {epoch}: validation loss {validation_loss:.4f}, accuracy {validation_accuracy:.3f}"
 
 
-plan = partial(RunPlan, "parts", 2)
-timed = partial(plan, passes=("timed",))
-single = partial(RunPlan, "parts", 1, passes=("timed",), label="single")
+declaration = partial(Declaration, "parts", 2)
+timed = partial(declaration, passes=("timed",))
+single = partial(Declaration, "parts", 1, passes=("timed",), label="single")
 RUNS = {
-    "own_loss": plan(Settings(), has_timeline=True),
+    "own_loss": declaration(Settings(), has_timeline=True),
     "whole": single(Settings(num_last_samples=100)),
     "summed": timed(Settings(weights="none")),
     "larger_rate": single(Settings(num_last_samples=100, learning_rate=0.1)),

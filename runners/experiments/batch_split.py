@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import closed_form
 from runners.ranks.rank import Rank
 from runners.training import steps
@@ -128,7 +128,7 @@ class Settings(BatchSettings):
 
 
 RUNS = {
-    "split": RunPlan("split", 2, Settings(), has_timeline=True, can_share_device=False),
-    "single": RunPlan("single", 1, Settings(), has_timeline=True),
+    "split": Declaration("split", 2, Settings(), has_timeline=True, can_share_device=False),
+    "single": Declaration("single", 1, Settings(), has_timeline=True),
 }
 TRIED_WITH = {"*": {"num_epochs": 2}}

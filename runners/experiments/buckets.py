@@ -21,7 +21,7 @@ from torch.futures import Future
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, CountOrZero, Factor
 from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -106,7 +106,7 @@ class Settings(StackSettings):
         }
 
 
-ddp = partial(RunPlan, "train", 2, has_timeline=True, label="ddp")
+ddp = partial(Declaration, "train", 2, has_timeline=True, label="ddp")
 RUNS = {
     "as_it_comes": ddp(Settings()),
     "small": ddp(Settings(bucket_cap_mib=1)),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.declared.experiment import PassName, RunPlan
+from runners.declared.experiment import Declaration, PassName
 from runners.declared.settings import Count, Factor
 from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
@@ -117,10 +117,10 @@ class Cut(Settings):
         return {**super().closed_forms(), "num_segments": self.num_layers // self.segment_length}
 
 
-def _run(settings: Settings, *passes: PassName) -> RunPlan[Settings]:
+def _run(settings: Settings, *passes: PassName) -> Declaration[Settings]:
     strategy = "recomputed" if isinstance(settings, Cut) else "kept"
     timed: tuple[PassName, ...] = ("timed",) if settings.num_layers == 16 else ()
-    return RunPlan(strategy, 1, settings, passes=passes or (*timed, "metered"))
+    return Declaration(strategy, 1, settings, passes=passes or (*timed, "metered"))
 
 
 DEPTHS = (9, 16, 36)

@@ -18,7 +18,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, RunSettings
 from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
@@ -98,9 +98,9 @@ class Timed(Settings):
     num_steps: Count = 12
 
 
-plan = partial(RunPlan, passes=("timed",))
-linked = partial(plan, only_on_cpu=True, own_network=True)
+declaration = partial(Declaration, passes=("timed",))
+linked = partial(declaration, only_on_cpu=True, own_network=True)
 RUNS = {
-    **{f"ranks_{n}": plan("timed", n, Timed(), can_share_device=False) for n in (2, 3, 4)},
+    **{f"ranks_{n}": declaration("timed", n, Timed(), can_share_device=False) for n in (2, 3, 4)},
     **{f"wire_{n}": linked("counted", n, Settings()) for n in (2, 3, 4)},
 }

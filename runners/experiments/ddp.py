@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
@@ -123,15 +123,15 @@ class Settings(GlobalBatchSettings):
         return self.num_samples // self.num_shards
 
 
-shown = partial(RunPlan, has_timeline=True)
-timed = partial(shown, passes=("timed",))
+profiled = partial(Declaration, has_timeline=True)
+timed = partial(profiled, passes=("timed",))
 early = partial(Settings, num_epochs=3)  # what scaling does shows early
 RUNS = {
-    "ddp": shown("ddp", 4, Settings(), keeps_steps=True),
-    "single": shown("single", 1, Settings(batch_size=100)),
+    "ddp": profiled("ddp", 4, Settings(), keeps_steps=True),
+    "single": profiled("single", 1, Settings(batch_size=100)),
     "ddp_fp64": timed("ddp", 4, Settings(dtype="float64")),
     "single_fp64": timed("single", 1, Settings(dtype="float64", batch_size=100)),
-    "no_sync": shown("no_sync", 4, Settings()),
+    "no_sync": profiled("no_sync", 4, Settings()),
     "per_shard_shuffled": timed("ddp", 4, early(scaling="per_shard")),
     "per_shard_sorted": timed("ddp", 4, early(scaling="per_shard", order="sorted")),
     "global_sorted": timed("ddp", 4, early(order="sorted")),

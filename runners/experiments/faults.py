@@ -33,7 +33,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
 from runners.declared import checkpoint_interval as on_paper
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, CountOrZero, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
@@ -333,7 +333,7 @@ class ReplayedSettings(RunSettings):
 
 
 # The elastic launcher's ranks are on CPU; all must be comparable to the bit.
-timed = partial(RunPlan, passes=("timed",), only_on_cpu=True)
+timed = partial(Declaration, passes=("timed",), only_on_cpu=True)
 launched = partial(timed, "elastic", 1)
 long = partial(timed, "replayed", 1, nature="simulated", follows="killed")
 RUNS = {

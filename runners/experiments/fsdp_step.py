@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, FactorOrZero, closed_form
 from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.meters.memory import local
@@ -129,7 +129,7 @@ class Settings(TeacherSettings):
 
 
 RUNS = {
-    "fsdp": RunPlan("fsdp", 2, Settings(), has_timeline=True, can_share_device=False),
-    "single": RunPlan("single", 1, Settings(batch_size=32), passes=("timed",)),
+    "fsdp": Declaration("fsdp", 2, Settings(), has_timeline=True, can_share_device=False),
+    "single": Declaration("single", 1, Settings(batch_size=32), passes=("timed",)),
 }
 TRIED_WITH = {"*": {"num_epochs": 1, "num_samples": 512}}

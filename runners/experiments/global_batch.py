@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count
 from runners.ranks.rank import Rank
 from runners.training import steps
@@ -51,7 +51,7 @@ class Settings(GlobalBatchSettings):
     equal_parts = (("batch_size", "num_parts"),)
 
 
-in_parts = partial(RunPlan, "train", 4, label="ddp")
+in_parts = partial(Declaration, "train", 4, label="ddp")
 whole = partial(in_parts, passes=("timed",))
 RUNS = {
     "grown": whole(Settings()),

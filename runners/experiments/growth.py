@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor
 from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -117,7 +117,7 @@ def single(rank: Rank[Settings]) -> None:
 def _train(rank: Rank[Settings], model: nn.Module, step: Callable[[], float | None]) -> None:
     """Repeat one step, which goes forward and backward and gives the loss where it is known."""
     loss = steps.sgd_steps(rank, model, step)
-    parts = rank.world_size if rank.plan.strategy == "split" else 1
+    parts = rank.world_size if rank.declaration.strategy == "split" else 1
     rank.epoch(1, loss=loss, num_samples=rank.settings.batch_size // parts if loss else 0)
 
 
@@ -152,10 +152,10 @@ class Settings(StackSettings):
         }
 
 
-def _plan(strategy: str, world_size: int, **settings: int) -> RunPlan[Settings]:
+def _plan(strategy: str, world_size: int, **settings: int) -> Declaration[Settings]:
     """A run; gloo cannot scatter, gather or shard the tensors of a shared accelerator."""
     shares = strategy in ("single", "ddp", "stages")
-    return RunPlan(strategy, world_size, Settings(**settings), can_share_device=shares)
+    return Declaration(strategy, world_size, Settings(**settings), can_share_device=shares)
 
 
 RUNS = {

@@ -26,7 +26,7 @@ from torch._C._distributed_c10d import DebugLevel, ProcessGroup, set_debug_level
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, CountOrZero, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.traces.records import Death
@@ -274,7 +274,7 @@ class InFlight(Settings):
 
 # The flight recorder has to be on before the first group is made, and what follows a mistake is
 # the backend's own affair.
-timed = partial(RunPlan, passes=("timed",), needs_group=False, only_on_cpu=True)
+timed = partial(Declaration, passes=("timed",), needs_group=False, only_on_cpu=True)
 # gloo aborts the process that receives more than it has memory for.
 ABORTS = Death(rank=0, phase="collective", signal="SIGABRT")
 SWAPPED = Ordered(order="swapped", timeout_seconds=SOON)

@@ -20,7 +20,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor
 from runners.meters.collectives import AxisMeter
 from runners.meters.memory import local
@@ -109,7 +109,7 @@ def _train(
     tokens, targets = _samples(rank, part)
     step = step or partial(next_token_step, module)
     # The fused Adam refuses parameters of which some are cut along one axis and some along both.
-    fused = rank.plan.strategy != "fsdp_tensor"
+    fused = rank.declaration.strategy != "fsdp_tensor"
     optimizer = torch.optim.Adam(module.parameters(), lr=rank.settings.learning_rate, fused=fused)
     rank.watch(module, optimizer)
     axes = AxisMeter(mesh) if mesh is not None and rank.is_metered else None
@@ -230,7 +230,7 @@ class Settings(TransformerSettings):
         }
 
 
-run = partial(RunPlan, world_size=SIDE * SIDE, settings=Settings(), can_share_device=False)
+run = partial(Declaration, world_size=SIDE * SIDE, settings=Settings(), can_share_device=False)
 RUNS = {
     "single": run("single", world_size=1),
     "ddp_pipeline": run("ddp_pipeline"),

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, RunSettings
 from runners.declared.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -120,10 +120,10 @@ class Settings(RunSettings):
         }
 
 
-def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, RunPlan[Settings]]:
+def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, Declaration[Settings]]:
     """A run without a limit, and under one between what half of the batch and all of it needs."""
     label = "parts" if strategy == "split" else ""
-    free = RunPlan(strategy, ranks, Settings(**settings), has_timeline=ranks > 1, label=label)
+    free = Declaration(strategy, ranks, Settings(**settings), has_timeline=ranks > 1, label=label)
     known: dict[str, Any] = free.settings.closed_forms()
     sample_bytes = known["activation_bytes_per_sample"] + known["sample_bytes"]
     state_bytes = known["copies_per_parameter"] * known["model_bytes"]

@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, RunSettings
 from runners.declared.work import FLOAT_BYTES, layer_parameters
 from runners.meters.memory import local
@@ -229,7 +229,7 @@ FULL_RUNS = ("wide_adam_fsdp", "wide_adam_tensor_parallel", "wide_adam_stages_bu
 
 def _runs(
     model: str, optimizer: Optimizer, **expected: Status | None
-) -> dict[str, RunPlan[Settings]]:
+) -> dict[str, Declaration[Settings]]:
     """Each strategy in a few metered steps, for its true peak, and to the end under the budget."""
     is_sgd = optimizer == "sgd"
     settings = Settings(
@@ -246,10 +246,10 @@ def _runs(
     # what the larger stage keeps and what the whole model keeps.
     between = (known["largest_stage_bytes"] + known["model_bytes"]) // 2
     budget = COPIES[optimizer] * between
-    plans = {}
+    declarations = {}
     for strategy, end in expected.items():
         name = f"{model}_{strategy}" if is_sgd else f"{model}_{optimizer}_{strategy}"
-        plans[name] = free = RunPlan(
+        declarations[name] = free = Declaration(
             strategy,
             1 if strategy == "single" else 2,
             settings,
@@ -257,12 +257,15 @@ def _runs(
             can_share_device=strategy not in ("fsdp", "tensor_parallel"),
         )
         if strategy == "ddp" and is_sgd:
-            plans[f"{name}_view"] = replace(free, strategy="ddp_view")
+            declarations[f"{name}_view"] = replace(free, strategy="ddp_view")
         if end is not None:
-            plans[f"{name}_budget"] = replace(
+            declarations[f"{name}_budget"] = replace(
                 free, expected=end, budget_bytes=budget, passes=("budgeted",)
             )
-    return {name: replace(plan, full=name.startswith(FULL_RUNS)) for name, plan in plans.items()}
+    return {
+        name: replace(declaration, full=name.startswith(FULL_RUNS))
+        for name, declaration in declarations.items()
+    }
 
 
 RUNS = {

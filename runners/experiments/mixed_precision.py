@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor
 from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -238,18 +238,18 @@ class Narrow(Settings):
     keeps_master: bool
 
 
-timed = partial(RunPlan, passes=("timed",))
-metered = partial(RunPlan, passes=("metered",))
+timed = partial(Declaration, passes=("timed",))
+metered = partial(Declaration, passes=("metered",))
 RUNS = {
-    "fp32": RunPlan("plain", 1, Settings()),
-    "bf16": RunPlan("autocast", 1, Autocast()),
-    "fp16": RunPlan("scaled", 1, Scaled()),
+    "fp32": Declaration("plain", 1, Settings()),
+    "bf16": Declaration("autocast", 1, Autocast()),
+    "fp16": Declaration("scaled", 1, Scaled()),
     "fp16_unscaled": timed("autocast", 1, Autocast(dtype="float16", num_steps=4)),
     "fp16_overflow": timed("scaled", 1, Scaled(initial_scale=2.0**26, num_steps=8)),
     "fp32_few_samples": metered("plain", 1, Settings(batch_size=8)),
     "bf16_few_samples": metered("autocast", 1, Autocast(batch_size=8)),
-    "master": RunPlan("narrow", 1, Narrow(keeps_master=True)),
-    "pure": RunPlan("narrow", 1, Narrow(keeps_master=False)),
+    "master": Declaration("narrow", 1, Narrow(keeps_master=True)),
+    "pure": Declaration("narrow", 1, Narrow(keeps_master=False)),
 }
 ON_CUDA = {
     "*": {"width": 4096, "batch_size": 8192},

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, FactorOrZero, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
@@ -184,10 +184,10 @@ CURVE = Settings(
     momentum=0.9,
 )
 RUNS = {
-    "full": RunPlan("stages", 4, Settings(), keeps_steps=True, has_timeline=True),
-    "full_single": RunPlan("single", 1, Settings(), keeps_steps=True),
-    "curve": RunPlan("stages", 4, CURVE, passes=("timed",), has_timeline=True),
-    "single": RunPlan("single", 1, CURVE, passes=("timed",)),
+    "full": Declaration("stages", 4, Settings(), keeps_steps=True, has_timeline=True),
+    "full_single": Declaration("single", 1, Settings(), keeps_steps=True),
+    "curve": Declaration("stages", 4, CURVE, passes=("timed",), has_timeline=True),
+    "single": Declaration("single", 1, CURVE, passes=("timed",)),
 }
 SMALLER, SHORTER = {"width": 1000}, {"num_epochs": 2}
 TRIED_WITH = {"full": SMALLER, "full_single": SMALLER, "curve": SHORTER, "single": SHORTER}

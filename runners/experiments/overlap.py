@@ -23,7 +23,7 @@ from torch.nn.functional import linear, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.declared.closed_forms import ring_bytes
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
 from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
@@ -191,7 +191,7 @@ class Settings(StackSettings):
         }
 
 
-linked = partial(RunPlan, passes=("timed",), nature="paced", only_on_cpu=True, own_network=True)
+linked = partial(Declaration, passes=("timed",), nature="paced", only_on_cpu=True, own_network=True)
 # A layer's gradient passes the link in 84 ms: backward is shorter than that, or longer.
 OF = {ms: Settings(backward_milliseconds=ms) for ms in (0, 21, 42, 63, 126, 168)}
 RUNS = {

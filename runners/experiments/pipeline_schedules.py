@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, RunSettings, Seconds
 from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
@@ -312,16 +312,16 @@ class Settings(RunSettings):
         }
 
 
-def _real(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
+def _real(strategy: str, world_size: int = 4, **settings: Any) -> Declaration[Settings]:
     chosen = Settings(**settings)
-    return RunPlan(strategy, world_size, chosen, can_share_device=False, passes=("metered",))
+    return Declaration(strategy, world_size, chosen, can_share_device=False, passes=("metered",))
 
 
-def _paced(strategy: str, world_size: int = 4, **settings: Any) -> RunPlan[Settings]:
+def _paced(strategy: str, world_size: int = 4, **settings: Any) -> Declaration[Settings]:
     """Actions long enough that sending tensors hardly counts, in every stage of a rank."""
     forward = 0.027 * NUM_CHUNKS.get(strategy, 1)
-    plan = _real(strategy, world_size, **{"forward_seconds": forward, **settings})
-    return replace(plan, passes=("timed",), nature="paced")
+    declaration = _real(strategy, world_size, **{"forward_seconds": forward, **settings})
+    return replace(declaration, passes=("timed",), nature="paced")
 
 
 SCHEDULES = {
@@ -362,6 +362,6 @@ RUNS = {
     "real_single": _real("single", 1),
     "real_gpipe": _real("gpipe"),
     "real_1f1b": _real("one_f_one_b"),
-    **{name: replace(plan, full=True) for name, plan in HEAVIER.items()},
+    **{name: replace(declaration, full=True) for name, declaration in HEAVIER.items()},
 }
 ON_CUDA = {"*": {"width": 1024, "batch_size": 16384}}

@@ -15,7 +15,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, RunSettings
 from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
@@ -99,7 +99,7 @@ class Sizes(RunSettings):
     num_times: Count = 15
 
 
-declared = partial(RunPlan, passes=("timed",), can_share_device=False)
+declared = partial(Declaration, passes=("timed",), can_share_device=False)
 RUNS = {
     "compute_1": declared("compute", 1, Layer()),
     "compute_2": declared("compute", 2, Layer()),

@@ -15,7 +15,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, closed_form
 from runners.declared.work import FLOAT_BYTES
 from runners.ranks.rank import Rank
@@ -66,7 +66,7 @@ class Settings(StackSettings):
 
 
 RUNS = {
-    "kept": RunPlan("kept", 1, Settings()),
-    "recomputed": RunPlan("recomputed", 1, Settings(num_segments=4)),
+    "kept": Declaration("kept", 1, Settings()),
+    "recomputed": Declaration("recomputed", 1, Settings(num_segments=4)),
 }
 TRIED_WITH = {"*": {"num_steps": 5}}

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, CountOrZero, RunSettings
 from runners.ranks.rank import Rank
 from runners.ranks.recorder import parameter_digest
@@ -132,7 +132,7 @@ class DropoutSettings(RunSettings):
     seeds_by_rank: bool = False
 
 
-timed = partial(RunPlan, world_size=4, passes=("timed",))
+timed = partial(Declaration, world_size=4, passes=("timed",))
 RUNS = {
     "equal": timed("one_step", settings=StepSettings()),
     "unequal": timed("one_step", settings=StepSettings(skew=10)),

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
 from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -112,7 +112,7 @@ class LinkedSettings(ReplicaSettings):
     link_bits_per_second: Count = 200 * MEGABIT
 
 
-timed = partial(RunPlan, passes=("timed",))
+timed = partial(Declaration, passes=("timed",))
 linked = partial(timed, "ddp", only_on_cpu=True, own_network=True)
 LINKS = {rate: LinkedSettings(link_bits_per_second=rate * MEGABIT) for rate in (100, 400, 800)}
 RUNS = {

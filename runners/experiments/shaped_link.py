@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from runners.declared.closed_forms import ring_bytes
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled
 from runners.declared.work import FLOAT_BYTES, mlp_parameters
 from runners.ranks.rank import Rank
@@ -128,10 +128,10 @@ class DdpSettings(Settings):
     bucket_bytes: Count = EACH_LAYER
 
 
-linked = partial(RunPlan, world_size=2, passes=("timed",), only_on_cpu=True, own_network=True)
+linked = partial(Declaration, world_size=2, passes=("timed",), only_on_cpu=True, own_network=True)
 
 
-def _ddp(rate: int | None = 4 * 10**8, *, full: bool = False, **settings: int) -> RunPlan:
+def _ddp(rate: int | None = 4 * 10**8, *, full: bool = False, **settings: int) -> Declaration:
     return linked("ddp", settings=DdpSettings(link_bits_per_second=rate, **settings), full=full)
 
 

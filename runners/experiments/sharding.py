@@ -22,7 +22,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, RunSettings
 from runners.declared.work import FLOAT_BYTES, layer_parameters
 from runners.meters.gloo_threads import wait_until_idle
@@ -180,9 +180,9 @@ def parts(sizes: Sequence[int], num_ranks: int) -> list[int]:
     return loads
 
 
-def _run(strategy: str, world_size: int, **settings: Any) -> RunPlan[Settings]:
+def _run(strategy: str, world_size: int, **settings: Any) -> Declaration[Settings]:
     is_timed = world_size == 2 and strategy != "fsdp_freed" and not settings
-    return RunPlan(
+    return Declaration(
         strategy,
         world_size,
         Settings(**settings),

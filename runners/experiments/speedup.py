@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.training.settings import SharedBatchSettings
@@ -48,7 +48,7 @@ class Settings(SharedBatchSettings):
 
 
 RUNS = {
-    f"{name}_{samples}": RunPlan(
+    f"{name}_{samples}": Declaration(
         strategy, world_size, Settings(global_batch_size=samples), passes=("timed",)
     )
     for samples in BATCH_SIZES

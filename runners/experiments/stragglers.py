@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
@@ -200,9 +200,9 @@ class Joined(Settings):
         return {"num_samples": self.batch_size * sum(self.num_batches_per_rank)}
 
 
-timed = partial(RunPlan, world_size=4, passes=("timed",))
+timed = partial(Declaration, world_size=4, passes=("timed",))
 RUNS = {
-    "one_slow": RunPlan("synchronous", 4, AlwaysSlow(), nature="paced", has_timeline=True),
+    "one_slow": Declaration("synchronous", 4, AlwaysSlow(), nature="paced", has_timeline=True),
     "sometimes": timed("synchronous", settings=SometimesSlow(), nature="paced"),
     "sometimes_local": timed("local", settings=SometimesSlowLocal(), nature="paced"),
     "joined": timed("joined", settings=Joined()),

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, CountOrZero, Factor, RunSettings, closed_form
 from runners.declared.work import mlp_parameters
 from runners.ranks.rank import Rank
@@ -231,7 +231,7 @@ class ParabolaSettings(RunSettings):
 
 
 STRATEGIES = {"single": alone, "never": alone}
-timed = partial(RunPlan, passes=("timed",), keeps_steps=True)
+timed = partial(Declaration, passes=("timed",), keeps_steps=True)
 RUNS = {
     "single": timed("single", 1, Settings()),
     "synchronous": timed("synchronous", 2, Settings()),

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, RunSettings
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
@@ -139,7 +139,7 @@ class Settings(RunSettings):
 
 
 STRATEGIES = {"whole": split, "split_each": partial(split, shares_input=False)}
-run = partial(RunPlan, label="tensor_parallel", settings=Settings(), can_share_device=False)
+run = partial(Declaration, label="tensor_parallel", settings=Settings(), can_share_device=False)
 RUNS = {
     "ranks_1": run("whole"),
     "ranks_2": run("split", 2),

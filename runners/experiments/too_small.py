@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor, RunSettings, closed_form
 from runners.declared.work import mlp_parameters
 from runners.ranks.rank import Rank
@@ -110,7 +110,7 @@ class Settings(RunSettings):
         return (width,) * (self.num_layers + 1)
 
 
-sweep = partial(RunPlan, "take_turns", 2)
+sweep = partial(Declaration, "take_turns", 2)
 FAR = Settings(widths=(16, 32, 64, 128, 256, 512, 1024), global_batch_size=1024, num_turns=30)
 RUNS = {
     "sweep": sweep(Settings()),

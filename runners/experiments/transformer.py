@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, Factor
 from runners.ranks.rank import Rank
 from runners.traces.schema import Setting
@@ -197,7 +197,7 @@ def _whole(rank: Rank[Settings]) -> Transformer:
     rank.describe(
         settings.shape.description(
             rank.world_size,
-            is_sharded=rank.plan.strategy in IN_SHARDS,
+            is_sharded=rank.declaration.strategy in IN_SHARDS,
             is_split=settings.num_tensor_ranks > 1,
             is_staged=settings.num_stages > 1,
         )
@@ -417,7 +417,7 @@ LONG = Settings(
 )
 
 
-run = partial(RunPlan, settings=Settings(), keeps_steps=True)
+run = partial(Declaration, settings=Settings(), keeps_steps=True)
 RUNS = {
     "single": run("single"),
     "ddp": run("ddp", 2),
@@ -429,7 +429,7 @@ RUNS = {
     "fsdp_tensor": run("fsdp_tensor", 4, can_share_device=False),
     "checkpointed": run("checkpointed"),
     "autocast": run("autocast"),
-    "long": RunPlan("ddp", 2, LONG, full=True, passes=("timed",)),
+    "long": Declaration("ddp", 2, LONG, full=True, passes=("timed",)),
 }
 ON_CUDA = {
     "*": {

@@ -1,4 +1,4 @@
-"""From a plan to a trace: which runs are pending, their ranks started and watched, and gathered.
+"""From a declaration to a trace: what is pending; ranks started, watched and gathered.
 
 In: an `Experiment`. Out: a trace on disk, written whole.
 """

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runners.declared.experiment import PassName, RunPlan
+from runners.declared.experiment import Declaration, PassName
 from runners.ranks.heartbeat import Beat, listen
 from runners.system import processes
 from runners.system.errors import FixableError
@@ -211,7 +211,7 @@ def is_full(folder: Path) -> bool:
 
 
 def why_not_measured(
-    plan: RunPlan,
+    declaration: Declaration,
     pass_name: PassName,
     outcomes: Sequence[RankOutcome],
     scratch: Path,
@@ -221,13 +221,13 @@ def why_not_measured(
     """Why a pass that failed is no evidence; None where it is, and where nothing failed.
 
     Args:
-        plan: the run as declared.
+        declaration: the run as declared.
         pass_name: which pass.
         outcomes: one a rank.
         scratch: the folder in which the ranks wrote.
         is_limited: the ranks of this pass have a limit of memory although none was declared.
     """
-    death = plan.expected_death
+    death = declaration.expected_death
     failures = [one.failure for one in outcomes if one.failure is not None]
     unexpected = [one for one in failures if not (death and death.is_that_of(one))]
     if not unexpected:
@@ -239,7 +239,7 @@ def why_not_measured(
             return f"{lacking}, and run again"
     if is_full(scratch):
         return NO_SPACE.format(where=temporary)
-    budgeted = pass_name == "budgeted" or is_limited or plan.expected == "out_of_memory"
+    budgeted = pass_name == "budgeted" or is_limited or declaration.expected == "out_of_memory"
     found = (line for one in unexpected for line in _from_outside(one, has_budget=budgeted))
     return next(found, None)
 

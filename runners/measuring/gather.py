@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from runners.declared.experiment import PassName, RunPlan
+from runners.declared.experiment import Declaration, PassName
 from runners.declared.settings import NUM_SETTLING_STEPS
 from runners.measuring.launch import ALLOCATORS, PassResult, Place
 from runners.meters.spans import split_waiting
@@ -27,7 +27,7 @@ MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for
 
 
 def gather(
-    plan: RunPlan,
+    declaration: Declaration,
     results: dict[PassName, PassResult],
     place: Place,
     *,
@@ -36,7 +36,7 @@ def gather(
     """One run from its passes.
 
     Args:
-        plan: the run as declared.
+        declaration: the run as declared.
         results: each pass that ran; the pass that failed, if one did, is the last.
         place: device and backend of its ranks.
         oversubscribed: more ranks than cores, or than accelerators.
@@ -47,7 +47,7 @@ def gather(
     settled = main[0].step_seconds[NUM_SETTLING_STEPS:] if "timed" in results else []
     measured = _first_of(o.measured_seconds for o in (*main, *metered))
     return Run(
-        **_declared(plan, place),
+        **_declared(declaration, place),
         status=_status(results, error),
         error=error,
         passes=list(results),
@@ -56,7 +56,7 @@ def gather(
             for name in results
         },
         model=next((o.model for r in results.values() for o in r.outcomes if o.model), None),
-        stages=_stages(main, metered, plan.has_timeline),
+        stages=_stages(main, metered, declaration.has_timeline),
         epochs=_epochs(main),
         step_losses=next((o.step_losses for o in main if o.step_losses), []),
         validation=next((o.validation for o in main if o.validation), None),
@@ -77,20 +77,20 @@ def gather(
     )
 
 
-def skipped(plan: RunPlan, reason: str, place: Place) -> Run:
+def skipped(declaration: Declaration, reason: str, place: Place) -> Run:
     """A run that this machine cannot do, with why."""
     timing = Timing(wall_seconds=0.0)
-    return Run(**_declared(plan, place), status="skipped", reason=reason, timing=timing)
+    return Run(**_declared(declaration, place), status="skipped", reason=reason, timing=timing)
 
 
-def _declared(plan: RunPlan, place: Place) -> dict[str, Any]:
+def _declared(declaration: Declaration, place: Place) -> dict[str, Any]:
     """What stands of a run before anything of it has run."""
     alike = ("strategy", "world_size", "seed", "budget_bytes", "nature", "expected_death", "label")
     return {
-        **{name: getattr(plan, name) for name in alike},
+        **{name: getattr(declaration, name) for name in alike},
         **place._asdict(),
-        "settings": plan.settings.as_json(),
-        "expected_status": plan.expected,
+        "settings": declaration.settings.as_json(),
+        "expected_status": declaration.expected,
     }
 
 
@@ -110,10 +110,10 @@ def _first_of(by_rank: Iterable[Mapping[str, Known]]) -> dict[str, Known]:
     return kept
 
 
-def _stages(main: list[RankOutcome], metered: list[RankOutcome], is_shown: bool) -> list[Stage]:
-    """Every stage as its first rank saw it; in a run that is shown, what each rank held, too."""
+def _stages(main: list[RankOutcome], metered: list[RankOutcome], has_timeline: bool) -> list[Stage]:
+    """Every stage as its first rank saw it; with a timeline, what each rank held, too."""
     stages = list(_first_of({s.name: s for s in o.stages} for o in main).values())
-    if not is_shown:
+    if not has_timeline:
         return stages
     return [
         stage.model_copy(update={"ranks": _held(stage, main), "moves": _moves(stage.name, metered)})

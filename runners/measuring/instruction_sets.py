@@ -25,9 +25,9 @@ def with_spread(
     Raises:
         LaunchError: ranks could not be started.
     """
-    plan, place = experiment.runs[name], launcher.place_of(experiment.runs[name])
+    declaration, place = experiment.runs[name], launcher.place_of(experiment.runs[name])
     has_ended = run.status in ("completed", "diverged") and "timed" in run.passes
-    is_of_times = run.nature != "real" or plan.own_network or plan.follows
+    is_of_times = run.nature != "real" or declaration.own_network or declaration.follows
     has_floats = any(isinstance(value, float) for value in leaves(run).values())
     if place.device != "cpu" or is_of_times or not (has_ended and has_floats):
         return run
@@ -39,5 +39,5 @@ def with_spread(
             result = launcher.run_pass(experiment, name, "timed", watch)
         finally:
             launcher.instructions = {}
-        others.append(gather(plan, {"timed": result}, place, oversubscribed=False))
+        others.append(gather(declaration, {"timed": result}, place, oversubscribed=False))
     return run.model_copy(update={"spread": spread_of(run, others)})

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from runners.declared.experiment import Experiment, PassName, RunPlan, on_device
+from runners.declared.experiment import Declaration, Experiment, PassName, on_device
 from runners.measuring.endings import LiveRank, cause_among, is_full, why_not_measured
 from runners.measuring.forkserver import ForkServer
 from runners.ranks.heartbeat import Beat
@@ -116,15 +116,17 @@ class Launcher:
         """An experiment as its ranks can run it here."""
         return on_device(experiment, self.device)
 
-    def place_of(self, plan: RunPlan) -> Place:
+    def place_of(self, declaration: Declaration) -> Place:
         """Where the ranks of a run live: NCCL where each has a GPU of its own, else gloo."""
-        if self.device != "cuda" or plan.only_on_cpu:
+        if self.device != "cuda" or declaration.only_on_cpu:
             return Place("cpu", "gloo")
-        return Place("cuda", "gloo" if self.is_crowded(plan) else "nccl")
+        return Place("cuda", "gloo" if self.is_crowded(declaration) else "nccl")
 
-    def is_crowded(self, plan: RunPlan) -> bool:
+    def is_crowded(self, declaration: Declaration) -> bool:
         """Whether a run has more ranks than there are cores, or accelerators, to compute on."""
-        return plan.world_size > machine.num_places("cpu" if plan.only_on_cpu else self.device)
+        return declaration.world_size > machine.num_places(
+            "cpu" if declaration.only_on_cpu else self.device
+        )
 
     def run_pass(
         self,
@@ -146,14 +148,14 @@ class Launcher:
         Raises:
             LaunchError: the ranks could not be started.
         """
-        plan = experiment.runs[run]
+        declaration = experiment.runs[run]
         server = self._server(pass_name)
         server.wait_until_ready()  # the first pass would else contain the loading of torch
         start = time.monotonic()
         attempt = self._scratch.folder()
-        requests = self._requests(experiment, plan, pass_name, attempt)
-        links = linked(plan.world_size, plan.link_bits_per_second)
-        with links if plan.own_network else nullcontext() as namespaces:
+        requests = self._requests(experiment, declaration, pass_name, attempt)
+        links = linked(declaration.world_size, declaration.link_bits_per_second)
+        with links if declaration.own_network else nullcontext() as namespaces:
             for request in requests:
                 own = namespaces[request["rank"]] if namespaces else None
                 request |= {"followed": dict(followed), "namespace": own}
@@ -164,7 +166,7 @@ class Launcher:
             for request, live, errors in zip(requests, ranks, said, strict=True)
         ]
         is_limited = self.most_bytes is not None
-        lacking = why_not_measured(plan, pass_name, outcomes, attempt, is_limited=is_limited)
+        lacking = why_not_measured(declaration, pass_name, outcomes, attempt, is_limited=is_limited)
         printed = _said(attempt / "rank0.out").splitlines()
         if os.environ.get("PROOFBOOK_STDERR"):  # of a person who debugs
             sys.stderr.writelines(said)
@@ -177,21 +179,21 @@ class Launcher:
         return is_full(self._scratch.path)
 
     def _requests(
-        self, experiment: Experiment, plan: RunPlan, pass_name: PassName, attempt: Path
+        self, experiment: Experiment, declaration: Declaration, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
         """What each rank gets: what to do, with whom, and where to write."""
         return [
             {
                 "experiment": experiment.name,
-                "plan": {**vars(plan), "settings": plan.settings.declared()},
+                "declaration": {**vars(declaration), "settings": declaration.settings.declared()},
                 "most_bytes": self.most_bytes,
                 "pass": pass_name,
                 "rank": rank,
-                **self.place_of(plan)._asdict(),
+                **self.place_of(declaration)._asdict(),
                 "rendezvous": None,
                 "files": attempt / f"rank{rank}",
             }
-            for rank in range(plan.world_size)
+            for rank in range(declaration.world_size)
         ]
 
     def _live(
@@ -204,7 +206,9 @@ class Launcher:
             for pid, request in zip(pids, requests, strict=True)
         ]
         patience, settle = self.quiet_seconds, SETTLE_SECONDS
-        if requests[0]["plan"]["expected"] == "deadlocked":  # a declared hang is believed sooner,
+        if (
+            requests[0]["declaration"]["expected"] == "deadlocked"
+        ):  # a declared hang is believed sooner,
             patience = min(patience, EXPECTED_QUIET_SECONDS)
             settle = EXPECTED_QUIET_SECONDS  # and its ranks meet their time-outs one after another
         try:

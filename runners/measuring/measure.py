@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from runners.declared.experiment import Experiment, PassName, RunPlan, find
+from runners.declared.experiment import Declaration, Experiment, PassName, find
 from runners.measuring.endings import NotMeasuredError, UnfinishedError, lack
 from runners.measuring.gather import gather, skipped
 from runners.measuring.instruction_sets import with_spread
@@ -83,17 +83,17 @@ def code_of(name: str) -> Code:
     )
 
 
-def cannot_run(plan: RunPlan, place: Place) -> str | None:
+def cannot_run(declaration: Declaration, place: Place) -> str | None:
     """Why this machine cannot do a run in that place; None where it can."""
-    shares = place == Place("cuda", "gloo") and plan.world_size > 1
-    if shares and not plan.can_share_device:
+    shares = place == Place("cuda", "gloo") and declaration.world_size > 1
+    if shares and not declaration.can_share_device:
         return (
-            f"{plan.world_size} ranks would share an accelerator, where gloo lacks the collectives "
-            "this strategy needs"
+            f"{declaration.world_size} ranks would share an accelerator, where gloo lacks the "
+            "collectives this strategy needs"
         )
-    if plan.own_network and (reason := cannot_link()):
+    if declaration.own_network and (reason := cannot_link()):
         return reason
-    return machine.can_limit_memory() if plan.budget_bytes is not None else None
+    return machine.can_limit_memory() if declaration.budget_bytes is not None else None
 
 
 def measure_run(
@@ -117,13 +117,13 @@ def measure_run(
         NotMeasuredError: it failed for want of the machine, which is no evidence.
         LaunchError: ranks could not be started.
     """
-    plan = experiment.runs[name]
-    place = launcher.place_of(plan)
-    if reason := cannot_run(plan, place):
-        return skipped(plan, reason, place)
-    followed = _followed(launcher, experiment, plan, earlier)
+    declaration = experiment.runs[name]
+    place = launcher.place_of(declaration)
+    if reason := cannot_run(declaration, place):
+        return skipped(declaration, reason, place)
+    followed = _followed(launcher, experiment, declaration, earlier)
     results: dict[PassName, PassResult] = {}
-    for pass_name in plan.passes:
+    for pass_name in declaration.passes:
         watch = progress.watcher(name, pass_name) if progress else None
         result = launcher.run_pass(experiment, name, pass_name, watch, followed)
         if result.root_cause and "MeterDisagreesError" in result.root_cause.message:
@@ -139,18 +139,18 @@ def measure_run(
         results[pass_name] = result
         if result.root_cause is not None:
             break
-    return gather(plan, results, place, oversubscribed=launcher.is_crowded(plan))
+    return gather(declaration, results, place, oversubscribed=launcher.is_crowded(declaration))
 
 
 def _followed(
-    launcher: Launcher, experiment: Experiment, plan: RunPlan, earlier: Mapping[str, Run]
+    launcher: Launcher, experiment: Experiment, declaration: Declaration, earlier: Mapping[str, Run]
 ) -> dict[str, list[float]]:
     """The measured times of the run that this one follows, in seconds, raw."""
-    if plan.follows is None:
+    if declaration.follows is None:
         return {}
-    run = earlier.get(plan.follows)
+    run = earlier.get(declaration.follows)
     if run is None:  # a single run is tried, or tested
-        run = measure_run(launcher, launcher.fitted(find(experiment.name)), plan.follows)
+        run = measure_run(launcher, launcher.fitted(find(experiment.name)), declaration.follows)
     return {name: times.samples for name, times in run.timing.sampled.items()}
 
 
@@ -231,14 +231,16 @@ def _runs(
     """
     runs: dict[str, Run] = {}
     causes: dict[str, str] = {}
-    for name, plan in experiment.runs.items():
+    for name, declaration in experiment.runs.items():
         if name in waiting.kept:
             progress.kept(name)
             runs[name] = waiting.kept[name]
             continue
         try:
             if name in waiting.left_out:
-                runs[name] = skipped(plan, waiting.left_out[name], launcher.place_of(plan))
+                runs[name] = skipped(
+                    declaration, waiting.left_out[name], launcher.place_of(declaration)
+                )
             else:
                 run = measure_run(launcher, experiment, name, progress, runs)
                 again = (name, experiment, launcher, progress)

@@ -77,7 +77,7 @@ def pending(
         return None
     experiment = loaded or find(name)
     known = {run for one in (trace, part) if one for run in one.runs.keys() - one.left_out}
-    heavy = {run for run, plan in experiment.runs.items() if plan.full and not full}
+    heavy = {run for run, declaration in experiment.runs.items() if declaration.full and not full}
     left_out = {**dict.fromkeys(heavy - known, NEEDS_FULL.format(name)), **(refused or {})}
     done = measured_in(source)
     if refused is not None:  # another start may have left out what this one measures

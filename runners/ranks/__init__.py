@@ -1,4 +1,4 @@
 """What one rank does: its process, what a strategy holds of it, and what it records.
 
-In: a `RunPlan` and a strategy. Out: a `RankOutcome`, as JSON, for the launcher.
+In: a `Declaration` and a strategy. Out: a `RankOutcome`, as JSON, for the launcher.
 """

@@ -1,7 +1,7 @@
 """The body of a rank's process: set up, warm up, limit, run the strategy, record, leave.
 
-In: a request (which experiment, plan, pass and rank, and where to write). Out: a `RankOutcome` as
-JSON, whole, before the process leaves by `os._exit`; a failing rank then waits to be ended, so
+In: a request (which experiment, run, pass and rank, and where to write). Out: a `RankOutcome`, as
+whole JSON, before the process leaves by `os._exit`; a failing rank then waits to be ended, so
 that its peers meet their own failures and not a broken connection.
 """
 
@@ -23,7 +23,7 @@ from torch import nn
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import RunPlan, find
+from runners.declared.experiment import Declaration, find
 from runners.meters.allocator import AllocatorLimit
 from runners.meters.kernel import heap_bytes, refuse_huge_pages
 from runners.meters.memory import MemoryMeter
@@ -132,7 +132,7 @@ def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Fa
         held_bytes=held_bytes_at(error) if kind == "out_of_memory" else None,
         phase="step" if is_outside_phases else rank.phase_name,
         step=rank.step_index if rank.step_index >= 0 else None,
-        line=f"{file.name}:{lines[-1]}" if lines and status != rank.plan.expected else None,
+        line=f"{file.name}:{lines[-1]}" if lines and status != rank.declaration.expected else None,
     )
 
 
@@ -140,34 +140,34 @@ def _store(request: dict[str, Any]) -> Store:
     """Where ranks find each other: in a file, or through the node that torchrun chose."""
     if request["rendezvous"] is None:
         store = request["files"].with_name("store")
-        return FileStore(str(store), request["plan"]["world_size"])
+        return FileStore(str(store), request["declaration"]["world_size"])
     host, port, prefix = request["rendezvous"]
     return PrefixStore(prefix, TCPStore(host, port, is_master=False, timeout=PATIENCE))
 
 
 def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     """Join the group, warm up, and set the budget or start the meter."""
-    plan = rank.plan
+    declaration = rank.declaration
     if request["namespace"] is not None:
         enter(request["namespace"])
     if rank.is_metered and platform.system() == "Linux":
         refuse_huge_pages()
     accelerator.select(rank.device)
-    if plan.needs_group and plan.world_size > 1:
+    if declaration.needs_group and declaration.world_size > 1:
         dist.init_process_group(
             request["backend"],
             store=_store(request),
             rank=rank.rank,
-            world_size=plan.world_size,
+            world_size=declaration.world_size,
             timeout=PATIENCE,
         )
-    _warm_up(rank.device, plan.world_size, plan.needs_group)
-    if rank.pass_name == "budgeted" and plan.budget_bytes is not None:
-        _limit(rank, plan.budget_bytes)
+    _warm_up(rank.device, declaration.world_size, declaration.needs_group)
+    if rank.pass_name == "budgeted" and declaration.budget_bytes is not None:
+        _limit(rank, declaration.budget_bytes)
         rank.start_peak()
     if rank.is_metered:
         rank.start_memory()
-    torch.manual_seed(plan.seed)
+    torch.manual_seed(declaration.seed)
 
 
 def live(request: dict[str, Any]) -> None:
@@ -177,25 +177,25 @@ def live(request: dict[str, Any]) -> None:
         os.dup2(os.open(files.with_suffix(suffix), os.O_WRONLY | os.O_CREAT, 0o600), number)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
-    declared = request["plan"]
+    declared = request["declaration"]
     kind = experiment.settings_of(declared["strategy"], declared["settings"])
-    plan = RunPlan(**{**declared, "settings": kind(**declared["settings"])})
+    declaration = Declaration(**{**declared, "settings": kind(**declared["settings"])})
     heart, record = Heart(files.with_suffix(".heart")), files.with_suffix(".json")
     device = torch.device("cpu")
     if request["device"] == "cuda":
         device = torch.device("cuda", request["rank"] % accelerator.num_devices())
-    rank = Rank(request["rank"], plan, request["pass"], device, heart)
+    rank = Rank(request["rank"], declaration, request["pass"], device, heart)
     rank.scratch, rank.followed = files.parent, request["followed"]
     torch.set_num_threads(1)
     try:
         with rank.phase("warm_up"):
             if request["most_bytes"] is not None:
                 # What readers try may be more than this machine has, and would make it stall.
-                _limit_data(heap_bytes() + request["most_bytes"] // plan.world_size)
+                _limit_data(heap_bytes() + request["most_bytes"] // declaration.world_size)
             _prepare(rank, request)
-        experiment.strategies[plan.strategy](rank)
+        experiment.strategies[declaration.strategy](rank)
         rank.finish()
-        confirm_memory(rank, experiment.strategies[plan.strategy])
+        confirm_memory(rank, experiment.strategies[declaration.strategy])
     except BaseException as error:  # noqa: BLE001 whatever it was, the launcher must hear of it
         # The limit first: the record must not run out of memory as the training did.
         rank.lift_limit(error)

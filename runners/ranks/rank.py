@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.declared.experiment import PassName, RunPlan
+from runners.declared.experiment import Declaration, PassName
 from runners.declared.settings import S
 from runners.meters.activity import ActivityMeter
 from runners.meters.allocator import AllocatorPeak, checked
@@ -52,15 +52,15 @@ class Rank(Recorder, Generic[S]):
     def __init__(
         self,
         rank: int,
-        plan: RunPlan,
+        declaration: Declaration,
         pass_name: PassName,
         device: torch.device,
         heart: Heart,
     ) -> None:
-        super().__init__(rank, plan, pass_name)
-        self.world_size = plan.world_size
-        self.seed = plan.seed
-        self.settings = cast("S", plan.settings)
+        super().__init__(rank, declaration, pass_name)
+        self.world_size = declaration.world_size
+        self.seed = declaration.seed
+        self.settings = cast("S", declaration.settings)
         self.device = device
         self.phase_name = BASE
         self.is_stepping = False  # then what no phase marks is no longer building
@@ -150,7 +150,7 @@ class Rank(Recorder, Generic[S]):
 
     def _metered_steps(self, count: int) -> Iterator[int]:
         """The few steps under the meters, and one under the profiler."""
-        timeline = NUM_TIMELINE_STEPS if self.plan.has_timeline else 0
+        timeline = NUM_TIMELINE_STEPS if self.declaration.has_timeline else 0
         for index in range(NUM_METERED_STEPS + timeline):
             self.step_index += 1
             if self._memory is not None and index == NUM_METERED_STEPS - 1:
@@ -174,7 +174,7 @@ class Rank(Recorder, Generic[S]):
 
     @contextmanager
     def _timeline(self) -> Iterator[None]:
-        if self.plan.world_size > 1:
+        if self.declaration.world_size > 1:
             dist.barrier()  # ranks enter the step together, so its start means the same to all
         self._activity = ActivityMeter(self.rank, self.device.type)
         with self._activity as meter:
@@ -191,7 +191,7 @@ class Rank(Recorder, Generic[S]):
 
         All ranks count together, once nothing is under way; the count itself sends nothing.
         """
-        if not self.plan.own_network:
+        if not self.declaration.own_network:
             return None
         if self._link is None:
             self._link = LinkMeter(self.scratch, self.rank, self.world_size)
@@ -250,8 +250,8 @@ class Rank(Recorder, Generic[S]):
 
         What this one trained is no longer held by it.
         """
-        plan = replace(self.plan, has_timeline=False)
-        other = Rank(self.rank, plan, self.pass_name, self.device, self._heart)
+        declaration = replace(self.declaration, has_timeline=False)
+        other = Rank(self.rank, declaration, self.pass_name, self.device, self._heart)
         other.scratch, other.followed = self.scratch, self.followed
         self._of_step.detach()
         self._module = self._optimizer = None

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from runners.declared.experiment import PassName, RunPlan
+from runners.declared.experiment import Declaration, PassName
 from runners.meters.memory import local
 from runners.traces.outcome import EpochPart, RankOutcome
 from runners.traces.records import Model, NonFinite, PredictionStep, Stage, Validation
@@ -49,14 +49,14 @@ def parameter_digest(parameters: Iterable[Tensor]) -> str:
 class Recorder:
     """Keeps what one rank shows of one pass."""
 
-    def __init__(self, rank: int, plan: RunPlan, pass_name: PassName) -> None:
+    def __init__(self, rank: int, declaration: Declaration, pass_name: PassName) -> None:
         self.rank = rank
-        self.plan = plan
+        self.declaration = declaration
         self.pass_name = pass_name
         self.is_metered = pass_name == "metered"  # few steps, and no results of training
         self.step_index = -1
         self.outcome = RankOutcome(rank=rank)
-        self._keeps_steps = plan.keeps_steps and not self.is_metered
+        self._keeps_steps = declaration.keeps_steps and not self.is_metered
 
     def settle(self) -> None:
         """Wait until the device has finished; on CPU, what has returned has finished."""

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from runners.declared.experiment import Experiment, RunPlan
+from runners.declared.experiment import Declaration, Experiment
 from runners.declared.settings import S
 from runners.meters.memory import CPU, MemoryMeter
 from runners.ranks.rank import Rank
@@ -37,21 +37,21 @@ class SimulatedRank(Rank[S]):
 
     Args:
         rank: which.
-        plan: of the run.
+        declaration: of the run.
         meshes: that the strategy builds.
     """
 
-    def __init__(self, rank: int, plan: RunPlan[S], meshes: list[DeviceMesh]) -> None:
-        plan = replace(plan, has_timeline=False)
+    def __init__(self, rank: int, declaration: Declaration[S], meshes: list[DeviceMesh]) -> None:
+        declaration = replace(declaration, has_timeline=False)
         silence: Any = SimpleNamespace(beat=lambda phase, step: None)  # nobody listens
-        super().__init__(rank, plan, "metered", CPU, silence)
-        self._meshes, self._is_gloo = meshes, plan.nature != "simulated"
+        super().__init__(rank, declaration, "metered", CPU, silence)
+        self._meshes, self._is_gloo = meshes, declaration.nature != "simulated"
         self.meter = Meter(meshes)
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
         """Enter the meter of the simulation, whichever is asked for."""
         self.meter = Meter(self._meshes, is_gloo=self._is_gloo)
-        self.meter.log_always = self.plan.strategy == "program"
+        self.meter.log_always = self.declaration.strategy == "program"
         super().start_memory(self.meter)
 
     def steps(self, count: int) -> Iterator[int]:
@@ -82,7 +82,7 @@ class SimulatedRank(Rank[S]):
 
     def sent_payload_bytes(self) -> int | None:
         """Nothing passes a link here."""
-        return 0 if self.plan.own_network else None
+        return 0 if self.declaration.own_network else None
 
     def log(self) -> RankLog:
         """What this rank recorded."""
@@ -96,12 +96,14 @@ class SimulatedRank(Rank[S]):
         )
 
 
-def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) -> RankLog:
+def simulate_rank(
+    experiment: Experiment, declaration: Declaration, rank: int, sent: Sent
+) -> RankLog:
     """Execute a run's strategy as one of its ranks.
 
     Args:
         experiment: whose run it is.
-        plan: the run.
+        declaration: the run.
         rank: which of its ranks.
         sent: objects that ranks have sent so far; this rank's are added.
 
@@ -111,20 +113,20 @@ def simulate_rank(experiment: Experiment, plan: RunPlan, rank: int, sent: Sent) 
         Exception: whatever the strategy raises.
     """
     meshes: list[DeviceMesh] = []
-    is_fake_itself = plan.nature == "simulated"
-    stands = stand_ins(rank, plan.world_size, meshes, sent)
+    is_fake_itself = declaration.nature == "simulated"
+    stands = stand_ins(rank, declaration.world_size, meshes, sent)
     with tempfile.TemporaryDirectory(prefix="simulated-") as scratch, stands:
-        if plan.needs_group and plan.world_size > 1:
+        if declaration.needs_group and declaration.world_size > 1:
             dist.init_process_group()
-        own: SimulatedRank = SimulatedRank(rank, plan, meshes)
+        own: SimulatedRank = SimulatedRank(rank, declaration, meshes)
         own.scratch = Path(scratch)
         mode = nullcontext() if is_fake_itself else ValuelessMode()
         with mode:
             own.start_memory()
-            torch.manual_seed(plan.seed)
+            torch.manual_seed(declaration.seed)
             try:
                 with suppress(_Recorded):
-                    experiment.strategies[plan.strategy](own)
+                    experiment.strategies[declaration.strategy](own)
                     own.finish()
             finally:
                 own.leave_memory()

@@ -197,7 +197,7 @@ def folder_of(name: str | None) -> Path:
     return TRACES / name
 
 
-def shown(path: Path) -> Path:
+def from_home(path: Path) -> Path:
     """A path as a person reads it: from where commands write, where it lies in it."""
     return path.relative_to(HOME) if path.is_relative_to(HOME) else path
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from runners.system.errors import FixableError
-from runners.traces.machine import shown
+from runners.traces.machine import from_home
 from runners.traces.schema import Setting, Status
 
 COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<file>\S+\.py)")
 DECLARED = re.compile(r"^# (?P<name>[a-z][a-z0-9_]*): (?P<value>.+)$")
-# A program cannot declare how it dies; an experiment's `RunPlan` can.
+# A program cannot declare how it dies; an experiment's `Declaration` can.
 OUTCOMES = {known: known for known in get_args(Status) if known != "died"}
 ARITHMETIC = (
     ast.Expression, ast.BinOp, ast.Constant, ast.Name, ast.Load,
@@ -54,9 +54,9 @@ def found(root: Path, pattern: str) -> dict[str, Program]:
     programs: dict[str, Program] = {}
     for path in sorted(root.glob(pattern)):
         if path.stem in programs:
-            other = shown(programs[path.stem].path)
+            other = from_home(programs[path.stem].path)
             raise FixableError(
-                f"{shown(path)}: {other} has this name too; a program is known by its file's name "
+                f"{from_home(path)}: {other} has this name too; a program is known by its file's name "
                 "in the whole book"
             )
         programs[path.stem] = read(path)
@@ -84,7 +84,7 @@ def read(path: Path) -> Program:
                 settings[name] = names[name] = _number(value, names)
         except Exception as error:  # noqa: BLE001 whatever somebody wrote there
             known = f"; there are {', '.join(OUTCOMES)}" if name == "expected" else ""
-            raise FixableError(f"{shown(path)}:{place}: {name}: {error}{known}") from None
+            raise FixableError(f"{from_home(path)}:{place}: {name}: {error}{known}") from None
     budget: Any = settings.pop("budget_bytes", None)
     ranks = _ranks(path, ast.get_docstring(tree) or "")
     return Program(path, ranks, expected, None if budget is None else int(budget), settings)
@@ -107,7 +107,7 @@ def _parsed(path: Path) -> tuple[str, ast.Module]:
         return text, ast.parse(text)
     except (SyntaxError, ValueError) as error:  # or no UTF-8
         place, said = getattr(error, "lineno", None) or 1, getattr(error, "msg", error)
-        raise FixableError(f"{shown(path)}:{place}: {said}") from None
+        raise FixableError(f"{from_home(path)}:{place}: {said}") from None
 
 
 def _ranks(path: Path, docstring: str) -> int:
@@ -115,7 +115,7 @@ def _ranks(path: Path, docstring: str) -> int:
         if command["file"] == path.name and int(command["ranks"]) > 0:
             return int(command["ranks"])
     raise FixableError(
-        f"{shown(path)}:1: the docstring must hold the command that runs it, such as "
+        f"{from_home(path)}:1: the docstring must hold the command that runs it, such as "
         f"torchrun --nproc-per-node 2 {path.name}"
     )
 

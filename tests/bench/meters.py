@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runners.declared.experiment import PassName, RunPlan
+from runners.declared.experiment import Declaration, PassName
 from runners.meters.activity import ActivityMeter
 from runners.meters.kernel import KernelPeak
 from runners.meters.link import sent_payload_bytes
@@ -73,8 +73,8 @@ def _repeat(step: Callable[[], object], num_steps: int) -> None:
 def _ranked(heart: Path, size: Size, pass_name: PassName) -> tuple[Rank, Callable[[], None]]:
     """A rank, and a function that takes one step in it."""
     model, optimizer, rows = size.made()
-    plan = RunPlan(strategy="single")
-    rank = Rank(0, plan, pass_name, torch.device("cpu"), Heart(heart))
+    declaration = Declaration(strategy="single")
+    rank = Rank(0, declaration, pass_name, torch.device("cpu"), Heart(heart))
     rank.watch(model, optimizer)
     return rank, lambda: train_batch(model, optimizer, rows, Epoch(rank, 1))
 

@@ -25,13 +25,13 @@ def _logs(experiment, run):
     warnings.simplefilter("ignore")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     experiment = find(experiment)
-    plan, sent, logs = experiment.runs[run], Sent(), {}
+    declaration, sent, logs = experiment.runs[run], Sent(), {}
     try:
-        while missing := set(range(plan.world_size)) - logs.keys():
+        while missing := set(range(declaration.world_size)) - logs.keys():
             known = len(logs), len(sent)
             for rank in sorted(missing):
                 with suppress(NotSentError):
-                    logs[rank] = simulate_rank(experiment, plan, rank, sent)
+                    logs[rank] = simulate_rank(experiment, declaration, rank, sent)
             if (len(logs), len(sent)) == known:
                 return "its ranks wait for objects of each other"
     except UnsimulatedError as error:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from runners.__main__ import main
-from runners.declared.experiment import RunPlan, find
+from runners.declared.experiment import Declaration, find
 from runners.measuring import endings, launch
 from runners.measuring.launch import Launcher
 from runners.system import accelerator
@@ -32,7 +32,7 @@ def test_ranks_that_share_an_accelerator_communicate_over_gloo(num_ranks, backen
     monkeypatch.setattr(accelerator, "num_devices", lambda: 2)
     assert machine.num_places("cuda") == 2
     with Launcher("cuda") as launcher:
-        assert launcher.place_of(RunPlan("train", num_ranks)) == ("cuda", backend)
+        assert launcher.place_of(Declaration("train", num_ranks)) == ("cuda", backend)
 
 
 def live(tmp_path, *, spins):

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.meters.activity import collective_of
 from runners.meters.allocator import AllocatorLimit, AllocatorPeak, checked
 from runners.meters.kernel import MeterDisagreesError
@@ -114,7 +114,11 @@ def test_a_run_that_needs_more_than_the_budget_is_refused(model):
             floats(30 * MIB)
     assert held.nbytes == 40 * MIB
     rank = SimpleNamespace(
-        rank=1, phase_name="forward", step_index=2, is_stepping=True, plan=RunPlan("train")
+        rank=1,
+        phase_name="forward",
+        step_index=2,
+        is_stepping=True,
+        declaration=Declaration("train"),
     )
     status, failure = failure_of(refused.value, rank, Path(__file__))
     assert (status, failure.kind) == ("out_of_memory", "out_of_memory")
@@ -124,7 +128,7 @@ def test_a_run_that_needs_more_than_the_budget_is_refused(model):
 
 
 def test_a_rank_is_refused_at_its_end_where_no_operation_follows(model, tmp_path):
-    rank = Rank(0, RunPlan("train"), "budgeted", CUDA, Heart(tmp_path / "heart"))
+    rank = Rank(0, Declaration("train"), "budgeted", CUDA, Heart(tmp_path / "heart"))
     rank.limit(AllocatorLimit(10 * MIB, CUDA))
     model.allocate(11 * MIB)
     with pytest.raises(torch.OutOfMemoryError) as refused:

@@ -79,7 +79,7 @@ def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_
 
 PRINTS = """
 import importlib, sys
-from runners.declared.experiment import RunPlan, names
+from runners.declared.experiment import Declaration, names
 QUESTION = "What is imported?"
 def ours(): return {one for one in sys.modules if one.startswith("runners")}
 def alone(rank):
@@ -88,7 +88,7 @@ def alone(rank):
         importlib.import_module(f"runners.experiments.{name}")
         print(name, *(own := ours() - common))
         for one in own: del sys.modules[one]
-RUNS = {"alone": RunPlan("alone", passes=("timed",))}
+RUNS = {"alone": Declaration("alone", passes=("timed",))}
 """
 RUNS_IT = """
 import sys

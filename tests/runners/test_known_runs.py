@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from runners.declared.experiment import RunPlan, find
+from runners.declared.experiment import Declaration, find
 from runners.measuring.gather import gather
 from runners.measuring.instruction_sets import with_spread
 from runners.measuring.launch import PassResult, Place
@@ -150,7 +150,7 @@ def test_a_collective_alone_takes_no_time_of_a_late_rank(run):
 
 def test_a_step_ends_when_its_accelerator_has(monkeypatch, tmp_path):
     monkeypatch.setattr(accelerator, "synchronize", lambda _: time.sleep(NAP_SECONDS))
-    rank = Rank(0, RunPlan("step"), "timed", torch.device("cpu"), Heart(tmp_path / "heart"))
+    rank = Rank(0, Declaration("step"), "timed", torch.device("cpu"), Heart(tmp_path / "heart"))
     assert len([*rank.steps(2)]) == 2
     assert min(rank.outcome.step_seconds) >= NAP_SECONDS
 
@@ -158,7 +158,7 @@ def test_a_step_ends_when_its_accelerator_has(monkeypatch, tmp_path):
 def test_a_run_takes_what_all_its_passes_take():
     took = {"timed": 1.0, "metered": 2.0}
     passes = {name: PassResult([RankOutcome(rank=0)], None, [], took[name]) for name in took}
-    found = gather(RunPlan("learn"), passes, Place("cpu", "gloo"), oversubscribed=False)
+    found = gather(Declaration("learn"), passes, Place("cpu", "gloo"), oversubscribed=False)
     assert found.timing.wall_seconds == 3.0
 
 

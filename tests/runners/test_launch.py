@@ -179,8 +179,8 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
 def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move():
     from runners.measuring import measure
 
-    plans = find("large_model").runs
-    reason = measure.cannot_run(plans["wide_fsdp"], Place("cuda", "gloo"))
+    declarations = find("large_model").runs
+    reason = measure.cannot_run(declarations["wide_fsdp"], Place("cuda", "gloo"))
     assert "share an accelerator" in reason
-    assert measure.cannot_run(plans["wide_ddp"], Place("cuda", "gloo")) is None
-    assert measure.cannot_run(plans["wide_fsdp"], Place("cuda", "nccl")) is None
+    assert measure.cannot_run(declarations["wide_ddp"], Place("cuda", "gloo")) is None
+    assert measure.cannot_run(declarations["wide_fsdp"], Place("cuda", "nccl")) is None

@@ -128,7 +128,9 @@ def _ended(kind, phase, message):
 
 @pytest.mark.usefixtures("launcher")  # which finds the tests' experiments
 def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is(tmp_path):
-    plan = find("hangs").runs["order_swapped"]  # which is meant to hang
+    declaration = find("hangs").runs["order_swapped"]  # which is meant to hang
     for phase, is_evidence in (("start", False), ("warm_up", False), ("collective", True)):
         ends = [_ended("hang", phase, f"rank 0 stood still in {phase}")]
-        assert (endings.why_not_measured(plan, "timed", ends, tmp_path) is None) == is_evidence
+        assert (
+            endings.why_not_measured(declaration, "timed", ends, tmp_path) is None
+        ) == is_evidence

@@ -35,6 +35,6 @@ def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(monkeypatch):
 
 
 def test_layers_that_stages_cannot_share_are_refused_in_a_line():
-    plan = RUNS["real_interleaved"]
+    declaration = RUNS["real_interleaved"]
     with pytest.raises(ValueError, match="num_layers 4 cannot be divided by num_stages 8"):
-        replace(plan, settings=plan.settings.changed({"num_layers": 4}))
+        replace(declaration, settings=declaration.settings.changed({"num_layers": 4}))

@@ -95,6 +95,6 @@ def test_every_program_of_the_book_has_its_run_and_a_budget_a_second_one(root):
     runs = find("listings").runs
     assert len(programs) > 5
     for path in programs:
-        plan = runs[path.stem]
-        assert plan.settings.program == path.relative_to(root).as_posix()
-        assert (plan.budget_bytes is not None) == (f"{path.stem}_unlimited" in runs)
+        declaration = runs[path.stem]
+        assert declaration.settings.program == path.relative_to(root).as_posix()
+        assert (declaration.budget_bytes is not None) == (f"{path.stem}_unlimited" in runs)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners.declared.experiment import Experiment, RunPlan
+from runners.declared.experiment import Declaration, Experiment
 from runners.measuring import measure
 from runners.measuring.launch import Launcher, PassResult
 from runners.measuring.pending import pending
@@ -19,7 +19,7 @@ from runners.traces.outcome import RankOutcome
 
 @pytest.fixture
 def recorder():
-    return Recorder(0, RunPlan("any", keeps_steps=True), "timed")
+    return Recorder(0, Declaration("any", keeps_steps=True), "timed")
 
 
 def test_a_value_that_is_not_finite_is_listed_and_never_only_shown_as_0(recorder):
@@ -76,8 +76,8 @@ def test_code_edited_while_it_runs_leaves_a_stale_trace(monkeypatch, tmp_path):
 def test_a_run_that_another_follows_is_fitted_to_the_machine_as_any_other(monkeypatch):
     """`try` and `reproduce` measure the follower alone, and the other one for its times."""
     runs = {
-        "first": RunPlan("any", settings={"width": 2}, passes=("timed",)),
-        "second": RunPlan("any", passes=("timed",), follows="first"),
+        "first": Declaration("any", settings={"width": 2}, passes=("timed",)),
+        "second": Declaration("any", passes=("timed",), follows="first"),
     }
     declared = Experiment("one", "?", runs, Path("one.py"), on_cuda={"first": {"width": 4}})
     widths = {}

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from runners.__main__ import main
-from runners.declared.experiment import RunPlan, find, names
+from runners.declared.experiment import Declaration, find, names
 from runners.declared.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
 from runners.traces.digest import MORE
 from runners.traces.records import Death
@@ -63,14 +63,14 @@ def test_a_death_is_one_signal_or_one_exit_code(ends):
 
 
 def test_mistakes_of_two_ranks_are_refused_for_three():
-    plan = find("hangs").runs["order_same"]
+    declaration = find("hangs").runs["order_same"]
     with pytest.raises(ValueError, match="every run has two ranks, not 3"):
-        replace(plan, world_size=3)
+        replace(declaration, world_size=3)
 
 
 def test_a_trace_holds_what_was_set_and_what_follows_of_this_run():
-    plan = RunPlan("single", 2, Small(width=6))
-    assert plan.settings.as_json() == {
+    declaration = Declaration("single", 2, Small(width=6))
+    assert declaration.settings.as_json() == {
         "width": 6,
         "widths": [4, 8],
         "skew": 0,
@@ -82,7 +82,7 @@ def test_a_trace_holds_what_was_set_and_what_follows_of_this_run():
 
 
 def test_settings_follow_the_run_that_they_stand_in():
-    two = RunPlan("ddp", 2, Small())
+    two = Declaration("ddp", 2, Small())
     four = replace(two, world_size=4)
     assert (two.settings.num_bytes, four.settings.num_bytes) == (64, 128)
     assert (two.settings.num_shards, four.settings.num_shards) == (2, 4)
@@ -96,12 +96,12 @@ def test_layers_of_a_stack_lie_between_one_width_more():
 
 def test_every_experiment_declares_the_types_of_its_settings():
     for name in [one for one in names() if one not in PROGRAMS]:
-        for run, plan in find(name).runs.items():
-            assert not isinstance(plan.settings, FreeSettings), f"{name}.{run}"
+        for run, declaration in find(name).runs.items():
+            assert not isinstance(declaration.settings, FreeSettings), f"{name}.{run}"
 
 
 EXPERIMENT = """
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, RunSettings
 
 QUESTION = "Does it load?"
@@ -117,7 +117,7 @@ def train(rank):
     pass
 
 
-RUNS = {"one": RunPlan("trian", 1, Settings(width=8))}
+RUNS = {"one": Declaration("trian", 1, Settings(width=8))}
 """
 LINE = 1 + EXPERIMENT.partition("RUNS")[0].count("\n")
 

@@ -45,8 +45,8 @@ def attempt(launcher, monkeypatch):
 
     def measured(run, wanted):
         experiment = find("changeable")
-        plan, _ = prepare(experiment, run, [wanted])
-        tried = replace(experiment, runs={run: plan})
+        declaration, _ = prepare(experiment, run, [wanted])
+        tried = replace(experiment, runs={run: declaration})
         trace = measure.measure_alone(tried, run, launcher, Progress(io.StringIO()))
         return trace.runs[run]
 

@@ -30,8 +30,8 @@ def refusal(experiment, run, *wanted):
 
 
 def test_what_follows_from_a_setting_is_worked_out_and_said(changeable):
-    plan, lines = prepare(changeable, "shared", ["num_samples=20", "num_epochs=3"])
-    assert plan.settings.num_samples_per_rank == 10
+    declaration, lines = prepare(changeable, "shared", ["num_samples=20", "num_epochs=3"])
+    assert declaration.settings.num_samples_per_rank == 10
     assert lines == [
         "num_samples 20 instead of 12",
         "num_samples_per_rank 10 instead of 6, which follows",
@@ -79,8 +79,8 @@ def test_settings_from_which_nothing_follows_are_refused_too():
 
 
 def test_other_ranks_have_one_stage_each_too():
-    plan, _ = prepare(find("model_parallel"), "full", ["world_size=2"])
-    assert plan.settings.num_stages == 2
+    declaration, _ = prepare(find("model_parallel"), "full", ["world_size=2"])
+    assert declaration.settings.num_stages == 2
 
 
 @pytest.mark.parametrize("name", BOOK)
@@ -91,8 +91,8 @@ def test_no_setting_can_be_changed_without_effect(name):
     rooms = ("experiments", "training")
     code = "\n".join(path.read_text() for path in files if path.parent.name in rooms)
     code += (digest.ROOT / "runners" / "declared" / "experiment.py").read_text()
-    for run, plan in experiment.runs.items():
-        for key, value in plan.settings.as_json().items():
+    for run, declaration in experiment.runs.items():
+        for key, value in declaration.settings.as_json().items():
             is_read = rf"\b(?:settings|self)(?:\.|, \"){key}\b"
             if not re.search(is_read, code):
                 assert refusal(experiment, run, f"{key}={_other(value)}")

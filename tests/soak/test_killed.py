@@ -61,8 +61,8 @@ def traces(environment):
     words = [sys.executable, "-c", program]
     folder = Path(subprocess.check_output(words, cwd=ROOT, env=environment, text=True).strip())
     for path in trace_paths(next((ROOT / "content" / "traces").glob("reference-*"))):
-        trace, plans = read(path), find(path.stem).runs
-        plain = {name: run for name, run in trace.runs.items() if not plans[name].full}
+        trace, declarations = read(path), find(path.stem).runs
+        plain = {name: run for name, run in trace.runs.items() if not declarations[name].full}
         if plain:
             write(folder / path.name, trace.model_copy(update={"runs": plain}))
     return folder

@@ -159,7 +159,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 # --- which of the user's lines is at work
 
 
-def _shown(file: str, line: int) -> str:
+def _place_of(file: str, line: int) -> str:
     path = Path(file)
     return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{line}"
 
@@ -177,9 +177,9 @@ def _user_line(frames: Iterable[tuple[FrameType, int]], layers: str | None = Non
         if module == _ENTRY:
             break
         if module.partition(".")[0] not in _NOT_THE_USERS and not file.startswith("<"):
-            return _shown(file, line)
+            return _place_of(file, line)
         if layer is None and layers is not None and module.startswith(layers):
-            layer = _shown(file, line)
+            layer = _place_of(file, line)
     return layer
 
 
@@ -193,7 +193,7 @@ def line_of(function: Callable[..., Any]) -> str:
     body = getattr(function, "__init__", None) if inspect.isclass(function) else function
     code = getattr(inspect.unwrap(body or function), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
-    return f"{_shown(code.co_filename, code.co_firstlineno)}: {name}" if code else name
+    return f"{_place_of(code.co_filename, code.co_firstlineno)}: {name}" if code else name
 
 
 def reason_of(error: BaseException, name: str) -> str:
@@ -207,7 +207,7 @@ def reason_of(error: BaseException, name: str) -> str:
     if any(one in message for one in _NO_MEMORY):
         kind, message = "", "looks at the memory of a tensor, and a plan's tensors have none"
     if isinstance(error, SyntaxError) and error.filename:
-        place: str | None = _shown(error.filename, error.lineno or 0)
+        place: str | None = _place_of(error.filename, error.lineno or 0)
         message = error.msg
     else:
         place = _user_line(reversed(list(walk_tb(error.__traceback__))))

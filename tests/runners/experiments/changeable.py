@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.declared.settings import Count, RunSettings
 
 QUESTION = "What happens when a reader sets something?"
@@ -57,7 +57,7 @@ def alone(rank):
 
 
 RUNS = {
-    "shared": RunPlan("shared", 2, Settings()),
-    "alone": RunPlan("alone", 1, Settings(), passes=("budgeted",), budget_bytes=48 * MEBIBYTE),
-    "free": RunPlan("alone", 1, Settings(), passes=("timed",)),
+    "shared": Declaration("shared", 2, Settings()),
+    "alone": Declaration("alone", 1, Settings(), passes=("budgeted",), budget_bytes=48 * MEBIBYTE),
+    "free": Declaration("alone", 1, Settings(), passes=("timed",)),
 }

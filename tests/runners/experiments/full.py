@@ -1,6 +1,6 @@
 """A run that is well, and one that fills a small disk: the tests' own experiment."""
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "What does a command say that finds no space?"
 NUM_BYTES = 8 << 20
@@ -17,4 +17,4 @@ def fills(rank):
         (rank.scratch / f"large{rank.rank}").write_bytes(bytes(NUM_BYTES))
 
 
-RUNS = {name: RunPlan(name, 2, passes=("timed",)) for name in ("well", "fills")}
+RUNS = {name: Declaration(name, 2, passes=("timed",)) for name in ("well", "fills")}

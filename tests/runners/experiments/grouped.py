@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.meters.memory import MemoryMeter
 
 QUESTION = "Which global ranks does an operation of a subgroup connect?"
@@ -41,4 +41,4 @@ def _communicate(rank, group):
         dist.recv(tensor)  # from any rank
 
 
-RUNS = {"grouped": RunPlan("grouped", 4, passes=("timed",))}
+RUNS = {"grouped": Declaration("grouped", 4, passes=("timed",))}

@@ -1,6 +1,6 @@
 """An experiment for the tests: one run for everybody, one that only `--full` measures."""
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "What does a run leave to --full?"
 
@@ -11,6 +11,6 @@ def count(rank):
 
 
 RUNS = {
-    "light": RunPlan("count", settings={"num_steps": 8}, passes=("timed",)),
-    "heavy": RunPlan("count", settings={"num_steps": 9}, passes=("timed",), full=True),
+    "light": Declaration("count", settings={"num_steps": 8}, passes=("timed",)),
+    "heavy": Declaration("count", settings={"num_steps": 9}, passes=("timed",), full=True),
 }

@@ -1,6 +1,6 @@
 """An experiment for the tests that only `--full` measures, as a whole."""
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "Is a whole experiment left to --full?"
 
@@ -9,4 +9,4 @@ def count(rank):
     rank.measure("num_ranks", rank.world_size)
 
 
-RUNS = {"alone": RunPlan("count", passes=("timed",), full=True)}
+RUNS = {"alone": Declaration("count", passes=("timed",), full=True)}

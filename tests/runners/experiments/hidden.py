@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "Does the check of the memory meter find what the meter misses?"
 WIDTH = 1400  # large beside what a process touches once
@@ -66,9 +66,9 @@ def blinded(rank):
 
 METERED = {"passes": ("metered",)}
 RUNS = {
-    "honest": RunPlan("honest", 1, **METERED),
-    "loads": RunPlan("loads", 1, **METERED),
-    "maps": RunPlan("maps", 1, **METERED),
-    "arrays": RunPlan("arrays", 2, **METERED),
-    "blinded": RunPlan("blinded", 1, **METERED),
+    "honest": Declaration("honest", 1, **METERED),
+    "loads": Declaration("loads", 1, **METERED),
+    "maps": Declaration("maps", 1, **METERED),
+    "arrays": Declaration("arrays", 2, **METERED),
+    "blinded": Declaration("blinded", 1, **METERED),
 }

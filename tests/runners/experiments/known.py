@@ -6,7 +6,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.training import steps
 from runners.training.teacher import Lesson, Samples
 from runners.training.transfers import seconds_alone
@@ -89,7 +89,7 @@ def late(rank):
 
 
 RUNS = {
-    "learn": RunPlan("learn", 2, TRAINING, keeps_steps=True, passes=("timed",)),
-    "late": RunPlan("late", 2, passes=("timed",)),
-    "step": RunPlan("step", 2, has_timeline=True),
+    "learn": Declaration("learn", 2, TRAINING, keeps_steps=True, passes=("timed",)),
+    "late": Declaration("late", 2, passes=("timed",)),
+    "step": Declaration("step", 2, has_timeline=True),
 }

@@ -6,7 +6,7 @@
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "What do the other nodes say when one is lost?"
 
@@ -27,6 +27,6 @@ def endless(rank):
 
 
 RUNS = {
-    "brief": RunPlan("brief", 2, passes=("timed",)),
-    "endless": RunPlan("endless", 2, passes=("timed",)),
+    "brief": Declaration("brief", 2, passes=("timed",)),
+    "endless": Declaration("endless", 2, passes=("timed",)),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.meters.gloo_threads import NAME
 
 QUESTION = "Does a peak depend on when gloo's threads get a turn?"
@@ -33,4 +33,4 @@ def reduced(rank):
                 del buffer
 
 
-RUNS = {"reduced": RunPlan("reduced", 2, passes=("metered",))}
+RUNS = {"reduced": Declaration("reduced", 2, passes=("metered",))}

@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "Does each rank live in a network of its own?"
 NUM_VALUES = 1 << 20
 
 
 def _plan(strategy, bits_per_second=None):
-    return RunPlan(
+    return Declaration(
         strategy,
         2,
         passes=("timed",),

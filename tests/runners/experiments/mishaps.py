@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 from runners.traces.records import Death
 
 QUESTION = "What does the launcher say when a run ends badly?"
@@ -102,17 +102,17 @@ TIMED = ("timed",)
 KILLED = Death(rank=1, phase="forward", signal="SIGKILL")
 LEFT = Death(rank=1, phase="optimizer", exit_code=3)
 RUNS = {
-    "well": RunPlan("well", 2, passes=TIMED),
-    "killed": RunPlan("killed", 2, passes=TIMED, expected="died", expected_death=KILLED),
-    "left": RunPlan("left", 2, passes=TIMED, expected="died", expected_death=LEFT),
-    "hangs": RunPlan("hangs", 2, passes=TIMED, expected="deadlocked"),
-    "level": RunPlan("level", 2, passes=TIMED, expected="deadlocked"),
-    "raises": RunPlan("raises", 2, passes=TIMED, expected="failed"),
-    "holds": RunPlan(
+    "well": Declaration("well", 2, passes=TIMED),
+    "killed": Declaration("killed", 2, passes=TIMED, expected="died", expected_death=KILLED),
+    "left": Declaration("left", 2, passes=TIMED, expected="died", expected_death=LEFT),
+    "hangs": Declaration("hangs", 2, passes=TIMED, expected="deadlocked"),
+    "level": Declaration("level", 2, passes=TIMED, expected="deadlocked"),
+    "raises": Declaration("raises", 2, passes=TIMED, expected="failed"),
+    "holds": Declaration(
         "holds", 1, passes=BUDGETED, budget_bytes=48 * MEBIBYTE, expected="out_of_memory"
     ),
-    "holds_gradients": RunPlan(
+    "holds_gradients": Declaration(
         "holds_gradients", 1, passes=BUDGETED, budget_bytes=28 * MEBIBYTE, expected="out_of_memory"
     ),
-    "diverges": RunPlan("diverges", 1, passes=TIMED, expected="diverged", keeps_steps=True),
+    "diverges": Declaration("diverges", 1, passes=TIMED, expected="diverged", keeps_steps=True),
 }

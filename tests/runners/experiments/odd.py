@@ -1,6 +1,6 @@
 """A run that ends otherwise than it is declared: the tests' own experiment."""
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "What does a command say of a surprise?"
 
@@ -17,6 +17,6 @@ def crashes(rank):
 
 
 RUNS = {
-    "surprises": RunPlan("completes", passes=("timed",), expected="out_of_memory"),
-    "crashes": RunPlan("crashes", passes=("timed",)),
+    "surprises": Declaration("completes", passes=("timed",), expected="out_of_memory"),
+    "crashes": Declaration("crashes", passes=("timed",)),
 }

@@ -7,7 +7,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "What happens to a simulation that cannot be?"
 
@@ -57,4 +57,4 @@ def sleeps(rank):
 
 
 NAMES = ("killed", "stumbles", "spins", "selects", "forks", "talks", "sleeps")
-RUNS = {name: RunPlan(name, 2, passes=("metered",)) for name in NAMES}
+RUNS = {name: Declaration(name, 2, passes=("metered",)) for name in NAMES}

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import RunPlan
+from runners.declared.experiment import Declaration
 
 QUESTION = "What does the launcher say when the machine fails a run?"
 MEBIBYTE = 1 << 20
@@ -49,6 +49,6 @@ def grows(rank):
 
 
 RUNS = {
-    name: RunPlan(name, num_ranks, passes=("timed",))
+    name: Declaration(name, num_ranks, passes=("timed",))
     for name, num_ranks in (("terminated", 2), ("gives_up", 2), ("opens", 1), ("grows", 1))
 }
