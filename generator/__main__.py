@@ -36,7 +36,7 @@ from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from runners.planner.answers.plan_grid import PREFIX
 from runners.traces.files import MACHINE
-from runners.traces.machine import shown
+from runners.traces.machine import from_home
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
@@ -144,7 +144,7 @@ def _new(options: argparse.Namespace) -> int:
             said = f"{options.name!r} stands for something else; choose another name"
             raise scaffold.CannotScaffoldError(said)
         for path in scaffold.new_experiment(root, options.content, options.name):
-            print(shown(path))
+            print(from_home(path))
         print(f"then: python -m runners run {options.name}; python -m generator check")
         return 0
     book = load(options.content, options.machine)

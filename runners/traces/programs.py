@@ -56,8 +56,8 @@ def found(root: Path, pattern: str) -> dict[str, Program]:
         if path.stem in programs:
             other = from_home(programs[path.stem].path)
             raise FixableError(
-                f"{from_home(path)}: {other} has this name too; a program is known by its file's name "
-                "in the whole book"
+                f"{from_home(path)}: {other} has this name too; a program is known by its file's "
+                "name in the whole book"
             )
         programs[path.stem] = read(path)
     return programs
