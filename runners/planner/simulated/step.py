@@ -81,16 +81,16 @@ def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
     if strategy.chunks > 1:
         yield from _interleaved(question, rank, num)
         return
-    ahead = 1
+    num_warmup_microbatches = 0
     if strategy.schedule == "gpipe":
-        ahead = num
+        num_warmup_microbatches = num - 1
     elif strategy.schedule == "1f1b":
-        ahead = min(num, strategy.pipeline - rank)
+        num_warmup_microbatches = min(num, strategy.pipeline - rank) - 1
     for index in range(num):
         yield Turn(FORWARD, 0, index)
-        if index >= ahead - 1:
-            yield Turn(BACKWARD, 0, index - ahead + 1)
-    for index in range(num - ahead + 1, num):
+        if index >= num_warmup_microbatches:  # the steady state
+            yield Turn(BACKWARD, 0, index - num_warmup_microbatches)
+    for index in range(num - num_warmup_microbatches, num):  # the cooldown
         yield Turn(BACKWARD, 0, index)
 
 
