@@ -142,7 +142,10 @@ def _predict(rank: Rank[Settings], own: nn.Module, validation: Samples) -> None:
         with rank.predict("input", what, batch.features) as out:
             out(batch.features)
     name, what = f"forward_rank_{rank.rank}", "run this rank's layers"
-    _forward(rank, own, batch.features, partial(rank.predict, name, what))
+    _, logits = _forward(rank, own, batch.features, partial(rank.predict, name, what))
+    if rank.rank == rank.world_size - 1:
+        with rank.predict("softmax", "turn logits into probabilities", logits) as out:
+            out(logits.softmax(dim=1))
 
 
 QUESTION = "What does it take to train one model whose layers are placed on four ranks?"
