@@ -42,7 +42,7 @@ class Recommended(NamedTuple):
 
     @property
     def better(self) -> list[str]:
-        """The layouts that dominate it."""
+        """The layouts that are better in something and worse in nothing."""
         found = self.others.items()
         return [k for k, v in found if v.dominates(self.layout, is_memory_free=self.fits)]
 

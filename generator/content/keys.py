@@ -26,7 +26,7 @@ _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
 
 def page(documents: Iterable[Document[Any]]) -> Iterator[str]:
-    """The lines of the page."""
+    """What `generator keys` prints, line by line: every key, with an example from the book."""
     parts: dict[type[Written], tuple[str, list[Written]]] = {}
     for document in documents:
         for part in _parts(document.model):

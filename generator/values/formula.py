@@ -114,7 +114,7 @@ class Symbol(Arithmetic):
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Symbol:
-        """A formula of two sides."""
+        """This formula and another, joined by an operator."""
         return Symbol((sign, tree_of(left), tree_of(right)))
 
     def __neg__(self) -> Symbol:

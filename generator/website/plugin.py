@@ -131,7 +131,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             self._refuse(f"{error.filename}: {error.strerror}")
 
     def on_build_error(self, *, error: Exception) -> None:
-        """Let other builds write."""
+        """After a failed build, release the lock, so that other builds may write."""
         self.held.close()
 
     def _refuse(self, mistakes: str) -> None:

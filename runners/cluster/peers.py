@@ -124,7 +124,7 @@ class Peers:
         return self._names.get(rank, f"the node of rank {rank}")
 
     def put(self, key: str, value: object) -> None:
-        """Share a value, JSON."""
+        """Put a value, as JSON, where every other process can read it by name."""
         self._store.set(key, json.dumps(value))
 
     def get(self, key: str, rank: int) -> Any:  # noqa: ANN401

@@ -139,7 +139,7 @@ class Settings(TransformerSettings):
 
     @property
     def num_parts(self) -> int:
-        """Of a replica."""
+        """Into how many parts a replica is divided, over shards and tensor ranks."""
         return self.num_shards * self.num_tensor_ranks
 
     def closed_forms(self) -> dict[str, Setting]:

@@ -112,7 +112,7 @@ class Settings(BatchSettings):
 
     @closed_form
     def samples_by_rank(self) -> list[int]:
-        """Of one batch."""
+        """How many samples of a batch each rank takes."""
         others = self.world_size - 1
         shares = [(self.batch_size - self.num_last_samples) // others] * others if others else []
         return [*shares, self.num_last_samples]

@@ -123,7 +123,7 @@ class Settings(BatchSettings):
 
     @closed_form
     def num_samples_per_rank(self) -> int:
-        """Of one batch."""
+        """How many samples of a batch each rank takes."""
         return self.batch_size // self.world_size
 
 

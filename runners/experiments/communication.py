@@ -78,7 +78,7 @@ class Settings(RunSettings):
     sizes_bytes: tuple[Count, ...] = SIZES[-2:]
 
     def closed_forms(self) -> dict[str, Setting]:
-        """The largest payload."""
+        """Bytes of the largest payload."""
         return {"largest_bytes": max(self.sizes_bytes)}
 
     def check(self) -> None:

@@ -124,7 +124,7 @@ class Settings(TeacherSettings):
 
     @closed_form
     def model_bytes(self) -> int:
-        """All parameters."""
+        """Bytes of all parameters."""
         return FLOAT_BYTES * mlp_parameters(self.widths)
 
 

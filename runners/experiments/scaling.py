@@ -102,7 +102,7 @@ class ReplicaSettings(Settings):
 
     @closed_form
     def gradient_bytes(self) -> int:
-        """Of the whole model."""
+        """Bytes of all gradients of the model."""
         return FLOAT_BYTES * mlp_parameters(self.widths)
 
 

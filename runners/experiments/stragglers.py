@@ -148,7 +148,7 @@ class Paced(Settings):
 
     @closed_form
     def mean_rank_seconds(self) -> float:
-        """Of a rank's own work."""
+        """Seconds of a rank's own work in a step, as a mean over the steps."""
         return sum(map(sum, self.lengths())) / self.world_size
 
 

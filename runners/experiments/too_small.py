@@ -102,7 +102,7 @@ class Settings(RunSettings):
 
     @closed_form
     def num_parameters(self) -> list[int]:
-        """Of each model."""
+        """Parameters of each model, by width."""
         return [mlp_parameters(self.layers_of(width)) for width in self.widths]
 
     def layers_of(self, width: int) -> tuple[int, ...]:

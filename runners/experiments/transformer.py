@@ -42,7 +42,7 @@ def ddp(rank: Rank[Settings]) -> None:
 
 
 def single(rank: Rank[Settings]) -> None:
-    """The oracle: one device, the whole model, every batch whole."""
+    """Train the whole model on one device: what the divided runs are compared with."""
     model = _whole(rank)
     _train(rank, model)
     if not rank.is_metered:

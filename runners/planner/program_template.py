@@ -353,7 +353,7 @@ def divide(model: Transformer, mesh: DeviceMesh) -> None:
 
 
 def shard(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
-    """Shard each layer by itself, and what remains as the root."""
+    """Apply FSDP: each layer is a unit of its own, and what remains is the root's."""
     policy = MixedPrecisionPolicy()
     if plan.precision == "bf16-mixed":
         # Shards are fp32, gathered in bf16; the types are of parameters and of the reduction.

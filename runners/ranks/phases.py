@@ -71,7 +71,10 @@ class StepPhases:
         self._handles: list[Any] = []
 
     def attach(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-        """Hear of a module's forward passes and an optimizer's steps; the last attached count."""
+        """Follow the phases of steps by hooks on a module's forward and an optimizer's step.
+
+        Hooks of an earlier call are removed.
+        """
         self.detach()
         hook = module.register_forward_pre_hook(self._on_forward, prepend=True)
         self._handles.append(hook)
@@ -84,7 +87,7 @@ class StepPhases:
         StepPhases.current = self
 
     def detach(self) -> None:
-        """Hear of nothing any more."""
+        """Remove the hooks of `attach`."""
         for handle in self._handles:
             handle.remove()
         self._handles = []

@@ -103,7 +103,7 @@ class Block:
 
     @property
     def end(self) -> int:
-        """The address after it."""
+        """The first address behind the block."""
         return self.address + self.size
 
 

@@ -40,7 +40,7 @@ class Scratch:
         self.remove()
 
     def folder(self) -> Path:
-        """A new folder inside."""
+        """Make a new folder inside the scratch folder."""
         return Path(tempfile.mkdtemp(dir=self.path))
 
     def remove(self) -> None:

@@ -72,7 +72,7 @@ def held() -> Iterator[None]:
 
 
 def report(stopped: KeyboardInterrupt) -> int:
-    """Say that the command has been stopped; the exit code."""
+    """Print that a person stopped the command; the exit code for it."""
     say(_line)
     return stopped.exit_code if isinstance(stopped, Stopped) else 128 + signal.SIGINT
 

@@ -73,7 +73,7 @@ def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
 
 
 def has(thing: object, steps: Sequence[Key]) -> bool:
-    """Whether a value stands there."""
+    """Whether a value stands at the end of steps."""
     try:
         return at(thing, steps) is not None
     except (KeyError, IndexError, AttributeError, TypeError):

@@ -162,7 +162,7 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text, as `write`."""
+    """Write a text whole or not at all, as `write` does a record."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex}{TORN}")  # others may write it too
     try:

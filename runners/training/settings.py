@@ -69,7 +69,7 @@ class GlobalBatchSettings(SmallClassifierSettings):
 
     @closed_form
     def num_updates(self) -> int:
-        """In all epochs."""
+        """Updates of the optimizer in all epochs together."""
         return self.num_samples // self.global_batch_size * self.num_epochs
 
 
@@ -110,7 +110,7 @@ class SharedBatchSettings(StackSettings):
 
     @closed_form
     def batch_size(self) -> int:
-        """Samples of one rank."""
+        """Samples that one rank takes in a step."""
         return self.global_batch_size // self.world_size
 
 

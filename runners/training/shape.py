@@ -57,7 +57,7 @@ class TransformerShape:
         return (2 + self.vocabulary) * self.width
 
     def num_parameters(self) -> int:
-        """Of the whole."""
+        """Parameters of the whole model."""
         ends = self.embedding_parameters() + self.head_parameters()
         return ends + self.num_layers * self.block_parameters()
 

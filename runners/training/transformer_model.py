@@ -45,7 +45,7 @@ class MLP(nn.Module):
         self.down = nn.Linear(shape.hidden, shape.width, device=device)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Widen, bend, narrow."""
+        """(…, width) → (…, width), through a hidden layer."""
         result: Tensor = self.down(nn.functional.gelu(self.up(tokens)))
         return result
 
@@ -61,7 +61,7 @@ class Block(nn.Module):
         self.mlp = MLP(shape, device)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Add both to the tokens."""
+        """Add attention and MLP to the tokens: (batch, length, width) → the same."""
         tokens = tokens + self.attention(self.attention_norm(tokens))
         result: Tensor = tokens + self.mlp(self.mlp_norm(tokens))
         return result
@@ -112,7 +112,7 @@ class Transformer(nn.Sequential):
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks alone."""
+        """Run the blocks, without embedding and head: (batch, length, width) → the same."""
         return [one for one in self if isinstance(one, Block)]
 
 

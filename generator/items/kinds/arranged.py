@@ -101,7 +101,7 @@ class Pairs(Kind[Match]):
         return Key(right=tuple(range(self.num_places)))
 
     def unclear(self) -> Iterator[Found]:
-        """Pairs that nothing backs."""
+        """Pairs that neither a claim nor a printed value decides."""
         for place, pair in enumerate(self.item.pairs):
             printed = (one.text for one in prose.expressions(pair.right))
             if not pair.claim and all(map(_LABEL.match, printed)):

@@ -175,5 +175,5 @@ class Kind(Generic[ItemT]):
         return self.evidence.reference is None
 
     def verdict(self, position: int) -> str:
-        """Whether an answer is right."""
+        """Whether a reader's answer is right."""
         return "open" if self.key.is_open else "right" if position in self.key.right else "wrong"

@@ -144,7 +144,7 @@ class Prediction(TypedNumber[Predict]):
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
     def field(self, folio: Folio) -> Field | None:
-        """With the slider."""
+        """The field in which a reader types, with its slider."""
         field, ends = super().field(folio), self.ends
         if field is None or ends is None:
             return field

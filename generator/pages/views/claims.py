@@ -325,7 +325,7 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
-    """What the book cites, a list for each document, by title; and rows of published tables."""
+    """The references of the book: a list for each document, and rows of published tables."""
     found = sorted(folio.book.references.values(), key=lambda one: one.title.strip("“").lower())
     of_rows = {one.id for one in published_references(folio.book.traces)}
     documents: dict[str, list[Reference]] = {}

@@ -127,7 +127,7 @@ class Plans:
         return value
 
     def path(self, answer: Answer) -> str:
-        """The run of an answer."""
+        """The path of the run that holds an answer: `plan_llama_8b.fsdp_on_8`."""
         name = next(name for name, one in self.answers.items() if one is answer)
         return f"{self.name}.{name}"
 

@@ -157,7 +157,7 @@ class Layout:
 
     @property
     def key(self) -> tuple[int, float, float, int]:
-        """Orders layouts, best first."""
+        """What layouts are sorted by, best first."""
         return _VERDICTS.index(self.verdict), *self.bounds.rounded, self.needed_bytes
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
@@ -177,7 +177,7 @@ class Layout:
         return self.needed_bytes > TIGHT * memory_bytes
 
     def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The layout with all that was worked out of it, as JSON takes it."""
         law = self.bounds
         return {
             **self.answer.model_dump(mode="json"),
@@ -200,7 +200,7 @@ def layout(answer: Answer, cluster: Cluster, memory_bytes: float) -> Layout:
 
 
 def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
-    """What fits, best first."""
+    """The layouts that fit the devices, best first."""
     return [one for one in ordered(answers, cluster, memory_bytes) if one.verdict == "fits"]
 
 

@@ -88,7 +88,7 @@ class Architecture(Record):
 
     @property
     def expert_parameters(self) -> int:
-        """Of one feed-forward network."""
+        """Parameters of one expert's feed-forward network."""
         gates = 2 if self.activation == "swiglu" else 1
         biases = gates * self.ffn_size + self.hidden_size if self.has_bias else 0
         return (gates + 1) * self.hidden_size * self.ffn_size + biases
@@ -102,7 +102,7 @@ class Architecture(Record):
 
     @property
     def num_parameters(self) -> int:
-        """Of the whole model."""
+        """Parameters of the whole model."""
         logits = 0 if self.has_tied_embeddings else self.embedding_parameters
         positions = self.context_length * self.hidden_size if self.positions == "learned" else 0
         ends = self.embedding_parameters + positions + self.norm_parameters + logits

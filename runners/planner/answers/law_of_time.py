@@ -47,7 +47,7 @@ class Cluster:
 
     @property
     def num_devices(self) -> int:
-        """Of all nodes."""
+        """Devices of all nodes together."""
         return self.nodes * self.per_node
 
     def of(self, devices: int) -> Cluster:
@@ -73,7 +73,7 @@ class Bounds(NamedTuple):
 
     @property
     def at_least(self) -> float:
-        """The step cannot be shorter."""
+        """Seconds: the longest of the parts, which may run at once; no step is shorter."""
         return max(self.computing + self.waiting, self.within, self.between)
 
     @property

@@ -183,7 +183,7 @@ def trace_of(experiment: str, question: str, made: Simulated, runs: dict[str, Ru
 def run_of(
     strategy: str, settings: dict[str, Setting], ranks: list[RankRecord], seconds: float
 ) -> Run:
-    """A simulated run."""
+    """The record of a simulated run, from what its ranks came to."""
     return Run(
         strategy=strategy,
         world_size=1,

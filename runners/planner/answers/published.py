@@ -41,7 +41,7 @@ class Comparison(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The committed trace."""
+        """The file of the committed comparison."""
         return PLANNER / f"{self.experiment}.json"
 
     def trace(self, runs: dict[str, Run]) -> Trace:

@@ -110,7 +110,7 @@ def published_steps(name: str) -> list[PublishedStep]:
 
 
 def data(row: PublishedStep) -> int:
-    """Ranks that see other samples."""
+    """The number of data-parallel ranks: those that see other samples."""
     return row.devices // (row.tensor * row.pipeline)
 
 

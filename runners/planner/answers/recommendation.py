@@ -200,7 +200,7 @@ class Choice(NamedTuple):
 
     @property
     def best(self) -> Layout:
-        """The recommendation."""
+        """The layout that is recommended."""
         return self.fitting[0]
 
 
