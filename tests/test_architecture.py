@@ -121,7 +121,7 @@ ROOMS = {
         "training": {"traces", "declared", "ranks"},
         "measuring": {"system", "traces", "declared", "ranks", "meters"},
         "primitives": {"system", "traces", "declared", "ranks", "measuring"},
-        "simulate": {"traces", "declared", "meters", "ranks", "system"},
+        "simulate": {"traces", "meters", "ranks", "system"},
         "planner": {"traces", "declared", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "declared", "measuring"},
         "commands": {"system", "traces", "declared", "measuring", "primitives", "planner"},

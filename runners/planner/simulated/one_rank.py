@@ -53,7 +53,6 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
                 meshes,
                 is_gloo=question.backend == "gloo",
                 activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
-                counts_results=True,
                 copies_on_reduce_stream=question.implementation.copies_on_reduce_stream,
             )
             with meter:
