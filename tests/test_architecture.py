@@ -119,7 +119,7 @@ ROOMS = {
         "ranks": {"system", "traces", "declared", "meters"},
         "training": {"traces", "declared", "ranks"},
         "measuring": {"system", "traces", "declared", "ranks", "meters"},
-        "simulate": {"traces", "declared", "meters", "ranks", "system"},
+        "simulate": {"traces", "meters", "ranks", "system"},
         "planner": {"traces", "declared", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "declared", "measuring"},
         "commands": {"system", "traces", "declared", "measuring", "planner"},

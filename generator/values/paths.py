@@ -164,16 +164,16 @@ class Node:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
         path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
+        quantity = fields.quantity(steps, self._run_of_page.quantities if self._run_of_page else {})
+        origin = self.origin._replace(field=path, counts=quantity.unit)
         if self.on_page and kind != "given":
-            self._note(steps)
+            self.reading.measured[origin.path] = None
         if isinstance(thing, bool):
             thing = "yes" if thing else "no"
-        quantity = fields.quantity(steps, self._run_of_page.quantities if self._run_of_page else {})
         unit = units.of_field(quantity.unit, thing)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
         if kind == "measured" and self._spread(steps) > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
-        origin = self.origin._replace(field=path, counts=quantity.unit)
         return self.reading.moved(Value(thing, unit, kind, formula, origin=origin, form=form))
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
@@ -193,10 +193,6 @@ class Node:
         """How far rounding turns a field of this run; 0 where that was not measured."""
         run = self._run_of_page
         return (run.spread or {}).get(field_of(run, steps), 0) if run else 0
-
-    def _note(self, steps: tuple[Key, ...]) -> None:
-        """Remember that this evaluation read a measured field."""
-        self.reading.measured[self.origin._replace(field=fields.written(steps)).path] = None
 
     def refuse_if_skipped(self) -> None:
         """Refuse to read anything into the emptiness of a run that was skipped.

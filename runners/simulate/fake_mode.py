@@ -1,7 +1,7 @@
-"""Fake tensors that answer when a program asks for a value, so that strategies run to their end.
+"""Fake tensors that answer when a program asks for a value, so that it runs to its end.
 
 In: operations on tensors without data. Out: tensors without data; and where an operation gives a
-number, nothing: 0, 0.0 or False. A strategy that only reports its losses runs unchanged. One whose
+number, nothing: 0, 0.0 or False. A program that only reports its losses runs unchanged. One whose
 shapes follow from values raises `DynamicOutputShapeException`, and is not simulated.
 """
 
@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
+_READ = torch.ops.aten._local_scalar_dense.default
 
 
 class ValuelessMode(FakeTensorMode):
@@ -38,33 +39,16 @@ class ValuelessMode(FakeTensorMode):
             return self.answer(func, args)
 
     def answer(self, func: Any, args: Any) -> Any:
-        """What an operation reads from tensors: a number, an array, or whether two are equal."""
-        if func is array_of:
-            return NoBytes()
-        name = func.__name__.partition(".")[0]
-        if name == "_local_scalar_dense":
-            dtype = args[0].dtype
-            return False if dtype is torch.bool else 0.0 if dtype.is_floating_point else 0
-        if name in ("equal", "allclose"):
-            return True
-        raise DataDependentOutputException(func)
+        """The number that an operation reads from a tensor."""
+        if func is not _READ:
+            raise DataDependentOutputException(func)
+        dtype = args[0].dtype
+        return False if dtype is torch.bool else 0.0 if dtype.is_floating_point else 0
 
 
 ValuelessMode.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
     ValuelessMode.__torch_dispatch__
 )
-
-
-class NoBytes:
-    """What `numpy` gives of a tensor without data: an array of nothing."""
-
-    def tobytes(self) -> bytes:
-        """Nothing."""
-        return b""
-
-    def tolist(self) -> list[float]:
-        """Nothing."""
-        return []
 
 
 def formatted(tensor: FakeTensor, specification: str) -> str:
@@ -74,7 +58,7 @@ def formatted(tensor: FakeTensor, specification: str) -> str:
     return format(tensor.item(), specification)
 
 
-def array_of(tensor: FakeTensor, *arguments: Any, **named: Any) -> Any:
-    """Stands for `FakeTensor.numpy`."""
-    mode = tensor.fake_mode
-    return mode.answer(array_of, (tensor,)) if isinstance(mode, ValuelessMode) else NoBytes()
+def array_of(tensor: FakeTensor, *_: Any, **__: Any) -> Any:
+    """Stands for `FakeTensor.numpy`, which reads values."""
+    mode: Any = tensor.fake_mode
+    return mode.answer(array_of, (tensor,))

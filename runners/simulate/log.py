@@ -1,18 +1,11 @@
-"""What a simulation of a run records. No torch.
+"""What a simulated rank calls. No torch.
 
-Bytes are tensor bytes, as the memory meter counts them; a payload is counted as the meter of
-collectives counts it, the larger side of a call. Counts and FLOPs are those of one settled step; of
-a program, which has no steps that are known, they are those of all of it.
+A payload is counted as the meter of collectives counts it, the larger side of a call.
 """
 
-from runners.traces.measured import Collective, Memory
 from runners.traces.schema import Record
 
 RESHARDED = "resharded"  # the axis over which FSDP gathers what it resharded to a smaller group
-
-
-class UnsimulatedError(Exception):
-    """A rank does what no rank alone can do without data and without waiting."""
 
 
 class AxisCalls(Record):
@@ -32,23 +25,3 @@ class Call(AxisCalls):
     """
 
     phase: str
-
-
-class RankLog(Record):
-    """What one simulated rank recorded."""
-
-    rank: int
-    memory: Memory | None
-    collectives: list[Collective]
-    calls: list[Call]
-    flops: dict[str, int]  # by phase: matrix products and attention, by torch's own formulas
-
-    @property
-    def peak_bytes(self) -> int | None:
-        """The most tensor bytes held at one time."""
-        return self.memory.peak_bytes if self.memory else None
-
-    @property
-    def payload_bytes(self) -> dict[str, int]:
-        """Payload of the counted step by operation."""
-        return {one.operation: one.bytes for one in self.collectives}

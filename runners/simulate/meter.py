@@ -59,11 +59,8 @@ class Meter(FakeMemoryMeter):
         activation_axes: what ranks send each other on these axes is an activation or a gradient
             and no wrapper's bucket; a group that is described by one of these names is an axis.
         copies_on_reduce_stream: FSDP allocates its copy of gradients where it allocates their sums.
-        counts_results: what a functional collective returns is a side of its payload, as is the
-            output that others are given. Meters of real ranks see arguments alone.
 
     Attributes:
-        log_always: without steps, everything counts.
         flops: of the counted step, by phase.
     """
 
@@ -74,17 +71,14 @@ class Meter(FakeMemoryMeter):
         is_gloo: bool = True,
         activation_axes: Sequence[str] = (),
         copies_on_reduce_stream: bool = False,
-        counts_results: bool = False,
     ) -> None:
         super().__init__()
         self._meshes, self._is_gloo, self._activation_axes = meshes, is_gloo, activation_axes
         # A simulation has none of gloo's threads.
         self._gloo = SimpleNamespace(wait_until_idle=lambda: None)  # type: ignore[assignment]
-        self.log_always = False
         self.flops: Counter[str] = Counter()
         self._payloads: defaultdict[tuple[str, str, int, str], list[int]] = defaultdict(list)
         self._is_activation = False
-        self._counts_results = counts_results
         self._copies_on_reduce_stream = copies_on_reduce_stream
         self._streams: dict[int, int] = {}  # of storages that another stream than 0 allocated
         self._reduced: int | None = None  # the storage that FSDP copied gradients to
@@ -105,14 +99,14 @@ class Meter(FakeMemoryMeter):
         del copies
         if func.namespace == "fsdp":
             self._note_streams_of_fsdp(func, result, kwargs)
-        if (self.counting or self.log_always) and not self._asks_for_shapes:
+        if self.counting and not self._asks_for_shapes:
             self._count(func, args, kwargs or {}, result)
         return result
 
     def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if func.namespace in NAMESPACES:
-            given = [*args, result] if self._counts_results else args
-            self._count_call(func.__name__.partition(".")[0], given)
+            # What a functional one returns is a side of its payload, too.
+            self._count_call(func.__name__.partition(".")[0], [*args, result])
         elif func.namespace != "prim":  # a question about a tensor, which only fake ones pass on
             packet = func._overloadpacket
             formula = flop_registry.get(packet) or _FORMULAS.get(packet)

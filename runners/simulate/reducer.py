@@ -9,16 +9,12 @@ back.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import _compute_bucket_assignment_by_size
 from torch.autograd import Variable
-
-Hook = Callable[[Any, Any], Any]
 
 
 @dataclass(eq=False)
@@ -58,7 +54,7 @@ class Reducer(_Silent):
         group: dist.ProcessGroup,
         sparse: object,
         cap_bytes: int,
-        find_unused: bool,
+        find_unused: object,
         is_view: bool,
         names: object,
         first_cap_bytes: int,
@@ -68,11 +64,11 @@ class Reducer(_Silent):
         copies_together: object = None,
     ) -> None:
         self._parameters = list(parameters)
-        self._group, self._is_view, self._finds_unused = group, is_view, find_unused
+        self._group, self._is_view = group, is_view
+        self._divisor = group.size()
         self._limits_again = list(limits_again or (first_cap_bytes, cap_bytes))
-        self.hook: tuple[Any, Hook] | None = None
         self._order: list[int] = []  # of parameters, as their gradients became ready
-        self._expects = self._has_rebuilt = self._is_queued = False
+        self._expects = self._has_rebuilt = False
         self._buckets: list[Bucket] = []
         self._build(bucket_indices)
         self._handles = [
@@ -98,7 +94,7 @@ class Reducer(_Silent):
 
     def _rebuild_buckets(self) -> bool:
         """Once, before the second forward pass: buckets in the order in which gradients came."""
-        if self._has_rebuilt or self._finds_unused or len(self._order) < len(self._parameters):
+        if self._has_rebuilt or len(self._order) < len(self._parameters):
             return False
         indices, _ = _compute_bucket_assignment_by_size(
             [self._parameters[index] for index in self._order],
@@ -112,7 +108,7 @@ class Reducer(_Silent):
 
     def prepare_for_backward(self, outputs: object) -> None:
         """Gradients are expected from now on."""
-        self._expects, self._is_queued = True, False
+        self._expects = True
         for bucket in self._buckets:
             bucket.num_pending, bucket.is_reduced = len(bucket.own), False
 
@@ -129,73 +125,41 @@ class Reducer(_Silent):
 
     @torch.no_grad()
     def _copy(self, index: int) -> None:
-        """Copy a gradient that is ready into its bucket, and reduce the bucket once it is full."""
-        if self._finds_unused and not self._is_queued:
-            self._queue()  # some gradients may never come
+        """Copy a gradient that is ready into its bucket, and reduce buckets that are full."""
         if not self._has_rebuilt:
             self._order.append(index)
         bucket, k = self._place[index]
         parameter, view = bucket.own[k], bucket.views[k]
         gradient = parameter.grad
-        if gradient is None:
-            view.zero_()
-        elif gradient.untyped_storage()._cdata != bucket.whole.untyped_storage()._cdata:
-            if self.hook is None:
-                torch.mul(gradient, 1 / self._group.size(), out=view)
-            else:
-                view.copy_(gradient)
+        assert gradient is not None
+        if gradient.untyped_storage()._cdata != bucket.whole.untyped_storage()._cdata:
+            torch.mul(gradient, 1 / self._divisor, out=view)
             if self._is_view:
                 parameter.grad = view
-        elif self.hook is None:
-            view.div_(self._group.size())
+        else:
+            view.div_(self._divisor)
         del gradient
         bucket.num_pending -= 1
-        self._reduce_full()
-
-    def _reduce_full(self) -> None:
-        """Buckets leave in their order."""
-        for bucket in self._buckets:
-            if bucket.num_pending:
+        for one in self._buckets:  # which leave in their order
+            if one.num_pending:
                 break
-            if not bucket.is_reduced:
-                self._reduce(bucket)
-        if self._buckets[-1].is_reduced and not self._is_queued:
-            self._queue()
+            if not one.is_reduced:
+                one.is_reduced = True
+                self._reduce(one)
+                if one is self._buckets[-1]:
+                    Variable._execution_engine.queue_callback(self._finish)
 
     def _reduce(self, bucket: Bucket) -> None:
-        bucket.is_reduced = True
-        if self.hook is None:
-            dist.all_reduce(bucket.whole, group=self._group, async_op=True)
-        else:
-            state, hook = self.hook
-            hook(state, self._seen(bucket))
-
-    def _seen(self, bucket: Bucket) -> SimpleNamespace:
-        """A bucket as a communication hook sees it: torch's `GradBucket`."""
-        return SimpleNamespace(
-            index=lambda: self._buckets.index(bucket),
-            buffer=lambda: bucket.whole,
-            parameters=lambda: bucket.own,
-            is_last=lambda: bucket is self._buckets[-1],
-        )
-
-    def _queue(self) -> None:
-        self._is_queued = True
-        Variable._execution_engine.queue_callback(self._finish)
+        dist.all_reduce(bucket.whole, group=self._group, async_op=True)
 
     @torch.no_grad()
     def _finish(self) -> None:
-        """Backward is over: what never came counts as zero, and buckets are copied back."""
-        for bucket in self._buckets:
-            if not bucket.is_reduced:
-                self._reduce(bucket)
+        """Backward is over: buckets are copied back."""
         self._expects = False
         for bucket in [] if self._is_view else self._buckets:
             for parameter, view in zip(bucket.own, bucket.views, strict=True):
-                if parameter.grad is None:
-                    parameter.grad = view.clone()
-                else:
-                    parameter.grad.copy_(view)
+                assert parameter.grad is not None
+                parameter.grad.copy_(view)
 
 
 class Logger(_Silent):
@@ -203,11 +167,6 @@ class Logger(_Silent):
 
     def __init__(self, reducer: Reducer) -> None:
         """As torch's; the reducer is not kept."""
-
-
-def register_hook(reducer: Reducer, state: object, hook: Hook) -> None:
-    """Stands for `torch.distributed._register_comm_hook`."""
-    reducer.hook = (state, hook)
 
 
 MOST_IN_FLIGHT = 2  # broadcasts at a time, as torch's own keeps them

@@ -8,10 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from runners.declared.closed_forms import ring_bytes
 from runners.declared.experiment import find
 from runners.traces import machine
-from runners.traces.digest import MORE
 from runners.traces.files import read
 from runners.training.networks import mlp
-from tests.processes import OWN_EXPERIMENTS
 from tests.runners.simulated_runs import simulated as simulate
 
 pytestmark = pytest.mark.ranks
@@ -38,12 +36,6 @@ RUNS = [
 def simulated():
     """The runs of `RUNS`, by name."""
     return simulate(*RUNS)
-
-
-@pytest.fixture
-def untrue(monkeypatch):
-    """The tests' own experiments, too."""
-    monkeypatch.setenv(MORE, OWN_EXPERIMENTS[MORE])
 
 
 def first(ranks):
@@ -99,20 +91,3 @@ def test_flops_are_those_of_torchs_own_counter(simulated):
         nn.functional.cross_entropy(model(inputs), labels).backward()
     flops = first(simulated["sharding.ddp_1"]).flops
     assert sum(flops.values()) == counter.get_total_flops()
-
-
-def test_ranks_that_wait_for_objects_of_each_other_are_none_of_one_alone(untrue):
-    assert simulate("untrue.talks")["untrue.talks"] == "its ranks wait for objects of each other"
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own, of buffers that it reads
-def test_checkpoints_and_recorded_collectives_take_real_ranks():
-    found = simulate("faults.resumed", "hangs.order_same")
-    assert found == {
-        "faults.resumed": "its ranks plan a checkpoint together",
-        "hangs.order_same": "it reads which collectives a real group recorded",
-    }
-
-
-def test_nobody_sleeps(untrue):
-    assert first(simulate("untrue.sleeps")["untrue.sleeps"])

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.device_memory import least_bytes, needed_bytes
 from runners.simulate.log import RESHARDED, AxisCalls
 from runners.traces import digest
@@ -243,19 +244,12 @@ def _rank(one: GridRank, num_microbatches: int) -> RankRecord:
 
 def code_digest(experiment: str) -> str:
     """The digest of what a grid follows from: the code that simulates, and the architecture."""
-    return digest_of([engine_digest(), _architectures().get(experiment)])
+    shapes = {experiment_of(name): one.architecture for name, one in model_presets().items()}
+    shape = shapes.get(experiment)
+    return digest_of([engine_digest(), shape and shape.as_json()])
 
 
 @cache
 def engine_digest() -> str:
     """The digest of the code that simulates: comments, docstrings and layout left out."""
     return digest.code_digest(ROOT / _ENTRY)
-
-
-@cache
-def _architectures() -> dict[str, object]:
-    path = ROOT / "content" / "planner" / "model_presets.yml"
-    import yaml  # few that import this module need presets
-
-    presets = yaml.safe_load(path.read_text(encoding="utf-8"))["presets"]
-    return {experiment_of(one["id"]): one["architecture"] for one in presets}

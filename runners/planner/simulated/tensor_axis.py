@@ -76,13 +76,7 @@ class TensorAxis:
         return x
 
     def share(self, count: int) -> int:
-        """This rank's part of a width.
-
-        Raises:
-            ValueError: the axis does not divide it.
-        """
-        if count % self.size:
-            raise ValueError(f"{self.size} tensor-parallel ranks do not divide {count}")
+        """This rank's part of a width, which `Question.check` has found divided evenly."""
         return count // self.size
 
     def gathered(self, x: Tensor) -> Tensor:

@@ -286,9 +286,6 @@ class Transformer(nn.Module):
         part: what this rank builds.
         layers: numbers of the layers that this stage has; the first also means the embedding, the
             last the final norm and the logits.
-
-    Raises:
-        ValueError: the axis divides the heads, or the width, not evenly.
     """
 
     angles: Tensor | None
