@@ -1,7 +1,7 @@
 """Questions as an author writes them: what all kinds of them have.
 
 A key is never typed. Each kind is in a module of `generator/items/kinds`: the keys that authors
-write, beside what works the answers out of the runs. That folder completes `QuizFile`.
+write, beside what works the answers out of the runs.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
@@ -117,7 +117,10 @@ if TYPE_CHECKING:
 
 
 class QuizFile(Written):
-    """content/topics/<topic>/quiz.yml: items that modes name by id."""
+    """content/topics/<topic>/quiz.yml: items that modes name by id.
+
+    The kinds of items complete it (`items/kinds`), which `generator/__init__.py` imports.
+    """
 
     items: Annotated[
         list[Annotated["AnyItem", Field(discriminator="kind"), AfterValidator(_written_out)]],

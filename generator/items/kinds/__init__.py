@@ -1,4 +1,4 @@
-"""The kinds of questions: for each its keys in the file, its key, its answers and its form.
+"""The kinds of questions: for each what authors write, what is right, its answers and its form.
 
 A module of this folder with a model and its `Kind` is a kind, and stands in no list.
 """
@@ -14,12 +14,12 @@ from generator.values.evaluation import Evidence
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
-QuizFile.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.OF)]})  # noqa: UP007
+QuizFile.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.BY_MODEL)]})  # noqa: UP007
 
 
 def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:
     """An item on this book's runs; worked out once."""
-    return evidence.once("kind", item, lambda: Kind.OF[type(item)](item, evidence))
+    return evidence.once("kind", item, lambda: Kind.BY_MODEL[type(item)](item, evidence))
 
 
 def digest_of(item: Item, evidence: Evidence) -> str:

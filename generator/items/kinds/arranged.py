@@ -138,7 +138,7 @@ class Pairs(Kind[Match], of=Match):
     form = places = "pairs"
     instruction = "match the pairs"
     is_ordered = True
-    says = ("left", "right")
+    texts = ("left", "right")
     backed_by = "claim"
 
     @cached_property

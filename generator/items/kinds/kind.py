@@ -103,7 +103,7 @@ ItemT = TypeVar("ItemT", bound=Item)
 class Kind(Generic[ItemT]):
     """An item of one kind on this book's runs."""
 
-    OF: ClassVar[dict[type[Item], type["Kind[Any]"]]] = {}  # the kinds, by their models
+    BY_MODEL: ClassVar[dict[type[Item], type["Kind[Any]"]]] = {}
 
     form: str  # the macro of templates/macros/forms.j2 that writes what a reader operates
     instruction = ""  # what stands above the question
@@ -112,13 +112,13 @@ class Kind(Generic[ItemT]):
     is_sequence = False  # whether its answers are explained as a numbered list
     has_one_key = False  # whether the same answer has to be right in all of its cases
     places = ""  # the key of its options, pieces, pairs or lines
-    says: tuple[str, ...] = ("text",)  # the keys of one of these that a reader sees at once
+    texts: tuple[str, ...] = ("text",)  # the keys of one of these that a reader sees at once
     backed_by = ""  # the key of one of these that names a claim as evidence
 
     def __init_subclass__(cls, of: type[Item] | None = None) -> None:
         """Make known whose kind it is."""
         if of:
-            cls.OF[of] = cls
+            cls.BY_MODEL[of] = cls
 
     def __init__(self, item: ItemT, evidence: Evidence) -> None:
         self.item = item
@@ -148,7 +148,7 @@ class Kind(Generic[ItemT]):
     @property
     def seen(self) -> tuple[str, ...]:
         """What a reader sees of it: its text, and what there is to choose from."""
-        texts = (" ".join(getattr(one, name) for name in self.says) for one in self.parts)
+        texts = (" ".join(getattr(one, name) for name in self.texts) for one in self.parts)
         return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
 
     def claimed(self) -> Iterator[Found]:

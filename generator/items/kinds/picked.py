@@ -164,7 +164,7 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
     """The lines of a program, one of which the corrected program, which a run executed, lacks."""
 
     form = places = "lines"
-    says = ()  # the code, which is no text of the author's
+    texts = ()  # a line of code is no text of the author's
     instruction = "find the line at fault"
 
     @cached_property

@@ -126,10 +126,10 @@ def breakable_code(code: Markup) -> Markup:
 
 
 def code_lines(
-    wrong: Listing, asked: Iterable[str], folio: Folio
+    wrong: Listing, choices: Iterable[str], folio: Folio
 ) -> list[tuple[Markup, int | None]]:
-    """A program line by line; those that are asked have a position. No line ends in an indent."""
-    places = {line.strip(): place for place, line in enumerate(asked)}
+    """A program line by line; the choices have a position. No line ends in an indent."""
+    places = {line.strip(): place for place, line in enumerate(choices)}
     lines = highlighted_lines(listed(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
         (

@@ -49,7 +49,7 @@ def led_to(topic: Topic) -> dict[str, Mode]:
     again = topic.items_by_mode.get("recall")
     return {} if again is None else {
         name: mode for mode, names in topic.items_by_mode.items() for name in names
-        if name not in again and Kind.OF[type(topic.items[name])].is_graded
+        if name not in again and Kind.BY_MODEL[type(topic.items[name])].is_graded
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ function isWithin(answer, typed) {
 // and says which explanations are about it; `stands` says of one option how it stood. A kind may have
 // more: `start` prepares its form; `settle` puts the right answer into it, and gives the options in the
 // order in which they are explained; `isQuiet` explains nothing before the last try; `isGuess` is not
-// graded; `said` selects what the right answer says of each part, and `joint` stands between them.
+// graded; `texts` selects what the right answer says of each part, and `joint` stands between them.
 
 const ticked = (q) => q.options.filter((one) => one.querySelector("input").checked).map(place);
 
@@ -99,7 +99,7 @@ const matched = {
     return picked.includes("") ? null : picked.map(Number);
   },
   put: (q, answer) => all(q.form, "select").forEach((one, at) => (one.value = String(answer[at]))),
-  said: ".pb-said, .pb-beside",
+  texts: ".pb-said, .pb-beside",
   judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-beside"),
   stands: (q, answer, option, key, position) => ({
     note: "",

@@ -196,7 +196,7 @@ class Question extends Waiting {
   rightAnswer() {
     const right = this.key.filter((one) => one.dataset.verdict === "right");
     const texts = right.map((one) =>
-      all(one, this.how.said || ".pb-said").map((part) => plain(part).replace(/\.$/, "")).join(": ")
+      all(one, this.how.texts || ".pb-said").map((part) => plain(part).replace(/\.$/, "")).join(": ")
     );
     return texts.join(this.how.joint || "; ");
   }
