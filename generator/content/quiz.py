@@ -1,98 +1,25 @@
-"""Questions as an author writes them: eight kinds, told apart by `kind`.
+"""Questions as an author writes them: what all kinds of them have.
 
-A key is never typed. An option is right where the claim behind it has the verdict that it names, on
-the machine whose numbers the page shows; a number is an expression over the traces; an order comes
-from values or from what a run recorded; a faulty line is the one that the corrected program, which
-a run executed, no longer has there. `generator/items/kinds` works the keys out and refuses items
-without one.
+A key is never typed. Each kind is in a module of `generator/items/kinds`: the keys that authors
+write, beside what works the answers out of the runs.
 """
 
-from typing import Annotated, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from generator.content.cases import bound, in_texts
-from generator.content.claim import SEVERAL, Tolerance, Verdict
-from generator.content.exhibit import Executed
 from generator.content.words import (
     Bound,
     ClaimId,
     Expression,
     Id,
     Line,
-    MisconceptionId,
     Prose,
     RunPath,
     Written,
     of_runs,
 )
-
-
-class RightIf(Written):
-    """The claim, and its verdict, that make an option right."""
-
-    claim: ClaimId
-    verdict: Verdict = "holds"
-
-
-class Slip(Written):
-    """A number that a named mistake gives, computed over the same trace as the right one."""
-
-    name: Line
-    """what was done wrong, as in “the sum over the ranks instead of their mean”."""
-    gives: Expression
-    """an expression: the number that it gives."""
-    misconception: MisconceptionId | None = None
-    why: Line | None = None
-    """beyond what the name says."""
-
-
-class Option(Written):
-    """One answer, and why it is right or wrong.
-
-    One that can be wrong names its misconception. What `right_if` or `refuted_by` names decides
-    whether it is right; where neither stands, or more claims are needed to tell, `decides` names
-    them. Where none of the three stands, the claim decides that refutes the misconception.
-    """
-
-    text: Line
-    why: Line
-    right_if: RightIf | None = None
-    misconception: MisconceptionId | None = None
-    refuted_by: ClaimId | None = None
-    """the claim that refutes a wrong answer; it holds, and is shown as the evidence."""
-    decides: Annotated[list[ClaimId], SEVERAL] = []
-    """claims that decide it, whatever their verdict; they are not shown."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _decided(cls, written: object, known: ValidationInfo) -> object:
-        """What refutes its misconception, by `context`, refutes an option that names no claim."""
-        if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
-            if "misconception" not in written:
-                raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
-            claim = (known.context or {}).get(str(written["misconception"]))
-            return {**written, "refuted_by": claim}
-        return written
-
-    @model_validator(mode="after")
-    def _right_or_believed(self, known: ValidationInfo) -> Self:
-        """What refutes a misconception leaves the option that names it wrong."""
-        refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
-        right = self.right_if
-        if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
-            raise ValueError(
-                f"where {refutes} holds, which refutes its misconception, an option is wrong: "
-                "name it in right_if:, with verdict: does_not_hold"
-            )
-        return self
 
 
 class TableRow(Written):
@@ -115,7 +42,7 @@ class Table(Written):
         return self
 
 
-class _Item(Written):
+class Item(Written):
     """What every question has.
 
     It is as in its first case; `others` are what it is in the others.
@@ -146,6 +73,7 @@ class _Item(Written):
     this_table: Table | None = None
     """values that the question is about, shown below the stem. Where times decide the key, show
     them here: on another machine both the times and the key are others."""
+    kind: str
     _others: tuple[Self, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
@@ -162,112 +90,7 @@ class _Item(Written):
         return self._others
 
 
-ItemT = TypeVar("ItemT", bound=_Item)
-
-
-class Choice(_Item):
-    """One answer is right."""
-
-    kind: Literal["choice"] = "choice"
-    options: Annotated[list[Option], Field(min_length=2)]
-
-
-class Several(_Item):
-    """Any number of answers, at least one, are right; each stands or falls with its claim."""
-
-    kind: Literal["several"]
-    options: Annotated[list[Option], Field(min_length=3)]
-
-
-class Number(_Item):
-    """A number to type, in the unit that the answer prints in, or a shape such as 50 × 20."""
-
-    kind: Literal["number"]
-    answer: Expression
-    tolerance: Tolerance | None = None
-    why: Line
-    slips: list[Slip] = []
-
-
-class Piece(Written):
-    """One thing to put in its place."""
-
-    text: Line
-    why: Line
-    by: Expression | None = None
-    """an expression to sort by."""
-    recorded: str | None = None
-    """instead, the name of a stage or a step that `run` recorded."""
-
-
-class Order(_Item):
-    """Pieces to put in order: by a value of each, or as a run recorded them."""
-
-    kind: Literal["order"]
-    pieces: Annotated[list[Piece], Field(min_length=3, max_length=6)]
-    descending: bool = False
-    run: RunPath | None = None
-    """whose recorded order is the right one, where pieces say `recorded`."""
-    ends: tuple[Line, Line] | None = None
-    """words for the first and the last place."""
-
-    @model_validator(mode="after")
-    def _sorted_in_one_way(self) -> Self:
-        if any(
-            (one.recorded is None, one.by is None) != (not self.run, bool(self.run))
-            for one in self.pieces
-        ):
-            raise ValueError("each piece needs recorded: where the item has run:, else by:")
-        return self
-
-
-class Pair(Written):
-    """Two things that belong together; the right side holds a value, or a claim backs the pair."""
-
-    left: Line
-    right: Line
-    why: Line
-    claim: ClaimId | None = None
-
-
-class Match(_Item):
-    """Left and right sides to bring together."""
-
-    kind: Literal["match"]
-    pairs: Annotated[list[Pair], Field(min_length=3, max_length=5)]
-
-
-class Predict(_Item):
-    """A number to commit to before it is revealed, on a slider or in a field; not graded."""
-
-    kind: Literal["predict"]
-    answer: Expression
-    low: Expression
-    """expressions: the ends of the slider, from which the answer cannot be read."""
-    high: Expression
-    """expressions: the ends of the slider, from which the answer cannot be read."""
-    tolerance: Tolerance
-    reveal: Prose
-    """the result and its reason, shown after the guess."""
-    slips: list[Slip] = []
-    why: ClassVar[None] = None  # what is revealed explains the answer
-
-
-class CodeLine(Written):
-    """A line that a reader may pick, written as it stands in the code, without its indent."""
-
-    code: str
-    why: Line
-    misconception: MisconceptionId | None = None
-
-
-class FaultyLine(_Item):
-    """Find the line at fault: the one of `lines` that the corrected program no longer has there."""
-
-    kind: Literal["faulty_line"]
-    wrong: Executed
-    right: Executed
-    lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
+ItemT = TypeVar("ItemT", bound=Item)
 
 
 def _written_out(item: ItemT) -> ItemT:
@@ -289,13 +112,17 @@ def _with_kind(written: object) -> object:
     return [{"kind": "choice", **one} if isinstance(one, dict) else one for one in written]
 
 
-Item = Choice | Several | Number | Order | Match | Predict | FaultyLine
+if TYPE_CHECKING:
+    AnyItem = Item  # of any of the kinds that there are
 
 
 class QuizFile(Written):
-    """content/topics/<topic>/quiz.yml: items that modes name by id."""
+    """content/topics/<topic>/quiz.yml: items that modes name by id.
+
+    The kinds of items complete it (`items/kinds`), which `generator/__init__.py` imports.
+    """
 
     items: Annotated[
-        list[Annotated[Item, Field(discriminator="kind"), AfterValidator(_written_out)]],
-        BeforeValidator(_with_kind, json_schema_input_type=list[Item]),
+        list[Annotated["AnyItem", Field(discriminator="kind"), AfterValidator(_written_out)]],
+        BeforeValidator(_with_kind, json_schema_input_type=list["AnyItem"]),
     ]

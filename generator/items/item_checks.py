@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from generator.content import prose
 from generator.content.documents import fields_of
 from generator.content.errors import ContentError
-from generator.content.quiz import Choice, Item, Order, Several
+from generator.content.quiz import Item
 from generator.items.kinds import kind_of
 from generator.items.kinds.kind import Found, ItemError
 from generator.values import units
@@ -22,7 +22,7 @@ from generator.values.verdicts import WORDS
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
     """Everything in an item that the runs do not bear out."""
-    for path, claim in _claimed(item):
+    for path, claim in kind_of(item, evidence).claimed():
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
@@ -45,16 +45,6 @@ def unheld(evidence: Evidence, claim: str) -> str | None:
     if any(run.is_surprise for run in runs):
         return None  # pages show it in red, and a strict build refuses the run itself
     return f"rests on claim {claim!r}: {WORDS[outcome.verdict]} ({outcome.explanation})"
-
-
-def _claimed(item: Item) -> Iterator[Found]:
-    """The claims that an item shows as evidence, beside those that decide its key."""
-    for number, claim in enumerate(item.claims):
-        yield ("claims", number), claim
-    for places, name in (("options", "refuted_by"), ("pairs", "claim")):
-        for number, one in enumerate(getattr(item, places, ())):
-            if getattr(one, name):
-                yield (places, number, name), getattr(one, name)
 
 
 # --- the other cases of an item
@@ -106,29 +96,18 @@ def _wrong(evidence: Evidence, expression: str) -> str | None:
 
 def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
     """Why a case is not asked, as the runs came out."""
+    case, first = (kind_of(one, evidence) for one in (other, item))
     try:
-        key, own = (kind_of(one, evidence).key for one in (other, item))
-        seen, first = (_seen(one, evidence) for one in (other, item))
+        key, own = case.key, first.key
+        seen, as_first = case.seen, case.seen == first.seen
     except (ContentError, ExpressionError, AbsentError) as error:
         yield str(error)
         return
     if key.is_open:
         yield "no single answer is right in this case on the runs shown"
-    elif isinstance(item, Choice | Several | Order) and own.right not in ((), key.right):
+    elif case.has_one_key and own.right not in ((), key.right):
         yield "another answer is right in this case; write it as an item of its own"
-    elif isinstance(item, Choice | Several) and len(set(seen[1:])) < len(seen) - 1:
+    elif case.has_one_key and len(set(seen[1:])) < len(seen) - 1:
         yield "two options read alike in this case; choose runs that differ"
-    elif seen == first:
+    elif as_first:
         yield "this case reads like the first; choose runs that differ"
-
-
-def _seen(item: Item, evidence: Evidence) -> tuple[str, ...]:
-    """What a reader sees of a question: its text, and what there is to choose from."""
-    chosen = (("options", ["text"]), ("pairs", ["left", "right"]), ("pieces", ["text"]),
-              ("rows", ["title"]))  # fmt: skip
-    texts = [
-        " ".join(getattr(one, name) for name in names)
-        for places, names in chosen
-        for one in getattr(item, places, ())
-    ]
-    return tuple(evidence.plain(text) for text in (item.stem, *texts))

@@ -40,7 +40,7 @@ from generator.values.value import Value
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
-MACROS = ("tables", "programs", "items", "parts")
+MACROS = ("tables", "programs", "forms", "items", "parts")
 VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")

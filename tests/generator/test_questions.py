@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from typing import get_args
 
 import pytest
 
 from generator.items.kinds import digest_of
+from generator.items.kinds.kind import Kind
 from generator.items.kinds.typed import unit_of
 from generator.values.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
 from generator.values.value import Value
+from tests.conftest import ROOT
 from tests.generator.conftest import item_of, render
 from tests.recorded import write
 
@@ -105,3 +108,14 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
             assert current == {f"{name}:{digest}" for name, digest in forms}
             seen += len(forms)
     assert seen
+
+
+def test_every_kind_has_a_form_and_a_script_that_reads_it():
+    forms = (ROOT / "generator/pages/templates/macros/forms.j2").read_text()
+    script = (ROOT / "generator/website/assets/kinds.js").read_text()
+    _, _, script = script.partition("const KINDS = {")
+    assert Kind.BY_MODEL
+    for model, kind in Kind.BY_MODEL.items():
+        (name,) = get_args(model.model_fields["kind"].annotation)
+        assert f"macro {kind.form}(one)" in forms
+        assert re.search(rf"\b{name}[:,]", script), name

@@ -1,29 +1,25 @@
-"""The kinds of questions: one class each, with its key, its parts, its answers and its form."""
+"""The kinds of questions: for each what authors write, what is right, its answers and its form.
+
+A module of this folder with a model and its `Kind` is a kind, and stands in no list.
+"""
 
 import hashlib
-from typing import Any
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Union
 
-from generator.content.quiz import Item
-from generator.items.kinds.arranged import Pairs, Pieces
+from generator.content.quiz import Item, QuizFile
 from generator.items.kinds.kind import Kind
-from generator.items.kinds.picked import Lines, OneOption, SeveralOptions
-from generator.items.kinds.typed import Prediction, TypedNumber
 from generator.values.evaluation import Evidence
 
-_KINDS: dict[str, type[Kind[Any]]] = {
-    "choice": OneOption,
-    "several": SeveralOptions,
-    "number": TypedNumber,
-    "order": Pieces,
-    "match": Pairs,
-    "predict": Prediction,
-    "faulty_line": Lines,
-}
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+QuizFile.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.BY_MODEL)]})  # noqa: UP007
 
 
 def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:
     """An item on this book's runs; worked out once."""
-    return evidence.once("kind", item, lambda: _KINDS[item.kind](item, evidence))
+    return evidence.once("kind", item, lambda: Kind.BY_MODEL[type(item)](item, evidence))
 
 
 def digest_of(item: Item, evidence: Evidence) -> str:

@@ -4,10 +4,14 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from generator.content import prose
 from generator.content.errors import nearest
-from generator.content.quiz import Match, Order
+from generator.content.quiz import Item
+from generator.content.words import ClaimId, Expression, Line, RunPath, Written
 from generator.items.answers import Answer, claim_behind
 from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
 from generator.printing.folio import Folio
@@ -17,11 +21,44 @@ from generator.values.value import Value, numeric
 _LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
 
 
-class Pieces(Kind[Order]):
+class Piece(Written):
+    """One thing to put in its place."""
+
+    text: Line
+    why: Line
+    by: Expression | None = None
+    """an expression to sort by."""
+    recorded: str | None = None
+    """instead, the name of a stage or a step that `run` recorded."""
+
+
+class Order(Item):
+    """Pieces to put in order: by a value of each, or as a run recorded them."""
+
+    kind: Literal["order"]
+    pieces: Annotated[list[Piece], Field(min_length=3, max_length=6)]
+    descending: bool = False
+    run: RunPath | None = None
+    """whose recorded order is the right one, where pieces say `recorded`."""
+    ends: tuple[Line, Line] | None = None
+    """words for the first and the last place."""
+
+    @model_validator(mode="after")
+    def _sorted_in_one_way(self) -> Self:
+        if any(
+            (one.recorded is None, one.by is None) != (not self.run, bool(self.run))
+            for one in self.pieces
+        ):
+            raise ValueError("each piece needs recorded: where the item has run:, else by:")
+        return self
+
+
+class Pieces(Kind[Order], of=Order):
     """The order follows from the values, or from the stages or steps of one run."""
 
-    is_ordered = True
-    places = "pieces"
+    form = places = "pieces"
+    instruction = "put in order"
+    is_ordered = is_sequence = has_one_key = True
 
     @cached_property
     def key(self) -> Key:
@@ -79,11 +116,30 @@ class Pieces(Kind[Order]):
         return Answer(text, why, "right", position=place, beside=beside)
 
 
-class Pairs(Kind[Match]):
+class Pair(Written):
+    """Two things that belong together; the right side holds a value, or a claim backs the pair."""
+
+    left: Line
+    right: Line
+    why: Line
+    claim: ClaimId | None = None
+
+
+class Match(Item):
+    """Left and right sides to bring together."""
+
+    kind: Literal["match"]
+    pairs: Annotated[list[Pair], Field(min_length=3, max_length=5)]
+
+
+class Pairs(Kind[Match], of=Match):
     """Each left side belongs to the right side that the author wrote beside it."""
 
+    form = places = "pairs"
+    instruction = "match the pairs"
     is_ordered = True
-    places = "pairs"
+    texts = ("left", "right")
+    backed_by = "claim"
 
     @cached_property
     def key(self) -> Key:

@@ -1,17 +1,20 @@
 """What every kind of question has: a key, what decides it, its answers explained, and its form.
 
+A module of this folder holds a kind: a model, the keys that authors write, and a `Kind` of it.
+
 In: an item, and the evidence. Out: a `Kind`, the item on this book's runs. What is a mistake where
 the book was written (two right options, two equal values) only leaves a question open where another
 machine's runs came out differently.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from markupsafe import Markup
+from pydantic import BaseModel
 
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
@@ -39,10 +42,9 @@ class Key:
 
     Attributes:
         is_open: this machine's runs leave it open, so pages show no key.
-        right: choice, several: the right options. order: the pieces' positions in the right order.
-            match: for each pair its own position. faulty_line: the line at fault.
-        value: number, predict: the value asked for.
-        slips: number, predict: what each slip gives, in the order written; None where
+        right: the positions of what is right, as written, or of all that is put in order.
+        value: of what is typed: the value asked for.
+        slips: of what is typed: what each slip gives, in the order written; None where
             this machine lacks it, or where here it comes to the answer or to a slip above it.
     """
 
@@ -76,7 +78,7 @@ class Field(NamedTuple):
     Attributes:
         unit: what a number is asked in.
         is_number: whether a number is asked for, and no shape or word.
-        ends: predict: the slider, if this machine's answer lies on it.
+        ends: of a slider, if there is one and this machine's answer lies on it.
     """
 
     unit: Unit
@@ -101,9 +103,22 @@ ItemT = TypeVar("ItemT", bound=Item)
 class Kind(Generic[ItemT]):
     """An item of one kind on this book's runs."""
 
+    BY_MODEL: ClassVar[dict[type[Item], type["Kind[Any]"]]] = {}
+
+    form: str  # the macro of templates/macros/forms.j2 that writes what a reader operates
+    instruction = ""  # what stands above the question
     is_graded = True  # or a commitment, which has no right and wrong
     is_ordered = False  # whether its key is an order, which is never shown from the start
+    is_sequence = False  # whether its answers are explained as a numbered list
+    has_one_key = False  # whether the same answer has to be right in all of its cases
     places = ""  # the key of its options, pieces, pairs or lines
+    texts: tuple[str, ...] = ("text",)  # the keys of one of these that a reader sees at once
+    backed_by = ""  # the key of one of these that names a claim as evidence
+
+    def __init_subclass__(cls, of: type[Item] | None = None) -> None:
+        """Make known whose kind it is."""
+        if of:
+            cls.BY_MODEL[of] = cls
 
     def __init__(self, item: ItemT, evidence: Evidence) -> None:
         self.item = item
@@ -120,9 +135,34 @@ class Kind(Generic[ItemT]):
         raise NotImplementedError
 
     @property
+    def parts(self) -> Sequence[BaseModel]:
+        """Its options, pieces, pairs or lines, as written; none where a number is typed."""
+        parts: Sequence[BaseModel] = getattr(self.item, self.places, ())
+        return parts
+
+    @property
     def num_places(self) -> int:
-        """How many options, pieces, pairs or lines it has; none where a number is typed."""
-        return len(getattr(self.item, self.places, ()))
+        """How many of them it has."""
+        return len(self.parts)
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """What a reader sees of it: its text, and what there is to choose from."""
+        texts = (" ".join(getattr(one, name) for name in self.texts) for one in self.parts)
+        return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
+
+    def claimed(self) -> Iterator[Found]:
+        """The claims that it shows as evidence, beside those that decide its key."""
+        for number, claim in enumerate(self.item.claims):
+            yield ("claims", number), claim
+        for number, one in enumerate(self.parts if self.backed_by else ()):
+            if claim := getattr(one, self.backed_by):
+                yield (self.places, number, self.backed_by), claim
+
+    @property
+    def explains(self) -> str | None:
+        """What is shown with the answer, as prose."""
+        return self.item.explains
 
     @property
     def covered(self) -> str:

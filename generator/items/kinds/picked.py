@@ -2,22 +2,91 @@
 
 import difflib
 from functools import cached_property
+from typing import Annotated, Literal, Self
 
 from markupsafe import Markup
+from pydantic import Field, ValidationInfo, model_validator
 
+from generator.content.claim import SEVERAL, Verdict
 from generator.content.errors import ContentError
+from generator.content.exhibit import Executed
 from generator.content.listed_code import listed, misplaced
-from generator.content.quiz import Choice, FaultyLine, Several
+from generator.content.quiz import Item
+from generator.content.words import ClaimId, Line, MisconceptionId, Written
 from generator.items.answers import Answer, against, claim_behind
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
 from generator.values.verdicts import UNDECIDED, Outcome
 
 
-class OneOption(Kind[Choice | Several]):
+class RightIf(Written):
+    """The claim, and its verdict, that make an option right."""
+
+    claim: ClaimId
+    verdict: Verdict = "holds"
+
+
+class Option(Written):
+    """One answer, and why it is right or wrong.
+
+    One that can be wrong names its misconception. What `right_if` or `refuted_by` names decides
+    whether it is right; where neither stands, or more claims are needed to tell, `decides` names
+    them. Where none of the three stands, the claim decides that refutes the misconception.
+    """
+
+    text: Line
+    why: Line
+    right_if: RightIf | None = None
+    misconception: MisconceptionId | None = None
+    refuted_by: ClaimId | None = None
+    """the claim that refutes a wrong answer; it holds, and is shown as the evidence."""
+    decides: Annotated[list[ClaimId], SEVERAL] = []
+    """claims that decide it, whatever their verdict; they are not shown."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decided(cls, written: object, known: ValidationInfo) -> object:
+        """What refutes its misconception, by `context`, refutes an option that names no claim."""
+        if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
+            if "misconception" not in written:
+                raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
+            claim = (known.context or {}).get(str(written["misconception"]))
+            return {**written, "refuted_by": claim}
+        return written
+
+    @model_validator(mode="after")
+    def _right_or_believed(self, known: ValidationInfo) -> Self:
+        """What refutes a misconception leaves the option that names it wrong."""
+        refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
+        right = self.right_if
+        if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
+            raise ValueError(
+                f"where {refutes} holds, which refutes its misconception, an option is wrong: "
+                "name it in right_if:, with verdict: does_not_hold"
+            )
+        return self
+
+
+class Choice(Item):
+    """One answer is right."""
+
+    kind: Literal["choice"] = "choice"
+    options: Annotated[list[Option], Field(min_length=2)]
+
+
+class Several(Item):
+    """Any number of answers, at least one, are right; each stands or falls with its claim."""
+
+    kind: Literal["several"]
+    options: Annotated[list[Option], Field(min_length=3)]
+
+
+class OneOption(Kind[Choice | Several], of=Choice):
     """The one option whose claim has the verdict that it names is right."""
 
-    places = "options"
+    form = places = "options"
+    backed_by = "refuted_by"
+    has_one_key = True
 
     @cached_property
     def key(self) -> Key:
@@ -58,8 +127,10 @@ class OneOption(Kind[Choice | Several]):
         return Answer(text, why, verdict, folio.ui["item"][verdict], place, backing)
 
 
-class SeveralOptions(OneOption):
+class SeveralOptions(OneOption, of=Several):
     """Each option stands or falls with its claim; at least one is right, and not all."""
+
+    instruction = "choose all that apply"
 
     @cached_property
     def key(self) -> Key:
@@ -72,10 +143,29 @@ class SeveralOptions(OneOption):
         return self._unclear(f": {'every' if right else 'no'} option is right")
 
 
-class Lines(Kind[FaultyLine]):
+class CodeLine(Written):
+    """A line that a reader may pick, written as it stands in the code, without its indent."""
+
+    code: str
+    why: Line
+    misconception: MisconceptionId | None = None
+
+
+class FaultyLine(Item):
+    """Find the line at fault: the one of `lines` that the corrected program no longer has there."""
+
+    kind: Literal["faulty_line"]
+    wrong: Executed
+    right: Executed
+    lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
+
+
+class Lines(Kind[FaultyLine], of=FaultyLine):
     """The lines of a program, one of which the corrected program, which a run executed, lacks."""
 
-    places = "lines"
+    form = places = "lines"
+    texts = ()  # a line of code is no text of the author's
+    instruction = "find the line at fault"
 
     @cached_property
     def key(self) -> Key:

@@ -4,12 +4,13 @@ import math
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from markupsafe import Markup
 
 from generator.content.claim import Tolerance
-from generator.content.quiz import Number, Predict
+from generator.content.quiz import Item
+from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
 from generator.items.answers import Answer, Reach, against
 from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit, is_alike
 from generator.printing.folio import Folio
@@ -18,11 +19,53 @@ from generator.values.value import Value, numeric
 from runners.traces.fields import NBSP, SIZES
 
 _PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
+
+
+class Slip(Written):
+    """A number that a named mistake gives, computed over the same trace as the right one."""
+
+    name: Line
+    """what was done wrong, as in “the sum over the ranks instead of their mean”."""
+    gives: Expression
+    """an expression: the number that it gives."""
+    misconception: MisconceptionId | None = None
+    why: Line | None = None
+    """beyond what the name says."""
+
+
+class Number(Item):
+    """A number to type, in the unit that the answer prints in, or a shape such as 50 × 20."""
+
+    kind: Literal["number"]
+    answer: Expression
+    tolerance: Tolerance | None = None
+    why: Line
+    slips: list[Slip] = []
+
+
+class Predict(Item):
+    """A number to commit to before it is revealed, on a slider or in a field; not graded."""
+
+    kind: Literal["predict"]
+    answer: Expression
+    low: Expression
+    """expressions: the ends of the slider, from which the answer cannot be read."""
+    high: Expression
+    """expressions: the ends of the slider, from which the answer cannot be read."""
+    tolerance: Tolerance
+    reveal: Prose
+    """the result and its reason, shown after the guess."""
+    slips: list[Slip] = []
+
+
 TypedT = TypeVar("TypedT", bound=Number | Predict)
 
 
-class TypedNumber(Kind[TypedT]):
+class TypedNumber(Kind[TypedT], of=Number):
     """A value, how far off an answer may be, and what each named mistake would give."""
+
+    form = "field"
+    instruction = "type the answer"
 
     @property
     def covered(self) -> str:
@@ -82,7 +125,7 @@ class TypedNumber(Kind[TypedT]):
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The answer, and then the slips."""
         value = self.key.value
-        why = folio.line(self.item.why) if self.item.why else Markup()
+        why = folio.line(self.item.why) if isinstance(self.item, Number) else Markup()
         if value is None:
             return (Answer(Markup(), why, "open", folio.ui["item"]["open"]),)
         within = reach(value, self.item.tolerance)
@@ -105,10 +148,16 @@ class TypedNumber(Kind[TypedT]):
         return Field(unit_of(value), not isinstance(value.number, str)) if value else None
 
 
-class Prediction(TypedNumber[Predict]):
+class Prediction(TypedNumber[Predict], of=Predict):
     """A number to commit to, on a slider or in a field; a guess within its tolerance was close."""
 
+    instruction = "predict a number, then see"
     is_graded = False
+
+    @property
+    def explains(self) -> str:
+        """What is revealed explains the answer."""
+        return self.item.reveal
 
     @property
     def ends(self) -> tuple[Value, Value] | None:

@@ -23,9 +23,9 @@ SCRIPTS = {
     "narrow": ("data-narrows",),
 }
 APART = ("play",)  # a figure's own code, in a file of its own
-# The style sheets that few pages need, each with what of their markup asks for it, any of these.
+# The style sheets that few pages need, each with the patterns of what asks for it, any of these.
 STYLES = {
-    "assets/asking.css": ("pb-pieces", "pb-match", "pb-program", "pb-slider"),
+    "assets/asking.css": ('data-kind="(?!choice|several|number)',),
     "assets/calculator.css": ("data-calculator",),
     "assets/glossary.css": ('class="pb-terms"',),
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
@@ -74,7 +74,7 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
 
 def styles(body: str) -> list[str]:
     """The style sheets that a page loads beyond the one of all pages."""
-    return [name for name, marks in STYLES.items() if any(mark in body for mark in marks)]
+    return [name for name, marks in STYLES.items() if any(re.search(one, body) for one in marks)]
 
 
 def machines(found: Sequence[View], book: Book) -> list[tuple[str, bool]]:

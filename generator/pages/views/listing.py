@@ -6,7 +6,7 @@ the lines in which a corrected program differs from a wrong one.
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,9 +18,10 @@ from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[impo
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import file_of, listed
-from generator.content.typesetting import parted
+from generator.content.typesetting import parted, plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
+from runners.traces.fields import NBSP
 from runners.traces.records import Failure
 
 # Keywords, strings, comments, numbers, and the names of what is defined. All else has the colour
@@ -122,6 +123,21 @@ def breakable_code(code: Markup) -> Markup:
     """A line of code with places where a narrow page may break it."""
     joined = _JOINT.sub(r"\1<wbr>", str(code))
     return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
+
+
+def code_lines(
+    wrong: Listing, choices: Iterable[str], folio: Folio
+) -> list[tuple[Markup, int | None]]:
+    """A program line by line; the choices have a position. No line ends in an indent."""
+    places = {line.strip(): place for place, line in enumerate(choices)}
+    lines = highlighted_lines(listed(folio.book.root, wrong.path, wrong.object).rstrip())
+    return [
+        (
+            NBSP * (len(one) - len(one.lstrip())) + breakable_code(one.lstrip()),
+            places.get(plain(one).strip()),
+        )
+        for one in lines[:-1]
+    ]
 
 
 # --- a corrected program beside a wrong one

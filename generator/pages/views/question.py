@@ -11,17 +11,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from generator.content.listed_code import listed
-from generator.content.quiz import FaultyLine, Item, Predict, Table
-from generator.content.typesetting import plain
+from generator.content.quiz import Item, Table
 from generator.items.answers import claim_behind, without_repeats
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.items.kinds.kind import Kind
 from generator.pages.view import Row, View
-from generator.pages.views.listing import breakable_code, difference, highlighted_lines, listing
 from generator.printing.folio import Folio
-from runners.traces.fields import NBSP
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
@@ -38,11 +34,10 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
     behind = [claim_behind(name, folio) for name in item.claims]
     explained, backing = without_repeats(kind.answers(folio), behind)
     by_place = {one.position: one for one in explained}
-    faulty = item if isinstance(item, FaultyLine) else None
-    told = item.reveal if isinstance(item, Predict) else item.explains
     return View(
         id=item.id,
-        kind=item.kind,
+        kind=kind,
+        item=item,  # as written, for its form
         asked_as=asked_as,  # the word above it
         num_attempts=_num_attempts(kind, asked_as),
         digest=digest_of(item, folio.evidence),  # which question an answer belongs to
@@ -52,16 +47,11 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
         asks_how_sure=kind.is_graded and not (asked_as in _TWICE or kind.key.is_open),
         stem=stem,
         more=more,  # what follows the question, as blocks
-        # of a faulty line: the program as it fails, its lines, and the program that works
-        code=listing(faulty.wrong, folio) if faulty else None,
-        lines=_code_lines(faulty, folio) if faulty else (),
-        corrected=difference(faulty.wrong, faulty.right, folio) if faulty else None,
         shown=[by_place[place] for place in kind.shown_order()],  # what there is to choose from
-        ends=tuple(map(folio.line, getattr(item, "ends", None) or ())),  # of an order
         field=kind.field(folio),  # what a reader types into
         about=in_table(item.this_table, folio),
         answers=explained,
-        explains=folio.prose(told) if told else Markup(),
+        explains=folio.prose(kind.explains) if kind.explains else Markup(),
         backing=backing,  # the evidence that does not stand with a single answer
         hints=tuple(folio.line(hint) for hint in item.hints),
     )
@@ -87,8 +77,7 @@ def in_short(item: Item, folio: Folio) -> str:
 
 def _num_attempts(kind: Kind[Any], asked_as: str) -> int:
     """Two where a second try asks for a thought: not of a commitment, not of yes and no."""
-    is_either_or = kind.item.kind == "choice" and kind.num_places == 2
-    return 2 if asked_as in _TWICE and kind.is_graded and not is_either_or else 1
+    return 2 if asked_as in _TWICE and kind.is_graded and kind.num_places != 2 else 1
 
 
 def _stem(prose: Markup) -> tuple[Markup, Markup]:
@@ -98,19 +87,6 @@ def _stem(prose: Markup) -> tuple[Markup, Markup]:
     first, more = (text[: block.start()], text[block.start() :]) if block else (text, "")
     first = first.replace("<p>", '<span class="pb-stem">').replace("</p>", "</span>")
     return Markup(first.strip()), Markup(more)
-
-
-def _code_lines(item: FaultyLine, folio: Folio) -> tuple[tuple[Markup, int | None], ...]:
-    """The program line by line; those to choose from have a position. No line ends in an indent."""
-    places = {line.code.strip(): place for place, line in enumerate(item.lines)}
-    lines = highlighted_lines(listed(folio.book.root, item.wrong.path, item.wrong.object).rstrip())
-    return tuple(
-        (
-            NBSP * (len(one) - len(one.lstrip())) + breakable_code(one.lstrip()),
-            places.get(plain(one).strip()),
-        )
-        for one in lines[:-1]
-    )
 
 
 def unopened(markup: Markup) -> Markup:

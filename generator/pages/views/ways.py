@@ -10,6 +10,7 @@ from generator.content.book import Topic
 from generator.content.lesson import MODES, Mode
 from generator.content.quiz import Item
 from generator.items.kinds import digest_of
+from generator.items.kinds.kind import Kind
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
@@ -48,7 +49,7 @@ def led_to(topic: Topic) -> dict[str, Mode]:
     again = topic.items_by_mode.get("recall")
     return {} if again is None else {
         name: mode for mode, names in topic.items_by_mode.items() for name in names
-        if name not in again and topic.items[name].kind != "predict"
+        if name not in again and Kind.BY_MODEL[type(topic.items[name])].is_graded
     }  # fmt: skip
 
 

@@ -22,14 +22,16 @@ function isWithin(answer, typed) {
 
 // ——— The kinds ———
 //
-// `read` takes the answer from the form and `put` puts it back; `judge` holds it against the key
-// and says which explanations are about it; `stands` says of one option how it stood.
+// `read` takes the answer from the form and `put` puts it back; `judge` compares it with the key
+// and says which explanations are about it; `stands` says of one option how it stood. A kind may have
+// more: `start` prepares its form; `settle` puts the right answer into it, and gives the options in the
+// order in which they are explained; `isQuiet` explains nothing before the last try; `isGuess` is not
+// graded; `texts` selects what the right answer says of each part, and `joint` stands between them.
+
+const ticked = (q) => q.options.filter((one) => one.querySelector("input").checked).map(place);
 
 const chosen = {
-  read: (q) => {
-    const picked = q.options.filter((one) => one.querySelector("input").checked).map(place);
-    return q.kind === "several" && picked.length ? picked : picked.length ? picked[0] : null;
-  },
+  read: (q) => ticked(q)[0] ?? null,
   put: (q, answer) =>
     q.options.forEach((one) => {
       one.querySelector("input").checked = [].concat(answer).includes(place(one));
@@ -42,10 +44,16 @@ const chosen = {
   },
   stands: (q, answer, option, { verdict }) => {
     const isPicked = [].concat(answer).includes(place(option));
-    const isMissed = q.kind === "several" && verdict === "right" && answer !== null;
+    const isMissed = q.how.isQuiet && verdict === "right" && answer !== null;
     const note = isPicked ? words.chosen : isMissed ? words.missed : "";
     return { note, verdict: isPicked || verdict === "right" ? verdict : "" };
   },
+};
+
+const several = {
+  ...chosen,
+  isQuiet: true,
+  read: (q) => (ticked(q).length ? ticked(q) : null),
 };
 
 const ordered = {
@@ -72,6 +80,11 @@ const ordered = {
     q.isMoved = true;
     q.form.querySelector(".pb-pieces").append(...answer.map((at) => q.option(at)));
   },
+  settle: (q) => {
+    ordered.put(q, q.key.map(place));
+    return q.key.map((one) => q.option(place(one)));
+  },
+  joint: " → ",
   judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-said"),
   stands: (q, answer, option, key, position) => {
     const was = answer ? answer.indexOf(place(option)) : position;
@@ -86,10 +99,11 @@ const matched = {
     return picked.includes("") ? null : picked.map(Number);
   },
   put: (q, answer) => all(q.form, "select").forEach((one, at) => (one.value = String(answer[at]))),
-  judge: (q, answer) => misplaced(q, answer, q.key.map((one) => Number(one.dataset.mate)), ".pb-beside"),
-  stands: (q, answer, option, { mate }, position) => ({
+  texts: ".pb-said, .pb-beside",
+  judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-beside"),
+  stands: (q, answer, option, key, position) => ({
     note: "",
-    verdict: !answer || answer[position] === Number(mate) ? "right" : "wrong",
+    verdict: !answer || answer[position] === place(option) ? "right" : "wrong",
   }),
 };
 
@@ -176,6 +190,7 @@ const typed = {
 // A prediction is not graded: it stands beside the answer.
 const predicted = {
   ...typed,
+  isGuess: true,
   judge: (q, answer) => {
     const { isRight, about } = typed.judge(q, answer);
     const shown = q.key[0].querySelector(".pb-said").textContent;
@@ -188,7 +203,7 @@ const predicted = {
 
 const KINDS = {
   choice: chosen,
-  several: chosen,
+  several,
   faulty_line: chosen,
   order: ordered,
   match: matched,
@@ -196,4 +211,4 @@ const KINDS = {
   predict: predicted,
 };
 
-Object.assign(book, { place, chosen, ordered, KINDS });
+Object.assign(book, { place, KINDS });

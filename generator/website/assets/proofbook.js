@@ -85,7 +85,8 @@ function mark() {
     });
     const isDue = (item, at) => records[at] && item[0] !== "!" && isDueNow(records[at]);
     const done = records.filter((record) => record?.done);
-    // A prediction is not graded; one that was given up is none.
+    // A prediction is not graded; one that was given up is none. question.js keeps as a prediction
+    // all that is not graded.
     const graded = done.filter((record) => record.kind !== "predict");
     const counts = {
       n: done.filter((record) => graded.includes(record) || last(record).answer !== null).length,

@@ -3,7 +3,7 @@
 // which readers without this script open instead.
 
 const book = window.proofbook;
-const { words, store, say, made, button, all, place, chosen, ordered, KINDS, memoryOf, schedule } = book;
+const { words, store, say, made, button, all, place, KINDS, memoryOf, schedule } = book;
 const { A_SITTING } = book;
 
 const copies = (element) => Array.from(element.cloneNode(true).childNodes);
@@ -32,7 +32,7 @@ class Question extends Waiting {
     const { kind, attempts } = form.dataset;
     Object.assign(this, { kind, numAttempts: Number(attempts || 1) });
     this.how = KINDS[kind];
-    this.isGraded = kind !== "predict";
+    this.isGraded = !this.how.isGuess;
     this.isDone = false;
     this.pristine = this.box.cloneNode(true);
     this.options = all(form, ".pb-option");
@@ -105,8 +105,9 @@ class Question extends Waiting {
 
   // A wrong answer that is not the last.
   warn(answer) {
-    // Only what was chosen explains itself as yet; of several, that would tell the rest.
-    if (this.kind !== "several" && this.how === chosen) this.explain([].concat(answer).map((at) => this.option(at)), answer);
+    // Only a single option that was chosen explains itself as yet; of several, that would tell the rest.
+    const option = this.option(answer);
+    if (option) this.explain([option], answer);
     this.tell(answer, words.try_again);
   }
 
@@ -125,8 +126,7 @@ class Question extends Waiting {
       this.answers.hidden = false;
       this.answers.open = true;
     } else {
-      if (this.kind === "order") ordered.put(this, this.key.map(place));
-      this.explain(this.kind === "order" ? this.key.map((one) => this.option(place(one))) : this.options, answer);
+      this.explain(this.how.settle ? this.how.settle(this) : this.options, answer);
       const more = this.box.querySelector(".pb-explains");
       if (more) this.status.after(more.cloneNode(true));
     }
@@ -174,7 +174,7 @@ class Question extends Waiting {
   tell(answer, more) {
     const given = { lead: words.given_up, about: [], hint: "" };
     const judged = answer === null ? given : this.how.judge(this, answer);
-    const isQuiet = this.kind === "several" && !this.isDone;
+    const isQuiet = this.how.isQuiet && !this.isDone;
     const { isRight, lead, hint, about } = isQuiet ? { ...judged, lead: "", about: [] } : judged;
     const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
     this.status.textContent = "";
@@ -196,9 +196,9 @@ class Question extends Waiting {
   rightAnswer() {
     const right = this.key.filter((one) => one.dataset.verdict === "right");
     const texts = right.map((one) =>
-      all(one, this.kind === "match" ? ".pb-said, .pb-beside" : ".pb-said").map((part) => plain(part).replace(/\.$/, "")).join(": ")
+      all(one, this.how.texts || ".pb-said").map((part) => plain(part).replace(/\.$/, "")).join(": ")
     );
-    return texts.join(this.kind === "order" ? " → " : "; ");
+    return texts.join(this.how.joint || "; ");
   }
 
   keep(answer, isRight, done) {
@@ -210,7 +210,7 @@ class Question extends Waiting {
     const memory = memoryOf(record);
     const last = record.attempts[record.attempts.length - 1];
     if (last && now - last.at > A_SITTING) record.again = false;
-    Object.assign(record, { digest: this.digest, kind: this.kind });
+    Object.assign(record, { digest: this.digest, kind: this.isGraded ? this.kind : "predict" });
     const attempt = { at: now, answer, is_right: isRight, confidence, gave_up: answer === null, nth };
     if (this.variant) attempt.variant = this.variant;
     if (!done) attempt.unfinished = true; // what was answered before it counts until it is
