@@ -195,6 +195,8 @@ def _rendered(text: str, *, inline: bool) -> str:
     tokens = _MARKDOWN.parse(_slotted(text))
     for token in tokens:
         token.attrs.pop("start", None)
+        if token.type in ("fence", "code_block"):  # which a keyboard scrolls
+            token.type, token.attrs["tabindex"] = "fence", "0"
     return str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})).strip()
 
 

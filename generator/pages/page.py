@@ -1,8 +1,8 @@
 """One page: a `Sheet`, which says what it is made from, → Markdown. Pure.
 
-Each page is a template of its own over the shared frame. Headings are Markdown, so that MkDocs
-makes the table of contents from them; everything else is HTML, so that no Markdown builder changes
-it. Code that pages show is read from the files that runs executed.
+Each page is a template of its own over the shared frame. Its body is HTML, so that no Markdown
+builder changes it; only what somebody wrote by hand stays Markdown. Code that pages show is read
+from the files that runs executed.
 """
 
 import json
@@ -27,7 +27,8 @@ from generator.content.lesson import Mode
 from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
-from generator.pages import headings, views
+from generator.pages import views
+from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks
 from generator.pages.view import counted, label
 from generator.pages.views import claims, frame, listing, question, ways
@@ -69,9 +70,8 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "heading": escaped_heading, "plain": plain, "breakable": breakable, "moment": moment,
-        "coded": coded, "kept": kept, "unopened": question.unopened, "counted": counted,
-        "unlinked": unlinked,
+        "plain": plain, "breakable": breakable, "moment": moment, "coded": coded, "kept": kept,
+        "unopened": question.unopened, "counted": counted, "unlinked": unlinked,
     }  # fmt: skip
     made.globals["views"] = {
         one.name: import_module(f"{views.__name__}.{one.name}")
@@ -132,7 +132,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Printed:
-    """A page: its bytes, and the minutes that it takes.
+    """A page: its bytes, the minutes that it takes, and its headings, the title first.
 
     `terms` are those of the glossary that its prose uses, and `assets` the files that only this
     page loads, by their path under the site's root.
@@ -140,6 +140,7 @@ class Printed:
 
     content: bytes
     minutes: int
+    headings: Sequence[Heading] = ()
     terms: frozenset[str] = frozenset()
     assets: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -197,7 +198,7 @@ class Gathered:
     def anchors(self, lesson: str) -> dict[str, str]:
         """The anchor of each heading of a lesson, `topic/mode`; none where it is not printed."""
         page = self.pages.get(f"topics/{lesson}.md")
-        return headings.anchors(page.content.decode()) if page else {}
+        return {one.text: one.anchor for one in reversed(page.headings)} if page else {}
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
@@ -211,10 +212,16 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     )  # fmt: skip
     topic = sheet.topic
     links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
+    headings = Headings()
     context = _context(sheet, folio, links, gathered)
+    context["headings"], context["heading"] = headings, headings.heading
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
     body = _marked_once(_unnested(_rendered(sheet.template, context)), folio.sources.values)
+    title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
+    if sheet.text:
+        title = escaped_heading(title)
+        headings.read(f"# {title}\n\n{body}")
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     found = frame.origins(folio, depth)
     # What a trace says is text: no expression, no Markdown.
@@ -226,7 +233,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         context,
         body=Markup(body),
         ways=row,
-        contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
+        contents=headings.contents() if sheet.has_toc or sheet.mode else [],
         styles=frame.styles(body),
         minutes=minutes,
         # A summary gives away results, and ticks off nothing.
@@ -237,12 +244,12 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
         boost=frame.BOOSTS.get(sheet.template.removesuffix(".md.j2"), 1.0),
-        title=(label if sheet.experiment or sheet.machine else folio.line)(sheet.heading),
+        title=title,
         description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
     )
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    return Printed(content.encode(), minutes, frozenset(links.used), loaded)
+    return Printed(content.encode(), minutes, headings.written, frozenset(links.used), loaded)
 
 
 def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -> dict[str, Any]:
