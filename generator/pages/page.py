@@ -52,7 +52,6 @@ _UNMARKED = re.compile(r'class="pb-value [^>]* data-v="(\d+)">[^<]*</a>')
 LEAST = 2  # marks in a table that repeat themselves
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
-_LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
@@ -217,7 +216,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     context["headings"], context["heading"] = headings, headings.heading
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    body = _marked_once(_unnested(_rendered(sheet.template, context)), folio.sources.values)
+    body = _marked_once(_rendered(sheet.template, context), folio.sources.values)
     title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
     if sheet.text:
         title = escaped_heading(title)
@@ -295,7 +294,7 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     Only a script can ask them, so the page itself stays that much lighter.
     """
     path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
-    text = json.dumps(_unnested(html.strip()), ensure_ascii=True)
+    text = json.dumps(html.strip(), ensure_ascii=True)
     folio.assets[path] = f"proofbook.variants({text});\n".encode()
     return path
 
@@ -308,19 +307,6 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
         else:
             filled = prose.filled(piece, lambda one: escaped_heading(folio.expression(one)))
             yield Markup(listing.as_listings(filled))
-
-
-def _unnested(html: str) -> str:
-    """Values that stand in a link of something else are plain text there: links do not nest."""
-    stack: list[bool] = []  # whether each open link became a <span>
-
-    def tag(found: re.Match[str]) -> str:
-        if found[0] == "</a>":
-            return "</span>" if stack.pop() else "</a>"
-        stack.append(bool(stack))
-        return '<span class="pb-label">' if stack[-1] else found[0]
-
-    return _LINK_TAG.sub(tag, html)
 
 
 def _marked_once(html: str, values: Sequence[Value]) -> str:

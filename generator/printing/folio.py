@@ -57,6 +57,7 @@ class Folio:
         path: the page's, under the site's root.
         marks_reference: whether numbers of the reference machine carry its mark.
         unmarked: the nature that the page says once, of all its numbers.
+        opens: whether values are links; they are not in the words of a link.
         runs: the runs that it used.
         lent: the runs of figures and tables that the reference machine lends.
         shown_claims: those whose numbers stand below the last table of claims.
@@ -70,6 +71,7 @@ class Folio:
     path: str = ""
     marks_reference: bool = False
     unmarked: str = ""
+    opens: bool = True
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
     lent: set[str] = field(default_factory=set)
@@ -112,6 +114,13 @@ class Folio:
         part.marks_reference &= marks_reference
         return part
 
+    @property
+    def in_link(self) -> Folio:
+        """The page for the words of a link, in which values are plain: links do not nest."""
+        part = copy(self)
+        part.opens = False
+        return part
+
     def is_lent(self, paths: Iterable[str]) -> bool:
         """Whether the reference machine measured any of these runs."""
         machines = map(self.book.machine_of, filter(self.book.run, paths))
@@ -131,11 +140,15 @@ class Folio:
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""
-        return Markup(prose.render(text, self.expression, inline=True))
+        return self._rendered(text, inline=True)
 
     def prose(self, text: str) -> Markup:
         """An author's prose, as paragraphs."""
-        return Markup(prose.render(text, self.expression, inline=False))
+        return self._rendered(text, inline=False)
+
+    def _rendered(self, text: str, *, inline: bool) -> Markup:
+        linked = self.in_link.expression
+        return Markup(prose.render(text, self.expression, linked, inline=inline))
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
@@ -164,6 +177,8 @@ class Folio:
             shown = f"{shown}, {REFERENCE}" if shown else REFERENCE
         css, text = _look(str(value), value.kind, shown, bool(value.absent))
         number = self.sources.number(value)
+        if not self.opens:
+            return Markup(f'<span class="pb-label">{text}</span>')
         return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
 
     def _is_of_reference(self, value: Value) -> bool:

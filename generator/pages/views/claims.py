@@ -309,7 +309,7 @@ def furthest(folio: Folio) -> list[View]:
     return [
         View(
             place=folio.claim_place(name),
-            says=said.line(folio.book.claims[name].says),
+            says=said.in_link.line(folio.book.claims[name].says),
             off=said.show(off),
         )
         for _, name, off in sorted(found, key=lambda one: -one[0])[:NUM_FURTHEST]
