@@ -1,15 +1,12 @@
 """The headings of one page: templates write them here, and lists and links are made from them.
 
-A heading is HTML with the anchor that MkDocs would give it, and links to itself. The headings that
-a page has shown give its folded list of contents, which phones show instead of the sidebar, the
-sidebar itself, and the anchors that other pages link to. Only pages by hand have headings in
-Markdown, which Python's Markdown finds.
+A heading is HTML with the anchor that MkDocs would give it, and links to itself. From what was
+written come the sidebar, the folded list that phones show instead of it, and the anchors that other
+pages link to. Pages by hand have their headings in Markdown.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from html import unescape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markdown import Markdown  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
@@ -60,10 +57,9 @@ class Headings:
         shown = words = escape(words)
         if number:
             shown = Markup('<span class="pb-label">{}</span> {}').format(number, words)
-        plain = Markup(_TAG.sub("", shown))
         if not anchor:
-            anchor = unique(slugify(_text(plain), "-"), self._taken)
-            one = Heading(level, plain, anchor, _text(_TAG.sub("", words)), is_listed)
+            anchor = unique(slugify(shown.striptags(), "-"), self._taken)
+            one = Heading(level, Markup(_TAG.sub("", shown)), anchor, words.striptags(), is_listed)
             self.written.insert(0 if level == 1 else len(self.written), one)
         self.above = level
         if level > 1 and "<a " not in shown:  # links do not nest
@@ -72,22 +68,13 @@ class Headings:
         return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, shown)
 
     def read(self, markdown: str) -> None:
-        """List the headings of a text in Markdown, with the anchors that MkDocs gives them."""
+        """List what divides a text in Markdown, below its title, with the anchors of MkDocs."""
         reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
         reader.convert(markdown)
-        self.written += _found(reader.toc_tokens)
+        for one in (one for title in reader.toc_tokens for one in title["children"]):
+            self.written.append(Heading(one["level"], Markup(one["name"]), one["id"], one["name"]))
 
     def contents(self) -> list[tuple[str, Markup]]:
         """The anchors and words of the headings that divide the page, where they are many."""
         found = [(one.anchor, one.words) for one in self.written if one.level == LEVEL]
         return found if len(found) >= FEWEST else []
-
-
-def _found(tokens: Iterable[Mapping[str, Any]]) -> Iterator[Heading]:
-    for one in tokens:
-        yield Heading(one["level"], Markup(one["name"]), one["id"], _text(one["name"]))
-        yield from _found(one["children"])
-
-
-def _text(words: str) -> str:
-    return " ".join(unescape(words).split())

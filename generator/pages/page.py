@@ -32,11 +32,10 @@ from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks
 from generator.pages.view import counted, label
 from generator.pages.views import claims, frame, listing, question, ways
-from generator.printing.folio import REFERENCE, Folio, breakable, escaped_heading
+from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import asked_of_claims
 from generator.values.machines import OtherOutcomes
-from generator.values.value import Value
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
@@ -46,10 +45,6 @@ VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2")  # their feet name no machine
-_TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
-_NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
-_UNMARKED = re.compile(r'class="pb-value [^>]* data-v="(\d+)">[^<]*</a>')
-LEAST = 2  # marks in a table that repeat themselves
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
 _HIDDEN = re.compile(
@@ -216,7 +211,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     context["headings"], context["heading"] = headings, headings.heading
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    body = _marked_once(_rendered(sheet.template, context), folio.sources.values)
+    body = _rendered(sheet.template, context)
     title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
     if sheet.text:
         title = escaped_heading(title)
@@ -307,25 +302,3 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
         else:
             filled = prose.filled(piece, lambda one: escaped_heading(folio.expression(one)))
             yield Markup(listing.as_listings(filled))
-
-
-def _marked_once(html: str, values: Sequence[Value]) -> str:
-    """What all runs of a table are, such as *simulated*, it says once, not in each cell."""
-
-    def said_once(found: re.Match[str]) -> str:
-        table = found[0]
-        marks = _NATURE.findall(table)
-        words = marks[0].split(", ") if len(marks) >= LEAST else []
-        shared = [one for one in words if all(one in mark for mark in marks)]
-        unmarked = [values[int(at)] for at in _UNMARKED.findall(table)]
-        if not shared or any(one.decided_by for one in unmarked):
-            return table
-        start, nature = table.index(">") + 1, " and ".join(shared)
-        nature = nature.replace(REFERENCE, f"of the {REFERENCE} machine")
-        said = f'<small class="pb-nature">The runs of this table are {nature}.</small>'
-        for word in shared:
-            table = re.sub(rf'(pb-nature">[^<]*?)(?:, )?\b{word}(?:, )?', r"\1", table)
-        table = table.replace(' <small class="pb-nature"></small>', "")
-        return f"{table[:start]}<caption>{said}</caption>{table[start:]}"
-
-    return _TABLE.sub(said_once, html)

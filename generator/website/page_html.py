@@ -46,8 +46,7 @@ def _link(heading: Element) -> None:
 def put_mistakes(site: Path, mistakes: str) -> None:
     """Show these mistakes of the content over every page that `mkdocs serve` serves, and no others.
 
-    A build that finds a mistake writes no page again, so they come into the last good pages, whose
-    `<article>` is the theme's.
+    A build that finds a mistake writes no page again, so the `<article>` of the theme takes them.
 
     Args:
         site: the folder that is served.

@@ -259,9 +259,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Show the search no more of a page of the book than it may show."""
         if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
-            written = self.press.pages[page.file.src_uri].headings
-            texts = {one.anchor for one in written if not one.is_listed}
-            page.content = search.part_of(self.html, texts)
+            page.content = search.part_of(self.html, self.press.pages[page.file.src_uri].headings)
 
     @event_priority(-50)
     def _after_the_search(

@@ -13,9 +13,11 @@ and knows leads, places and the terms of the glossary.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any
+
+from generator.pages.headings import Heading
 
 Entry = dict[str, Any]
 Words = Mapping[str, Any]  # of the interface
@@ -54,7 +56,7 @@ _KEPT_OUT = re.compile(
 )
 
 
-def part_of(html: str, texts: Collection[str]) -> str:
+def part_of(html: str, headings: Iterable[Heading]) -> str:
     """The part of a page that the search may find and show.
 
     Retracted sentences, terms and titles of figures that readers play with become headings here,
@@ -63,9 +65,10 @@ def part_of(html: str, texts: Collection[str]) -> str:
 
     Args:
         html: the page's content.
-        texts: the anchors of headings that are no entries but text of the one above.
+        headings: of the page; one that no list shows is text of the one above.
     """
     html = html[max(html.find("<h1"), 0) :]
+    texts = {one.anchor for one in headings if not one.is_listed}
     html = _HEADING.sub(lambda one: one[1] if one[2] in texts else one[0], html)
     for pattern, instead in _REWRITTEN:
         html = pattern.sub(instead, html)
