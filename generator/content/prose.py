@@ -17,7 +17,8 @@ from markdown_it.token import Token
 from generator.content.typesetting import parted
 
 _FIRST = 0xE000
-_SLOT = re.compile("[\ue000-\uf8ff]")
+_LINKED = "\uf8ff"  # before the character of an expression that stands in a link
+_SLOT = re.compile(f"({_LINKED}?)([\ue000-\uf8fe])")
 # Private-use characters, and those that come with a text copied from elsewhere.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\ue000-\uf8ff\ufeff]"
@@ -179,6 +180,8 @@ def _name(found: re.Match[str]) -> str:
 def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
     """Words; a name such as ZeRO-1 breaks at no hyphen."""
     shown = str(RendererHTML.text(self, tokens, at, *how))
+    if sum(one.nesting for one in tokens[:at] if one.type.startswith("link_")):
+        shown = _SLOT.sub(rf"{_LINKED}\2", shown)
     return _HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
 
 
@@ -195,17 +198,20 @@ def _rendered(text: str, *, inline: bool) -> str:
     tokens = _MARKDOWN.parse(_slotted(text))
     for token in tokens:
         token.attrs.pop("start", None)
+        if token.type in ("fence", "code_block"):  # which a keyboard scrolls
+            token.type, token.attrs["tabindex"] = "fence", "0"
     return str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})).strip()
 
 
-def render(text: str, fill: Fill, *, inline: bool) -> str:
+def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
     """HTML of an author's text.
 
     Args:
         text: Markdown with expressions.
         fill: the HTML of one expression, given as text.
+        linked: the same for one in the words of a link.
         inline: without paragraphs.
     """
-    found = expressions(text)
+    found, fills = expressions(text), {"": fill, _LINKED: linked}
     rendered = _rendered(text, inline=inline)
-    return _SLOT.sub(lambda slot: fill(found[ord(slot[0]) - _FIRST].text), rendered)
+    return _SLOT.sub(lambda slot: fills[slot[1]](found[ord(slot[2]) - _FIRST].text), rendered)

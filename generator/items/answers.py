@@ -97,7 +97,7 @@ def claim_behind(name: str, folio: Folio) -> Backing:
     outcome = folio.outcome(name)
     folio.runs.update(outcome.runs)
     verdict = "" if outcome.verdict == "holds" else outcome.verdict.replace("_", " ")
-    says = folio.line(folio.book.claims[name].says)
+    says = folio.in_link.line(folio.book.claims[name].says)
     return Backing(says, folio.claim_place(name), verdict=verdict)
 
 

@@ -1,81 +1,80 @@
-"""The headings of a printed page, with the anchors that any Markdown builder gives them.
+"""The headings of one page: templates write them here, and lists and links are made from them.
 
-From them a page has its folded list of contents, which phones show instead of the sidebar. All else
-of a page is HTML, so with its headings the whole page is.
-
-MkDocs checks the anchors of Markdown links only. Links that the generator writes as HTML take their
-anchors from here.
+A heading is HTML with the anchor that MkDocs would give it, and links to itself. From what was
+written come the sidebar, the folded list that phones show instead of it, and the anchors that other
+pages link to. Pages by hand have their headings in Markdown.
 """
 
-import html
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
+from markdown import Markdown  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-__all__ = ["anchors", "as_html", "contents", "headings", "slug", "unique"]
-_CODE = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
-_HEADING = re.compile(r"\n(#{1,6}) (.+)")  # begins with a character, which `re` finds fast
 _TAG = re.compile(r"<[^>]+>")
-_NUMBER = re.compile(r"^\d+ ")
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
 class Heading(NamedTuple):
-    """A heading of a page: its level, its words without tags, its anchor."""
+    """A heading: its level, its words without tags, its anchor, its text, what shows it."""
 
     level: int
     words: Markup
     anchor: str
+    text: str  # without the number before it, as authors name the section
+    is_listed: bool = True  # otherwise lists leave it out, and the search takes it for text
 
 
-def headings(page: str) -> Iterator[Heading]:
-    """The headings of a page in Markdown, below its title."""
-    return (heading for _, heading in _found(f"\n{page}") if heading.level > 1)
+class Headings:
+    """The headings of one page, in the order in which its templates write them.
 
+    Attributes:
+        written: those so far, the title first; none that was given an anchor.
+        above: the level of the last one; the heading of a question is one level below.
+    """
 
-def as_html(page: str) -> str:
-    """A page in Markdown as HTML."""
-    page = f"\n{page}"
-    parts, done = [], 1
-    for found, heading in _found(page):
-        tag = f"h{heading.level}"
-        element = f'<{tag} id="{heading.anchor}">{found[2]}</{tag}>'
-        parts += [page[done : found.start(1)], element]
-        done = found.end()
-    return "".join([*parts, page[done:]])
+    def __init__(self) -> None:
+        """Start a page."""
+        self.written: list[Heading] = []
+        self.above = 1
+        self._taken: set[str] = set()
 
+    def heading(
+        self, level: int, words: str, number: int | None = None, *, anchor: str = "",
+        css: str = "", is_listed: bool = True,
+    ) -> Markup:  # fmt: skip
+        """Write a heading.
 
-def _found(page: str) -> Iterator[tuple[re.Match[str], Heading]]:
-    """Each heading below an end of line, where it stands; no line of code is one."""
-    taken: set[str] = set()
-    code = [one.span() for one in _CODE.finditer(page)]
-    for found in _HEADING.finditer(page):
-        if not any(begin < found.start() < end for begin, end in code):
-            words = Markup(_TAG.sub("", found[2]))
-            yield found, Heading(len(found[1]), words, unique(slug(_plain(words)), taken))
+        Args:
+            level: 1 for the title, which does not link to itself.
+            words: HTML, or text.
+            number: that stands before the words.
+            anchor: instead of the one that follows from the words; lists do not show it then.
+            css: its class.
+            is_listed: whether lists show it.
+        """
+        shown = words = escape(words)
+        if number:
+            shown = Markup('<span class="pb-label">{}</span> {}').format(number, words)
+        if not anchor:
+            anchor = unique(slugify(shown.striptags(), "-"), self._taken)
+            one = Heading(level, Markup(_TAG.sub("", shown)), anchor, words.striptags(), is_listed)
+            self.written.insert(0 if level == 1 else len(self.written), one)
+        self.above = level
+        if level > 1 and "<a " not in shown:  # links do not nest
+            shown = Markup('<a href="#{}">{}</a>').format(anchor, shown)
+        marked = Markup(' class="{}"').format(css) if css else ""
+        return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, shown)
 
+    def read(self, markdown: str) -> None:
+        """List what divides a text in Markdown, below its title, with the anchors of MkDocs."""
+        reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
+        reader.convert(markdown)
+        for one in (one for title in reader.toc_tokens for one in title["children"]):
+            self.written.append(Heading(one["level"], Markup(one["name"]), one["id"], one["name"]))
 
-def anchors(page: str) -> dict[str, str]:
-    """The anchor of each heading of a page in Markdown; a number before a heading is left out."""
-    found: dict[str, str] = {}
-    for one in headings(page):
-        found.setdefault(_NUMBER.sub("", _plain(one.words)), one.anchor)
-    return found
-
-
-def contents(page: str) -> list[tuple[str, Markup]]:
-    """The anchors and words of the headings that divide a page, where they are many."""
-    found = [(one.anchor, one.words) for one in headings(page) if one.level == LEVEL]
-    return found if len(found) >= FEWEST else []
-
-
-def _plain(words: str) -> str:
-    return " ".join(html.unescape(words).split())
-
-
-def slug(text: str) -> str:
-    """The anchor of a heading without tags, as MkDocs makes it."""
-    return str(slugify(text, "-"))
+    def contents(self) -> list[tuple[str, Markup]]:
+        """The anchors and words of the headings that divide the page, where they are many."""
+        found = [(one.anchor, one.words) for one in self.written if one.level == LEVEL]
+        return found if len(found) >= FEWEST else []

@@ -1,8 +1,8 @@
 """One page: a `Sheet`, which says what it is made from, → Markdown. Pure.
 
-Each page is a template of its own over the shared frame. Headings are Markdown, so that MkDocs
-makes the table of contents from them; everything else is HTML, so that no Markdown builder changes
-it. Code that pages show is read from the files that runs executed.
+Each page is a template of its own over the shared frame. Its body is HTML, so that no Markdown
+builder changes it; only what somebody wrote by hand stays Markdown. Code that pages show is read
+from the files that runs executed.
 """
 
 import json
@@ -27,15 +27,15 @@ from generator.content.lesson import Mode
 from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
-from generator.pages import headings, views
+from generator.pages import views
+from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks
 from generator.pages.view import counted, label
 from generator.pages.views import claims, frame, listing, question, ways
-from generator.printing.folio import REFERENCE, Folio, breakable, escaped_heading
+from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import asked_of_claims
 from generator.values.machines import OtherOutcomes
-from generator.values.value import Value
 
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
@@ -45,13 +45,8 @@ VARIANTS = "assets/variants"
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2")  # their feet name no machine
-_TABLE = re.compile(r'<table class="pb-table(?:(?!<table\b|<caption).)*?</table>', re.DOTALL)
-_NATURE = re.compile(r' <small class="pb-nature">([^<]*)</small>')
-_UNMARKED = re.compile(r'class="pb-value [^>]* data-v="(\d+)">[^<]*</a>')
-LEAST = 2  # marks in a table that repeat themselves
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
-_LINK_TAG = re.compile(r"<a\b[^>]*>|</a>")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
@@ -69,9 +64,8 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "heading": escaped_heading, "plain": plain, "breakable": breakable, "moment": moment,
-        "coded": coded, "kept": kept, "unopened": question.unopened, "counted": counted,
-        "unlinked": unlinked,
+        "plain": plain, "breakable": breakable, "moment": moment, "coded": coded, "kept": kept,
+        "unopened": question.unopened, "counted": counted, "unlinked": unlinked,
     }  # fmt: skip
     made.globals["views"] = {
         one.name: import_module(f"{views.__name__}.{one.name}")
@@ -132,7 +126,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Printed:
-    """A page: its bytes, and the minutes that it takes.
+    """A page: its bytes, the minutes that it takes, and its headings, the title first.
 
     `terms` are those of the glossary that its prose uses, and `assets` the files that only this
     page loads, by their path under the site's root.
@@ -140,6 +134,7 @@ class Printed:
 
     content: bytes
     minutes: int
+    headings: Sequence[Heading] = ()
     terms: frozenset[str] = frozenset()
     assets: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -197,7 +192,7 @@ class Gathered:
     def anchors(self, lesson: str) -> dict[str, str]:
         """The anchor of each heading of a lesson, `topic/mode`; none where it is not printed."""
         page = self.pages.get(f"topics/{lesson}.md")
-        return headings.anchors(page.content.decode()) if page else {}
+        return {one.text: one.anchor for one in reversed(page.headings)} if page else {}
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
@@ -211,10 +206,16 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     )  # fmt: skip
     topic = sheet.topic
     links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
+    headings = Headings()
     context = _context(sheet, folio, links, gathered)
+    context["headings"], context["heading"] = headings, headings.heading
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    body = _marked_once(_unnested(_rendered(sheet.template, context)), folio.sources.values)
+    body = _rendered(sheet.template, context)
+    title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
+    if sheet.text:
+        title = escaped_heading(title)
+        headings.read(f"# {title}\n\n{body}")
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     found = frame.origins(folio, depth)
     # What a trace says is text: no expression, no Markdown.
@@ -226,7 +227,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         context,
         body=Markup(body),
         ways=row,
-        contents=headings.contents(body) if sheet.has_toc or sheet.mode else [],
+        contents=headings.contents() if sheet.has_toc or sheet.mode else [],
         styles=frame.styles(body),
         minutes=minutes,
         # A summary gives away results, and ticks off nothing.
@@ -237,12 +238,12 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
         boost=frame.BOOSTS.get(sheet.template.removesuffix(".md.j2"), 1.0),
-        title=(label if sheet.experiment or sheet.machine else folio.line)(sheet.heading),
+        title=title,
         description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
     )
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    return Printed(content.encode(), minutes, frozenset(links.used), loaded)
+    return Printed(content.encode(), minutes, headings.written, frozenset(links.used), loaded)
 
 
 def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -> dict[str, Any]:
@@ -288,7 +289,7 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     Only a script can ask them, so the page itself stays that much lighter.
     """
     path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
-    text = json.dumps(_unnested(html.strip()), ensure_ascii=True)
+    text = json.dumps(html.strip(), ensure_ascii=True)
     folio.assets[path] = f"proofbook.variants({text});\n".encode()
     return path
 
@@ -301,38 +302,3 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
         else:
             filled = prose.filled(piece, lambda one: escaped_heading(folio.expression(one)))
             yield Markup(listing.as_listings(filled))
-
-
-def _unnested(html: str) -> str:
-    """Values that stand in a link of something else are plain text there: links do not nest."""
-    stack: list[bool] = []  # whether each open link became a <span>
-
-    def tag(found: re.Match[str]) -> str:
-        if found[0] == "</a>":
-            return "</span>" if stack.pop() else "</a>"
-        stack.append(bool(stack))
-        return '<span class="pb-label">' if stack[-1] else found[0]
-
-    return _LINK_TAG.sub(tag, html)
-
-
-def _marked_once(html: str, values: Sequence[Value]) -> str:
-    """What all runs of a table are, such as *simulated*, it says once, not in each cell."""
-
-    def said_once(found: re.Match[str]) -> str:
-        table = found[0]
-        marks = _NATURE.findall(table)
-        words = marks[0].split(", ") if len(marks) >= LEAST else []
-        shared = [one for one in words if all(one in mark for mark in marks)]
-        unmarked = [values[int(at)] for at in _UNMARKED.findall(table)]
-        if not shared or any(one.decided_by for one in unmarked):
-            return table
-        start, nature = table.index(">") + 1, " and ".join(shared)
-        nature = nature.replace(REFERENCE, f"of the {REFERENCE} machine")
-        said = f'<small class="pb-nature">The runs of this table are {nature}.</small>'
-        for word in shared:
-            table = re.sub(rf'(pb-nature">[^<]*?)(?:, )?\b{word}(?:, )?', r"\1", table)
-        table = table.replace(' <small class="pb-nature"></small>', "")
-        return f"{table[:start]}<caption>{said}</caption>{table[start:]}"
-
-    return _TABLE.sub(said_once, html)

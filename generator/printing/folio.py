@@ -33,6 +33,7 @@ from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
+LEAST = 2  # values of a table that repeat a mark
 LONG = 24  # letters of a value that fit any line; what has more may break
 _JOINTS = re.compile(r"(?<=/)|(?<=\.)(?!py$)")  # of a name such as `experiment.run`, of a path
 WHOLE = 36  # letters of a part that fit into a line of a phone
@@ -57,6 +58,8 @@ class Folio:
         path: the page's, under the site's root.
         marks_reference: whether numbers of the reference machine carry its mark.
         unmarked: the nature that the page says once, of all its numbers.
+        caption: what sets all values of a table apart, where this is the page for one.
+        opens: whether values are links; they are not in the words of a link.
         runs: the runs that it used.
         lent: the runs of figures and tables that the reference machine lends.
         shown_claims: those whose numbers stand below the last table of claims.
@@ -70,6 +73,8 @@ class Folio:
     path: str = ""
     marks_reference: bool = False
     unmarked: str = ""
+    caption: str = ""
+    opens: bool = True
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
     lent: set[str] = field(default_factory=set)
@@ -112,6 +117,25 @@ class Folio:
         part.marks_reference &= marks_reference
         return part
 
+    def for_table(self, values: Iterable[Value | None]) -> Folio:
+        """The page for a table of these values, whose caption says what sets all of them apart."""
+        found = [(one, self._marks(one)) for one in values if one is not None]
+        marked = [marks for _, marks in found if marks]
+        first = marked[0] if len(marked) >= LEAST else []
+        shared = [one for one in first if all(one in marks for marks in marked)]
+        if not shared or any(one.decided_by for one, marks in found if not marks):
+            return self
+        part = self.said_once("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
+        part.caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
+        return part
+
+    @property
+    def in_link(self) -> Folio:
+        """The page for the words of a link, in which values are plain: links do not nest."""
+        part = copy(self)
+        part.opens = False
+        return part
+
     def is_lent(self, paths: Iterable[str]) -> bool:
         """Whether the reference machine measured any of these runs."""
         machines = map(self.book.machine_of, filter(self.book.run, paths))
@@ -131,11 +155,11 @@ class Folio:
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""
-        return Markup(prose.render(text, self.expression, inline=True))
+        return Markup(prose.render(text, self.expression, self.in_link.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
         """An author's prose, as paragraphs."""
-        return Markup(prose.render(text, self.expression, inline=False))
+        return Markup(prose.render(text, self.expression, self.in_link.expression, inline=False))
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
@@ -158,18 +182,20 @@ class Folio:
         """
         self.runs.update(self._runs_of(value))
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
-        mark = value.marks[-1] if value.marks else ""
-        shown = "" if mark == self.unmarked else mark
-        if self.marks_reference and self._is_of_reference(value):
-            shown = f"{shown}, {REFERENCE}" if shown else REFERENCE
-        css, text = _look(str(value), value.kind, shown, bool(value.absent))
+        marks = ", ".join(self._marks(value))
+        css, text = _look(str(value), value.kind, marks, bool(value.absent))
         number = self.sources.number(value)
+        if not self.opens:
+            return Markup(f'<span class="pb-label">{text}</span>')
         return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
 
-    def _is_of_reference(self, value: Value) -> bool:
-        """Whether the reference machine measured any of what a value is made of."""
-        reference = self.book.reference.name
-        return any(one.kind != "given" and reference in one.machines for one in value.leaves)
+    def _marks(self, value: Value) -> list[str]:
+        """The words behind a value: its nature, and whether the reference machine measured it."""
+        marks = [one for one in value.marks[-1:] if one != self.unmarked]
+        measured = (one.machines for one in value.leaves if one.kind != "given")
+        if self.marks_reference and any(self.book.reference.name in one for one in measured):
+            marks.append(REFERENCE)
+        return marks
 
     def _runs_of(self, value: Value) -> Iterator[str]:
         """The runs of the machine shown that a value was read from or computed from."""

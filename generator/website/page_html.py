@@ -1,19 +1,14 @@
-"""The HTML of a page: headings with links, what a keyboard reaches, mistakes on top."""
+"""The HTML of a page: what MkDocs makes of Markdown looks like ours, mistakes stand on top."""
 
 import re
-from html import unescape
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
+import markdown  # type: ignore[import-untyped]
 from markupsafe import escape
 
-from generator.pages import headings
-
-_HEADING = re.compile(r"<h([2-6])\b([^>]*)>(.*?)</h\1>", re.DOTALL)
-_HEADING_ID = re.compile(r'\sid="([^"]+)"')
-_TAG = re.compile(r"<[^>]+>")
-_OF_A_QUESTION = 6  # how templates write such a heading, whose level depends on the one above it
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
-_CODE = re.compile(r"<pre><code(?![^>]*\btabindex=)")
+_HTML = markdown.util.HTML_PLACEHOLDER_RE
 _MISTAKES = re.compile(r'(<article\b[^>]*>)(?:<pre class="pb-mistakes".*?</pre>)?', re.DOTALL)
 
 
@@ -22,41 +17,36 @@ def ids(html: str) -> set[str]:
     return set(_ID.findall(html))
 
 
-def finished(html: str) -> str:
-    """A page whose tables from Markdown look like others, and whose code takes the focus.
+class LikeOurs(markdown.Extension):  # type: ignore[misc]
+    """What people write in Markdown, as our templates would have written it."""
 
-    So a keyboard scrolls the code. Headings link to themselves, but for those that have a link.
-    """
-    html = html.replace("<table>", '<table class="pb-table pb-stack pb-rows">')
-    return _linked_headings(_CODE.sub('<pre><code tabindex="0"', html))
+    def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802
+        """Come after headings have got their ids, and MkDocs has read the links."""
+        md.treeprocessors.register(self, "like_ours", -10)
+
+    def run(self, root: Element) -> None:
+        """Headings link to themselves, tables look like others, a keyboard scrolls code."""
+        for table in root.iter("table"):
+            table.set("class", "pb-table pb-stack pb-rows")
+        for code in root.iterfind(".//pre/code"):
+            code.set("tabindex", "0")
+        for level in range(2, 7):
+            for heading in root.iter(f"h{level}"):
+                _link(heading)
 
 
-def _linked_headings(html: str) -> str:
-    """The same page with linked headings, those of questions one level below the one above."""
-    taken, above = ids(html), 1
-
-    def linked(heading: re.Match[str]) -> str:
-        nonlocal above
-        level, attributes, words = int(heading[1]), heading[2], heading[3]
-        if level == _OF_A_QUESTION:
-            level = above + 1
-        else:
-            above = level
-        if "<a " not in words:
-            own = _HEADING_ID.search(attributes)
-            slug = headings.slug(unescape(_TAG.sub("", words)))
-            name = own[1] if own else headings.unique(slug, taken)
-            attributes += "" if own else f' id="{name}"'
-            words = f'<a href="#{name}">{words}</a>'
-        return f"<h{level}{attributes}>{words}</h{level}>"
-
-    return _HEADING.sub(linked, html)
+def _link(heading: Element) -> None:
+    """Put a heading's words into a link to it, unless they hold a link or a value already."""
+    if heading.find(".//a") is None and not _HTML.search("".join(heading.itertext())):
+        link = Element("a", href=f"#{heading.get('id')}")
+        link.text, heading.text = heading.text, None
+        link[:], heading[:] = heading[:], [link]
 
 
 def put_mistakes(site: Path, mistakes: str) -> None:
     """Show these mistakes of the content over every page that `mkdocs serve` serves, and no others.
 
-    A build that finds a mistake writes no page again, so they come into the last good pages.
+    A build that finds a mistake writes no page again, so the `<article>` of the theme takes them.
 
     Args:
         site: the folder that is served.

@@ -14,9 +14,8 @@ import atexit
 import gc
 import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -39,7 +38,7 @@ from watchdog.observers.polling import PollingObserver
 from generator.content import book as books
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
-from generator.pages import headings
+from generator.pages.headings import LEVEL, Heading
 from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
 from generator.values import verdicts
@@ -51,7 +50,6 @@ SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
 OVERRIDES = Path(__file__).resolve().parent / "overrides"  # our own templates
 SURPRISES = "_PROOFBOOK_SURPRISES"  # set by `make site`, which ends with 1 where a run surprised
-_TITLE = re.compile(r'<h1 id="([^"]+)"')
 log = get_plugin_logger("proofbook")
 
 
@@ -111,6 +109,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             config.docs_dir = str(self.root / self.config.pages)
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
+        config.markdown_extensions.append(page_html.LikeOurs())
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
         return config
 
@@ -239,7 +238,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """A page of the book is HTML but for its headings; of one by hand only its values are.
+        """A page of the book is HTML already; of one by hand only its values are.
 
         Links of pages by hand lead to any part of a page, so MkDocs hears of all of them.
         """
@@ -248,11 +247,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             return html
         if sheet.text:
             return f"{html}\n{self.html}"
-        html = headings.as_html(self.html)
-        page.toc = _contents(html, self.html)
+        page.toc = _contents(self.press.pages[page.file.src_uri].headings)
         if self.book.handwritten and page.present_anchor_ids is not None:
-            page.present_anchor_ids |= page_html.ids(html)
-        return html
+            page.present_anchor_ids |= page_html.ids(self.html)
+        return self.html
 
     @event_priority(50)
     def _before_the_search(
@@ -261,7 +259,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Show the search no more of a page of the book than it may show."""
         if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
-            page.content = search.part_of(self.html)
+            page.content = search.part_of(self.html, self.press.pages[page.file.src_uri].headings)
 
     @event_priority(-50)
     def _after_the_search(
@@ -272,10 +270,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             page.content = self.html
 
     on_page_context = CombinedEvent(_before_the_search, _after_the_search)
-
-    def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
-        """Link each heading, and let the keyboard reach code."""
-        return page_html.finished(output)
 
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
@@ -319,14 +313,14 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
 
 
-def _contents(html: str, markdown: str) -> TableOfContents:
+def _contents(written: Sequence[Heading]) -> TableOfContents:
     """A page's title, where the skip link leads; below it what the sidebar lists, in two levels."""
-    title = _TITLE.search(html)
-    top = AnchorLink("", title[1] if title else "", 1)
-    for one in headings.headings(markdown):
+    title, *others = (one for one in written if one.is_listed)
+    top = AnchorLink("", title.anchor, title.level)
+    for one in others:
         link = AnchorLink(str(one.words), one.anchor, one.level)
-        if one.level == headings.LEVEL or not top.children:
+        if one.level == LEVEL or not top.children:
             top.children.append(link)
-        elif one.level == headings.LEVEL + 1:
+        elif one.level == LEVEL + 1:
             top.children[-1].children.append(link)
     return TableOfContents([top])

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any
 
+from generator.pages.headings import Heading
+
 Entry = dict[str, Any]
 Words = Mapping[str, Any]  # of the interface
 # By the first word of a phrase: the number of its group, the phrase, and what finds it in a text.
@@ -26,13 +28,14 @@ _TAG = re.compile(r"<[^>]+>")
 _WORD = re.compile(r"[^\W_]+")
 _TOKEN = re.compile(r"<(/?)(\w+)[^>]*>|[^<]+")  # templates escape > in attributes
 _VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
+_HEADING = re.compile(r'(<h[2-6]) id="([^"]+)"')
 _FOUND = '<h3 class="pb-sentence"'  # a heading that the search shows, whatever is around it
 # What a page holds, and what the search reads instead: nothing of what holds none of its kind; an
 # entry of its own for a term and for a figure to play with.
 _REWRITTEN = (
     (re.compile(r"<(svg|select|noscript|pre|button|script)\b.*?</\1>", re.DOTALL), ""),
     (re.compile(r"</(?:dt|dd|div)>"), r"\g<0> "),  # where words would touch
-    (re.compile(r'(<h\d[^>]*>)<span class="pb-label">\d+</span>'), r"\1"),
+    (re.compile(r'(<h\d[^>]*><a[^>]*>)<span class="pb-label">\d+</span>'), r"\1"),
     (re.compile(r'<dt (id="[^"]+").*?>(.*?)</dt>', re.DOTALL), r"<h3 \1>\2</h3>"),
     (
         re.compile(
@@ -53,7 +56,7 @@ _KEPT_OUT = re.compile(
 )
 
 
-def part_of(html: str) -> str:
+def part_of(html: str, headings: Iterable[Heading]) -> str:
     """The part of a page that the search may find and show.
 
     Retracted sentences, terms and titles of figures that readers play with become headings here,
@@ -62,8 +65,11 @@ def part_of(html: str) -> str:
 
     Args:
         html: the page's content.
+        headings: of the page; one that no list shows is text of the one above.
     """
     html = html[max(html.find("<h1"), 0) :]
+    texts = {one.anchor for one in headings if not one.is_listed}
+    html = _HEADING.sub(lambda one: one[1] if one[2] in texts else one[0], html)
     for pattern, instead in _REWRITTEN:
         html = pattern.sub(instead, html)
     parts, is_kept = [], [True]  # of each element that is open

@@ -40,6 +40,15 @@ def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
     assert not popovers_of(text.sources.block())[0].nature
 
 
+def test_a_value_in_the_words_of_a_link_opens_nothing(evidence):
+    page, peak = Folio(evidence, evidence), f"{{{{ {PEAK} }}}}"
+    plain = f'<span class="pb-label">{evidence.one(PEAK)}</span>'
+    linked, rest = str(page.line(f"[Its {peak}](deep.html), {peak}")).split("</a>, ")
+    assert linked == f'<a href="deep.html">Its {plain}'
+    assert rest.startswith('<a class="pb-value')
+    assert page.in_link.line(peak) == plain
+
+
 def test_text_from_a_trace_is_escaped(evidence):
     page = Folio(evidence, evidence)
     origin = Origin('"<m>', "e", 'r"', "printed[0]")

@@ -54,7 +54,7 @@ def lost_links(pages: dict[str, list[str]]) -> list[str]:
 
 
 def _has_id(lines: list[str], anchor: str) -> bool:
-    """Whether a page has an id, of its own or as MkDocs gives them to headings."""
+    """Whether a page has an id, its own or one that MkDocs gives to a heading of a page by hand."""
     headings = (slugify(line.lstrip("# "), "-") for line in lines if line.startswith("#"))
     return anchor in headings or any(f"[id {anchor}]" in line for line in lines)
 

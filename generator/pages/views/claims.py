@@ -36,7 +36,10 @@ NUM_FURTHEST = 5
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
     """Several claims, in the order in which they are named, as the table that ends a section."""
-    rows = [verdict_row(name, folio) for name in names]
+    told = folio.shown_claims
+    shown = [folio.outcome(name) for name in names if name not in told]
+    page = folio.for_table(side for one in shown for side in (one.predicted, one.observed))
+    rows = [verdict_row(name, folio if name in told else page) for name in names]
     folio.shown_claims.clear()
     return rows
 
@@ -57,6 +60,7 @@ def verdict_row(name: str, folio: Folio) -> View:
         runs=outcome.runs,
         formula=_formula_of(claim, folio),
         is_told=is_told,
+        caption=folio.caption,
         is_contrary=not is_told and outcome.verdict in CONTRARY,
         regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
     )
@@ -192,11 +196,15 @@ def _judged(name: str, folio: Folio) -> Iterator[View]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.outcome(name)
     holder = measured_by(here, folio)
-    yield _judgement(here, holder, folio, folio)
+    found = [(here, holder, folio)]
     for machine, there in folio.other_outcomes.items():
         if name in there.outcomes and machine != holder:
-            outcome, said = there.outcomes[name], folio.over(there.evidence)
-            yield _judgement(outcome, machine, said, folio, differs=parts(here, outcome))
+            found.append((there.outcomes[name], machine, folio.over(there.evidence)))
+    is_headed = here.observed is not None and here.observed.kind == "simulated"
+    page = folio.said_once("simulated") if is_headed else folio
+    page = page.for_table(v for one, *_ in found for v in (one.predicted, one.observed, _off(one)))
+    for outcome, machine, said in found:
+        yield _judgement(outcome, machine, said, page, differs=parts(here, outcome))
 
 
 def measured_by(outcome: Outcome, folio: Folio) -> str:
@@ -205,9 +213,7 @@ def measured_by(outcome: Outcome, folio: Folio) -> str:
     return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
 
 
-def _judgement(
-    outcome: Outcome, machine: str, said: Folio, folio: Folio, *, differs: bool = False
-) -> View:
+def _judgement(outcome: Outcome, machine: str, said: Folio, page: Folio, *, differs: bool) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
@@ -216,15 +222,16 @@ def _judgement(
         heads[1] = outcome.observed.kind.capitalize()
         if outcome.predicted and outcome.predicted.kind == "cited":
             heads[0] = "Cited"
-    page = folio.said_once(heads[1].lower()) if heads[1] == "Simulated" else folio
     predicted, observed = sides_of(outcome, page)
+    off = _off(outcome)
     return View(
         machine=machine,
         regime=_regime_of(outcome.claim, outcome, said, has_turns=False),
         predicted=predicted,
         observed=observed,
         heads=heads,
-        off=_off(outcome, page),
+        off=page.show(off) if off else None,
+        caption=page.caption,
         words=outcome.verdict.replace("_", " "),
         css=css_of(outcome),
         says=said.line(text) if text else "",
@@ -234,7 +241,7 @@ def _judgement(
     )
 
 
-def _off(outcome: Outcome, folio: Folio) -> Markup | None:
+def _off(outcome: Outcome) -> Value | None:
     """How far off a prediction is, also a bound: as a share of the observation, else as it is."""
     relation, tolerance = outcome.claim.relation, outcome.claim.tolerance
     is_name = outcome.observed is not None and outcome.observed.unit == units.ORDINAL
@@ -245,7 +252,7 @@ def _off(outcome: Outcome, folio: Folio) -> Markup | None:
         return None  # within the bound itself
     if value is not None and value.form.way != "error" and value.unit == units.SHARE:
         value = replace(value, number=_points(float(numeric(value))), unit=units.TEXT)
-    return folio.show(value) if value else None
+    return value
 
 
 def _points(share: float) -> str:
@@ -309,7 +316,7 @@ def furthest(folio: Folio) -> list[View]:
     return [
         View(
             place=folio.claim_place(name),
-            says=said.line(folio.book.claims[name].says),
+            says=said.in_link.line(folio.book.claims[name].says),
             off=said.show(off),
         )
         for _, name, off in sorted(found, key=lambda one: -one[0])[:NUM_FURTHEST]

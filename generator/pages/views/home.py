@@ -70,7 +70,7 @@ def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
         name, _, mode = step.page.partition("/")
         topic = next(one for one in folio.book.topics if one.id == name)
         way = next(one for one in ways(topic, None, folio, minutes) if one.mode == mode)
-        title = folio.line(topic.lessons[way.mode].model.title)
+        title = folio.in_link.line(topic.lessons[way.mode].model.title)
         found.append(View(page=step.page, title=title, says=folio.line(step.says), way=way))
     return found
 
@@ -117,7 +117,7 @@ def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
 
 
 def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> View:
-    titles = {one.id: folio.line(one.file.title) for one in folio.book.topics}
+    titles = {one.id: folio.in_link.line(one.file.title) for one in folio.book.topics}
     return View(
         id=topic.id,
         title=titles[topic.id],

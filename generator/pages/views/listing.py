@@ -113,8 +113,8 @@ def as_listings(markdown: str) -> str:
 
     def fenced(found: re.Match[str]) -> str:
         code = highlighted(found[2]) if found[1] == "python" else escape(found[2])
-        box = Markup('<div class="highlight"><pre><code>{}</code></pre></div>').format(code)
-        return Markup('<div class="pb-listing">{}</div>').format(box)
+        box = Markup('<div class="highlight"><pre><code tabindex="0">{}</code></pre></div>')
+        return Markup('<div class="pb-listing">{}</div>').format(box.format(code))
 
     return _FENCE.sub(fenced, markdown)
 

@@ -193,11 +193,13 @@ def named(run: str, folio: Folio) -> str:
     return f"{layout}, {plans.grid.title}, {plans.settings[row].devices} devices"
 
 
-def recommended_rows(lesson: WhyFile, folio: Folio) -> list[Row]:
-    """The layouts that a lesson recommends, at the size of real models, each once."""
+def recommended_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
+    """The layouts that a lesson recommends, at the size of real models, each once; a caption."""
     rows: dict[str, Row] = {}
+    layouts, read = list(recommended(folio.evidence, lesson)), ("needed_bytes", "flops")
+    folio = folio.for_table(folio.value(_largest(one.run, of)) for one in layouts for of in read)
     uses = {one.planned: one.use for one in reversed(lesson.decisions)}
-    for one in recommended(folio.evidence, lesson):
+    for one in layouts:
         law, links = one.layout.bounds, one.cluster
         by_law = (
             (WITHIN, law.within * links.within, units.BYTES),
@@ -213,7 +215,7 @@ def recommended_rows(lesson: WhyFile, folio: Folio) -> list[Row]:
             *(_by_law(num, unit, says, one.run, (), folio) for says, num, unit in by_law),
             counted(len(one.others)),
         ]
-    return list(rows.values())
+    return list(rows.values()), folio.caption
 
 
 def models(folio: Folio) -> Iterator[Row]:

@@ -94,12 +94,14 @@ def unopened(markup: Markup) -> Markup:
     return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
 
 
-def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[list[str], list[Row]]:
-    """The titles of a table that an author wrote, the `first` above the heads of rows; its rows."""
+def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[Row, list[Row], str]:
+    """The titles of an author's table, the `first` above the heads of rows; rows; its caption."""
     if written is None:
-        return [], []
+        return [], [], ""
     if first:  # else a question is about it, whose key is of the machine at hand
         cells = (cell for row in written.rows for cell in row.cells)
         folio = folio.for_runs(run for one in cells for run in folio.evidence.evaluate(one).runs)
     titles = [first, *("#" + folio.line(one) for one in written.columns)]
-    return titles, [[folio.line(row.title), *map(folio.cell, row.cells)] for row in written.rows]
+    page = folio.for_table(folio.value(cell) for row in written.rows for cell in row.cells)
+    rows: list[Row] = [[page.line(row.title), *map(page.cell, row.cells)] for row in written.rows]
+    return titles, rows, page.caption
