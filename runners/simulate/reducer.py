@@ -9,6 +9,7 @@ back.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -71,10 +72,8 @@ class Reducer(_Silent):
         self._expects = self._has_rebuilt = False
         self._buckets: list[Bucket] = []
         self._build(bucket_indices)
-        self._handles = [
-            one.register_post_accumulate_grad_hook(self._ready(index))
-            for index, one in enumerate(self._parameters)
-        ]
+        for index, one in enumerate(self._parameters):
+            one.register_post_accumulate_grad_hook(partial(self._ready, index))
 
     @torch.no_grad()
     def _build(self, indices: list[list[int]]) -> None:
@@ -112,16 +111,9 @@ class Reducer(_Silent):
         for bucket in self._buckets:
             bucket.num_pending, bucket.is_reduced = len(bucket.own), False
 
-    def _remove_autograd_hooks(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    def _ready(self, index: int) -> Callable[[Tensor], None]:
-        def ready(parameter: Tensor) -> None:
-            if self._expects:
-                self._copy(index)
-
-        return ready
+    def _ready(self, index: int, _: Tensor) -> None:
+        if self._expects:
+            self._copy(index)
 
     @torch.no_grad()
     def _copy(self, index: int) -> None:

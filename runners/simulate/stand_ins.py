@@ -86,9 +86,8 @@ def _put_meshes(put: Put, meshes: list[DeviceMesh]) -> None:
     for name, own in list(vars(DeviceMesh).items()):
         if isinstance(own, types.FunctionType):
             put(DeviceMesh, name, _real(own, meshes if name == "__init__" else None))
-    whole = vars(DeviceMesh).get("mesh")
-    if isinstance(whole, property) and whole.fget is not None:
-        put(DeviceMesh, "mesh", property(_real(whole.fget, None)))
+    whole: Any = vars(DeviceMesh)["mesh"]
+    put(DeviceMesh, "mesh", property(_real(whole.fget, None)))
     put(fsdp, "_get_post_forward_mesh_info", _real(_get_post_forward_mesh_info, None))
 
 

@@ -56,10 +56,10 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
                 copies_on_reduce_stream=question.implementation.copies_on_reduce_stream,
             )
             with meter:
-                module = take_steps(question, mesh, rank, CPU, meter)
+                step = take_steps(question, mesh, rank, CPU, meter)
                 held = sum(meter._sizes.values())
             mode.check()
-            return _answer(question, rank, module, meter, held)
+            return _answer(question, rank, step.module, meter, held)
 
 
 def take_steps(
@@ -68,7 +68,7 @@ def take_steps(
     rank: int,
     device: torch.device,
     meter: MemoryMeter,
-) -> nn.Module:
+) -> Step:
     """Build this rank's part of the model and take two steps, of which the second is counted.
 
     Args:
@@ -77,9 +77,6 @@ def take_steps(
         rank: of the mesh.
         device: of the tensors.
         meter: hears which phase it is, and what tensors are for.
-
-    Returns:
-        The part, without wrappers.
     """
     strategy = question.strategy
     stages = strategy.stages_of(rank // (strategy.num_summing * strategy.tensor))
@@ -96,7 +93,7 @@ def take_steps(
     meter.counting = True
     step.run(repeats(question).simulated)
     meter.counting = False
-    return module
+    return step
 
 
 def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> GridRank:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
@@ -141,6 +141,11 @@ class Step:
         self._rank = self._stages.rank() if self._stages is not None else 0
         self._ends = _ends(question, chunks, self._stages)
         self._in_flight: dict[tuple[int, int], tuple[tuple[Any, ...], Any]] = {}
+
+    @property
+    def module(self) -> nn.Module:
+        """This rank's part of the model, without wrappers."""
+        return nn.ModuleList(one.module for one in self._chunks)
 
     def run(self, num_microbatches: int) -> None:
         """A step: so many microbatches, what ranks sum at its end, and the update."""
