@@ -103,7 +103,7 @@ def _check(options: argparse.Namespace) -> int:
 
     book = load(options.content, options.machine)
     evidence = press.checked(book)
-    told = evidence.outcomes
+    told = evidence.judged_claims
     unheld = {name: one for name, one in told.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
@@ -148,7 +148,7 @@ def _new(options: argparse.Namespace) -> int:
         print(f"then: python -m runners run {options.name}; python -m generator check")
         return 0
     book = load(options.content, options.machine)
-    judged = Evidence(book).outcomes
+    judged = Evidence(book).judged_claims
     laws = {
         name: outcome.runs
         for name, outcome in judged.items()

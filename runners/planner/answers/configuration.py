@@ -63,7 +63,7 @@ def architecture_of(path: Path) -> Architecture:
     if family not in _FAMILIES:
         raise PlanError(
             f"{path}: a model of type {family!r} is not known; "
-            f"known are {', '.join(sorted(_FAMILIES))}; give others by --model"
+            f"known are {', '.join(sorted(_FAMILIES))}; give others as MODULE:FUNCTION"
         )
     fields = dict(_FAMILIES[family])
     if family == "gpt2":
