@@ -188,7 +188,7 @@ def _other_code(book: Book, listing: Listing) -> str | None:
 def missing_sections(
     guide: Document[GuideFile], anchors: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
-    """Sections that the guide names and their lesson does not have.
+    """Sections that the guide names and a printed lesson lacks.
 
     Args:
         guide: content/guide.yml.

@@ -34,6 +34,7 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import (
     IsStale,
+    MachineFolder,
     Shelf,
     TraceOnPage,
     on_page,
@@ -143,7 +144,7 @@ class Book:
         return shown.holder(name) if shown else None
 
     def machine_of(self, path: str) -> str:
-        """The machine that a run was measured on; empty where it is about no machine."""
+        """The machine that measured the run `experiment.run`; empty for plans."""
         experiment, _, name = path.partition(".")
         return self.traces[experiment].machine_of(name)
 

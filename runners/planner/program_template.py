@@ -564,7 +564,7 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
 
 
 def main(words: Sequence[str] | None = None) -> list[Outcome]:
-    """What torchrun starts once for each rank."""
+    """Train in the planned layout, as a rank of torchrun's; loss and norm of each step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a small model on these ranks")
     parser.add_argument("--steps", type=int, default=10)
