@@ -69,8 +69,8 @@ figures:
     caption: What the figure shows.
     runs: [{{ path }}]
 {% endif %}
-quiz: [{{ name }}-second, {{ name }}-third]
-key_insight: The one sentence to remember.
+checks: [{{ name }}-second, {{ name }}-third]
+takeaway: The one sentence to remember.
 """,
     "recall": """\
 title: {{ title }}, again
