@@ -131,7 +131,7 @@ def folio(real):
 
 
 def test_below_the_memory_that_turns_a_choice_another_layout_is_first(real, folio):
-    found = [one for name in real.plan.models for one in Plans(name, folio).asked if one.choice]
+    found = [one for name in real.plan.models for one in Plans(name, folio).choices if one.choice]
     assert found
     for one in found:
         first, turn = one.choice.best.kind, one.choice.turns[-1]
