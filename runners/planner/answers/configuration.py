@@ -82,7 +82,7 @@ _UNDERSTOOD: dict[str, tuple[object, ...]] = {
         (None, []),
     ),
     "partial_rotary_factor": (1, None),
-    "hidden_act": ("silu", "gelu", "gelu_new", None),
+    "hidden_act": ("silu", None),
     "activation_function": ("gelu", "gelu_new", "gelu_pytorch_tanh", None),
 }  # fmt: skip
 
