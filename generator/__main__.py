@@ -103,12 +103,12 @@ def _check(options: argparse.Namespace) -> int:
 
     book = load(options.content, options.machine)
     evidence = press.checked(book)
-    told = evidence.outcomes
-    unheld = {name: one for name, one in told.items() if one.verdict != "holds"}
+    judged = evidence.judged_claims
+    unheld = {name: one for name, one in judged.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-    problems = verdicts.problems(book, told)
+    problems = verdicts.problems(book, judged)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
     lent: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ def _check(options: argparse.Namespace) -> int:
     print(
         f"{'problems, see above' if problems else 'sound'}: "
         f"{sum(len(one.items) for one in book.topics)} "
-        f"questions checked, {len(told) - len(unheld)} of {len(told)} claims hold; "
+        f"questions checked, {len(judged) - len(unheld)} of {len(judged)} claims hold; "
         f"numbers of {book.machine.name}"
     )
     return 1 if problems else 0
@@ -148,7 +148,7 @@ def _new(options: argparse.Namespace) -> int:
         print(f"then: python -m runners run {options.name}; python -m generator check")
         return 0
     book = load(options.content, options.machine)
-    judged = Evidence(book).outcomes
+    judged = Evidence(book).judged_claims
     laws = {
         name: outcome.runs
         for name, outcome in judged.items()

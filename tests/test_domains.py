@@ -15,7 +15,7 @@ MEASURED_BEFORE = ("hy-hsdp-gradients",)  # whole gradients of FSDP were activat
 def test_no_law_is_false_on_another_committed_machine(machine):
     """Of the reference machine, `test_committed.py` asks more."""
     book = load(Path("content"), machine, is_stale=lambda _: False)
-    found = [one for one in Evidence(book).outcomes.values() if one.claim.kind == "law"]
+    found = [one for one in Evidence(book).judged_claims.values() if one.claim.kind == "law"]
     assert sum(one.verdict == "holds" for one in found) > 20
     false = {one.claim.id for one in found if one.verdict == "does_not_hold"}
     assert false.difference(MEASURED_BEFORE) == set()

@@ -29,9 +29,11 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
     """Claims that cannot be judged, or that rest on what they may not rest on."""
     book = evidence.book
     for position, written in enumerate(document.model.claims):
-        judged = [book.claims[name] for name in book.laws.of_law[written.id]]  # one for each run
+        judged = [
+            book.claims[name] for name in book.claim_index.of_claim[written.id]
+        ]  # one for each run
         reported = set()
-        outcomes = [evidence.outcome(claim.id) for claim in judged]
+        outcomes = [evidence.judged(claim.id) for claim in judged]
         found = [(one.at, one.error) for one in outcomes if one.error]
         if not found:
             found = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
@@ -62,7 +64,7 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
     yield from filter(None, (_timed(evidence, claim) for claim in judged))
     for position, claim in enumerate(judged):
         yield from _unplaced(evidence, claim)
-        outcome = evidence.outcome(claim.id)
+        outcome = evidence.judged(claim.id)
         for name in (getattr(case, key) for case in claim.cases for key in ("run", "other")):
             if name and name not in outcome.runs:
                 yield f"for.{position}", f"neither predicted: nor observed: reads {name}"
@@ -88,7 +90,7 @@ def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
 def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     """A law without a domain that another machine may break though it holds on this one."""
     is_open = (claim.kind, claim.relation, claim.domain) == ("law", "equals", None)
-    runs = filter(None, map(evidence.book.run, evidence.outcome(claim.id).runs))
+    runs = filter(None, map(evidence.book.run, evidence.judged(claim.id).runs))
     is_measured = any(run.nature != "simulated" for run in runs)
     if is_open and is_measured and BY_MACHINE.search(claim.observed):
         said = "another device may round or allocate otherwise; say where the law holds: "
@@ -98,7 +100,7 @@ def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
 def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]]:
     """What a claim leaves open of the conditions under which its runs were measured."""
     for claim in judged:
-        found = {one: evidence.book.run(one) for one in evidence.outcome(claim.id).runs}
+        found = {one: evidence.book.run(one) for one in evidence.judged(claim.id).runs}
         measured = {one: run for one, run in found.items() if run and run.nature != "simulated"}
         for name, run in measured.items():
             if run.status != "skipped" and dtype_of(run) is None and claim.regime.dtype is None:

@@ -79,7 +79,7 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
 def _fallen(evidence: Evidence, expression: str) -> str | None:
     """Why a sentence cannot rest on a claim that it names: the reference machine refutes it."""
     for claim in (claim for name, claim in asked_of_claims(expression) if name == "holds"):
-        outcome = evidence.outcome(claim)
+        outcome = evidence.judged(claim)
         if evidence.reference is None and outcome.verdict != "holds":
             return f"the sentence rests on {claim}, which does not hold: {outcome.explanation}"
     return None
@@ -103,7 +103,7 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
         found = evidence.evaluate(one.text)
         problem = found.error or (None if found.runs else f"{one.text!r} is no run")
     elif one.mark == "claim" and one.text not in book.claims:
-        problem = book.laws.lacks(one.text)
+        problem = book.claim_index.lacks(one.text)
     elif one.mark == "claim" and (isinstance(document.model, GuideFile) or "decisions" in one.path):
         problem = item_checks.unheld(evidence, one.text)
     elif one.mark in _KNOWN and one.text not in (ids := _KNOWN[one.mark](book, document)):
@@ -188,7 +188,7 @@ def _other_code(book: Book, listing: Listing) -> str | None:
 def missing_sections(
     guide: Document[GuideFile], anchors: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
-    """Sections that the guide names and their lesson does not have.
+    """Sections that the guide names and a printed lesson lacks.
 
     Args:
         guide: content/guide.yml.

@@ -23,7 +23,7 @@ from generator.content.lesson import (
 )
 from generator.content.yaml_source import Path
 from generator.figures.play import states as play_states
-from generator.values import law_formula, units
+from generator.values import claim_formula, units
 from generator.values.calculator import CheckOnRun, checked, on_run, parsed
 from generator.values.evaluation import Evidence
 from generator.values.value import ExpressionError, Value
@@ -109,9 +109,9 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
     for number, table in enumerate(model.tables):
         for position, law in enumerate(row.law for row in table.rows):
             claim = evidence.book.claims.get(law)
-            problem = claim and law_formula.not_a_number(claim, evidence)
+            problem = claim and claim_formula.not_a_number(claim, evidence)
             if claim and not (
-                problem or law_formula.formula_of(claim) or evidence.outcome(law).error
+                problem or claim_formula.formula_of(claim) or evidence.judged(law).error
             ):
                 problem = f"{law} prints no formula; give the claim formula:"
             if problem:

@@ -14,7 +14,7 @@ from generator.content.claim import SentenceVerdict, Statement
 from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.values.evaluation import Evidence
-from generator.values.verdicts import UNDECIDED, Outcome
+from generator.values.verdicts import UNDECIDED, Judged
 
 Judgement = Literal["refuted", "confirmed", "untested"]
 BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
@@ -25,7 +25,7 @@ BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
 }
 
 
-def judgement(sentence: Statement, outcome: Outcome) -> Judgement:
+def judgement(sentence: Statement, outcome: Judged) -> Judgement:
     """What the runs of one machine show of a sentence."""
     if outcome.verdict in UNDECIDED:
         return "untested"
@@ -34,7 +34,7 @@ def judgement(sentence: Statement, outcome: Outcome) -> Judgement:
     return "refuted" if outcome.verdict == "holds" else "untested"
 
 
-def bears_out(sentence: Statement, outcome: Outcome) -> bool:
+def bears_out(sentence: Statement, outcome: Judged) -> bool:
     """Whether the outcome of its claim agrees with the author's verdict on a sentence."""
     return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
 
@@ -55,7 +55,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
             yield document.error(("statements", position, "program"), problem)
         if one.claim not in book.claims or evidence.reference:
             continue
-        outcome = evidence.outcome(one.claim)
+        outcome = evidence.judged(one.claim)
         if not outcome.is_broken_law and not bears_out(one, outcome):
             wanted = " or ".join(BORNE_OUT_BY[one.verdict])
             message = (

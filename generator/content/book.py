@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from generator.content import handwritten
-from generator.content.cases import Laws, laws_of
+from generator.content.cases import ClaimIndex, claim_index
 from generator.content.claim import (
     Claim,
     ClaimFile,
@@ -34,7 +34,7 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import (
     IsStale,
-    Measured,
+    MachineFolder,
     Shelf,
     TraceOnPage,
     on_page,
@@ -90,7 +90,7 @@ class Book:
     Attributes:
         root: the folder that paths of listings start from: content's parent.
         claims: by id, one for each run that a claim is judged on.
-        laws: which of them come of one claim.
+        claim_index: which of them come of one claim.
         traces: by experiment, as this book shows them.
         machine: the machine whose numbers the book shows.
         reference: the machine that stands in where that one has no trace.
@@ -113,8 +113,8 @@ class Book:
     traces: dict[str, TraceOnPage]
     machine: Machine
     reference: Machine
-    laws: Laws = field(repr=False)
-    machines: dict[str, Measured]
+    claim_index: ClaimIndex = field(repr=False)
+    machines: dict[str, MachineFolder]
     documents: tuple[Document[Any], ...] = field(repr=False)
     tries: tuple[Trace, ...]
     glossary: GlossaryFile
@@ -144,7 +144,7 @@ class Book:
         return shown.holder(name) if shown else None
 
     def machine_of(self, path: str) -> str:
-        """The machine that a run was measured on; empty where it is about no machine."""
+        """The machine that measured the run `experiment.run`; empty for plans."""
         experiment, _, name = path.partition(".")
         return self.traces[experiment].machine_of(name)
 
@@ -162,7 +162,7 @@ class Book:
         others = [one for one in self.machines.values() if one is not first]
         traces = {
             name: replace(one, machine=self.reference)
-            if one.is_plan
+            if one.is_of_planner
             else on_page(name, (first, *others), first) or one
             for name, one in self.traces.items()
         }
@@ -303,7 +303,7 @@ def load(
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
     references |= {one.id: one for one in published_references(on_pages)}
-    judged = laws_of(loader.of(ClaimFile))
+    judged = claim_index(loader.of(ClaimFile))
     if loader.errors or not (shown and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
@@ -316,7 +316,7 @@ def load(
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
         references=references, traces=on_pages,
-        machine=shown.machine, reference=reference.machine, laws=judged, machines=machines,
+        machine=shown.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=loader.tries() if with_tries else (),
         glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),

@@ -2,8 +2,7 @@
 
 `run.world_size` becomes `ddp.ddp.world_size` in every text, expression and id of an item or a claim
 that binds `run`. A name stands for a path, or for words, which `{{ called }}` prints as they are.
-An item keeps its other cases beside it; of a claim, `Laws` has one for each run that it is judged
-on.
+An item keeps its other cases beside it; of a claim, `ClaimIndex` has one for each of its runs.
 """
 
 from __future__ import annotations
@@ -108,17 +107,17 @@ def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN
 
 
 @dataclass
-class Laws:
+class ClaimIndex:
     """The claims of a book.
 
     Attributes:
         claims: by id, one for each run.
-        of_law: the ids that come of each claim as it is written.
+        of_claim: the ids that come of each claim as it is written.
         written: the file of each claim, and its position there.
     """
 
     claims: dict[str, Claim] = field(default_factory=dict)
-    of_law: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    of_claim: dict[str, tuple[str, ...]] = field(default_factory=dict)
     written: dict[str, tuple[Document[ClaimFile], int]] = field(default_factory=dict)
 
     def error(self, name: str, message: str) -> ContentError:
@@ -128,24 +127,24 @@ class Laws:
 
     def lacks(self, name: str) -> str:
         """Why no claim has an id, and which one is meant."""
-        if name in self.of_law:
-            ids = self.of_law[name]
+        if name in self.of_claim:
+            ids = self.of_claim[name]
             return f"claim {name!r} is judged on {len(ids)} runs; name one of them: {ids[0]!r}"
         law, _, run = name.partition("@")
-        if run and law in self.of_law:
-            runs = [one.partition("@")[2] for one in self.of_law[law]]
+        if run and law in self.of_claim:
+            runs = [one.partition("@")[2] for one in self.of_claim[law]]
             return f"claim {law!r} is not judged on {run!r}{nearest(run, filter(None, runs))}"
-        return f"no claim {name!r}{nearest(name, {*self.claims, *self.of_law})}"
+        return f"no claim {name!r}{nearest(name, {*self.claims, *self.of_claim})}"
 
 
-def laws_of(documents: Sequence[Document[ClaimFile]]) -> Laws:
+def claim_index(documents: Sequence[Document[ClaimFile]]) -> ClaimIndex:
     """Every claim of a book, once for each of its runs."""
-    found = Laws()
+    found = ClaimIndex()
     for document in documents:
         for position, claim in enumerate(document.model.claims):
             own = _on_runs(document, position)
             found.claims.update((one.id, one) for one in own)
-            found.of_law[claim.id] = tuple(one.id for one in own)
+            found.of_claim[claim.id] = tuple(one.id for one in own)
             found.written.update((one.id, (document, position)) for one in own)
     return found
 

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from generator.content.errors import ContentError, ContentErrors, near, nearest
 from generator.content.prose import faults
 from generator.content.words import Written, marks
-from generator.content.yaml_source import Path, Source, parse
+from generator.content.yaml_source import Path, YamlFile, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
@@ -44,7 +44,7 @@ class Document(Generic[WrittenT]):
     """A validated file and where everything in it stands."""
 
     model: WrittenT
-    source: Source
+    source: YamlFile
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -88,7 +88,7 @@ def read(
 
 
 def validated(
-    source: Source, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
+    source: YamlFile, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
 ) -> Document[ModelT]:
     """What was parsed, by its model; see `read`."""
     try:
@@ -99,7 +99,7 @@ def validated(
 
 
 def _located(
-    source: Source, model: type[BaseModel], details: Iterable[ErrorDetails]
+    source: YamlFile, model: type[BaseModel], details: Iterable[ErrorDetails]
 ) -> Iterator[ContentError]:
     """Every mistake at its place; a key that is misspelt is not missing as well."""
     found = [(_path(source.document, one), one) for one in details]

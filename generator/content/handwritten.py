@@ -18,7 +18,7 @@ from generator.content.documents import Document, validated
 from generator.content.errors import ContentError, ContentErrors, found_in
 from generator.content.exhibit import Listing
 from generator.content.words import Line, Mark, Written
-from generator.content.yaml_source import Place, Source, parse
+from generator.content.yaml_source import Place, YamlFile, parse
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 _LISTING = re.compile(r"^```listing\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -51,7 +51,7 @@ def read(name: str, text: str) -> Document[HandWritten]:
         message = "begin with title: and description: between two lines of ---"
         raise ContentErrors([ContentError(name, 1, 1, message)])
 
-    def parsed(part: re.Match[str]) -> Source:
+    def parsed(part: re.Match[str]) -> YamlFile:
         """YAML within the page, with the places that it has there."""
         before = re.sub(r"[^\n]", " ", text[: part.start("yaml")])
         return parse(name, before + part["yaml"])
@@ -65,7 +65,7 @@ def read(name: str, text: str) -> Document[HandWritten]:
         places |= {("listings", number, *path): place for path, place in one.places.items()}
     written = source.document if isinstance(source.document, dict) else {}
     written = {**written, "text": body, "listings": [one.document for one in listings]}
-    return validated(Source(name, text, written, places), HandWritten)
+    return validated(YamlFile(name, text, written, places), HandWritten)
 
 
 def split(text: str, listings: Sequence[Listing]) -> Iterator[str | Listing]:

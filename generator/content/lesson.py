@@ -66,10 +66,10 @@ class Section(Backed):
 class LearnFile(LessonFile):
     """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
 
-    guess: ItemId
+    commit: ItemId
     """the id of the question that readers answer first."""
     seen: Section
-    """what runs showed, opened by the answer to `guess`."""
+    """what runs showed, opened by the answer to `commit`."""
     idea: Prose
     """what the technique does and why, before anything else on the page."""
     figure: FigureId
@@ -164,9 +164,9 @@ class BuildStep(Backed):
 
 
 class Myth(Written):
-    """A belief, what a run showed, the mechanism, why it matters; `question` asks first."""
+    """A belief, what a run showed, the mechanism, why it matters; `commit` asks first."""
 
-    question: ItemId | None = None
+    commit: ItemId | None = None
     belief: Line
     showed: Prose
     mechanism: Prose
@@ -175,13 +175,13 @@ class Myth(Written):
 
 
 class Pitfall(Written):
-    """A mistake and its fix, both executed; with a `question`, readers look for the fault first.
+    """A mistake and its fix, both executed; with a `commit`, readers look for the fault first.
 
     Such an item is a `faulty_line` over the same two programs, and shows both of them itself.
     """
 
     title: Line
-    question: ItemId | None = None
+    commit: ItemId | None = None
     wrong: Listing
     """the program with the mistake, and with its fix."""
     wrong_says: Prose
@@ -262,7 +262,7 @@ class Training(Written):
     afterword: Prose | None = None
 
 
-Part = Literal["stages", "afterword", "prediction", "more", "insight"]
+Part = Literal["data_flow", "afterword", "prediction", "more", "takeaway"]
 
 
 class TraceFile(LessonFile):
@@ -278,9 +278,9 @@ class TraceFile(LessonFile):
     prediction: Recorded | None = None
     """one real batch through the model, likewise."""
     more: list[Section] = []
-    quiz: Annotated[list[ItemId], Field(min_length=2)]
+    checks: Annotated[list[ItemId], Field(min_length=2)]
     """ids of the questions at the end."""
-    key_insight: Prose
+    takeaway: Prose
 
 
 class Suggestion(Written):

@@ -69,8 +69,8 @@ figures:
     caption: What the figure shows.
     runs: [{{ path }}]
 {% endif %}
-quiz: [{{ name }}-second, {{ name }}-third]
-key_insight: The one sentence to remember.
+checks: [{{ name }}-second, {{ name }}-third]
+takeaway: The one sentence to remember.
 """,
     "recall": """\
 title: {{ title }}, again
@@ -163,7 +163,7 @@ def _run_to_lean_on(book: Book, experiment: str | None) -> str:
     runs = {
         f"{name}.{run}": bool(one.stages) + bool(one.epochs)
         for name, shown in book.traces.items()
-        if experiment in (None, name) and not shown.is_plan
+        if experiment in (None, name) and not shown.is_of_planner
         for run, one in shown.trace.runs.items()
         if one.status == "completed"
     }

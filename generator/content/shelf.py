@@ -73,12 +73,14 @@ class TraceOnPage:
         """The machine that measured a run; empty where it says nothing about any machine."""
         holder = self.holder(run)
         found = holder.trace.runs.get(run)
-        if holder.is_plan or (found and is_of_no_machine(self.trace.experiment, found.nature)):
+        if holder.is_of_planner or (
+            found and is_of_no_machine(self.trace.experiment, found.nature)
+        ):
             return ""
         return holder.machine.name
 
     @property
-    def is_plan(self) -> bool:
+    def is_of_planner(self) -> bool:
         """Whether it was simulated for a plan, and so on no machine."""
         return self.trace.experiment.startswith(PREFIX)
 
@@ -90,11 +92,11 @@ class TraceOnPage:
     @property
     def measured_on(self) -> str:
         """The machine that measured it; empty for plans, which were simulated."""
-        return "" if self.is_plan else self.machine.name
+        return "" if self.is_of_planner else self.machine.name
 
 
 @dataclass(frozen=True)
-class Measured:
+class MachineFolder:
     """A machine's folder under `traces/`.
 
     Attributes:
@@ -129,7 +131,7 @@ class Shelf:
         """Where the machines' folders are."""
         return self.files.content / "traces"
 
-    def machines(self, requested: str | None) -> dict[str, Measured]:
+    def machines(self, requested: str | None) -> dict[str, MachineFolder]:
         """Every machine: the one to show first, then the reference machine, then the others.
 
         Args:
@@ -167,7 +169,7 @@ class Shelf:
             if not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 
-    def _new_here(self, own: str, known: Mapping[str, Measured]) -> dict[str, Measured]:
+    def _new_here(self, own: str, known: Mapping[str, MachineFolder]) -> dict[str, MachineFolder]:
         """This machine's own folder where it may not be shown: the runs that no other has."""
         measured = self._measured(own)
         if measured is None:
@@ -183,13 +185,13 @@ class Shelf:
         return {own: replace(measured, traces=new)} if new else {}
 
     def first_two(
-        self, machines: Mapping[str, Measured]
-    ) -> tuple[Measured | None, Measured | None]:
+        self, machines: Mapping[str, MachineFolder]
+    ) -> tuple[MachineFolder | None, MachineFolder | None]:
         """The machine whose numbers are shown, and the reference machine, which may be the same."""
         shown = next(iter(machines.values()), None)
         return shown, machines.get(self.reference_name or "", shown) if shown else None
 
-    def on_pages(self, machines: Mapping[str, Measured]) -> dict[str, TraceOnPage]:
+    def on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
         """Every experiment, each whole from the first machine that has measured it."""
         shown, reference = self.first_two(machines)
         if shown is None or reference is None:
@@ -233,7 +235,7 @@ class Shelf:
         name = note.read_text(encoding="utf-8", errors="replace").strip() if note.exists() else ""
         return name if name in traces.machine_folders(self.folder) else None
 
-    def _measured(self, name: str) -> Measured | None:
+    def _measured(self, name: str) -> MachineFolder | None:
         """What a machine's folder holds; None where it does not say which machine it is."""
         folder, trying = self.folder / name, self.files.trying
         machine = trying(traces.read_machine, folder)
@@ -250,7 +252,7 @@ class Shelf:
                     self.files.refuse(folder / f"{experiment}.json", said)
                 found[experiment] = trace
         stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        return Measured(machine, found, stale)
+        return MachineFolder(machine, found, stale)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Numbers must not pass for another machine's: a file says where it was measured."""
@@ -288,7 +290,7 @@ def page_of(experiment: str) -> str:
 
 
 def on_page(
-    experiment: str, machines: Iterable[Measured], reference: Measured
+    experiment: str, machines: Iterable[MachineFolder], reference: MachineFolder
 ) -> TraceOnPage | None:
     """An experiment as pages of the first of some machines show it.
 

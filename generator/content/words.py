@@ -35,7 +35,6 @@ _EVERYWHERE = {  # what a key is where its part says nothing else of it
     "note": "what to see in the row.",
     "output": "the run whose printed output is shown.",
     "output_says": "how to read what the program printed.",
-    "question": "the id of a question that is asked first.",
     "situation": "what is given, without the answer.",
     "slips": "wrong numbers that typical mistakes give; an answer like one of them is explained.",
     "sources": "ids of references.yml, linked below it.",

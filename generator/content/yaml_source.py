@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class YamlFile:
     """One YAML file: its plain values and where each of them stands.
 
     A path names a value by the keys and positions that lead to it: `("items", 0, "stem")`.
@@ -125,7 +125,7 @@ class _Reader:
         return found
 
 
-def parse(file: str, text: str) -> Source:
+def parse(file: str, text: str) -> YamlFile:
     """Parse one YAML file.
 
     Args:
@@ -140,7 +140,7 @@ def parse(file: str, text: str) -> Source:
         root = yaml.compose(text, Loader=_LOADER)
         if root is None:
             raise ContentErrors([ContentError(file, 1, 1, "the file is empty")])
-        return Source(file, text, reader.value(root, (), root), reader.places)
+        return YamlFile(file, text, reader.value(root, (), root), reader.places)
     except yaml.YAMLError as error:
         raise ContentErrors([_syntax_error(file, text, error)]) from None
     except RecursionError:

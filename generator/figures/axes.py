@@ -121,7 +121,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Key:
+class LegendEntry:
     """An entry of a legend: a name, and a sample of the line, the point or the box that it names.
 
     Attributes:
@@ -139,7 +139,7 @@ class Key:
     letter: tuple[str, str] = ("", "")
 
 
-def legend(drawing: Drawing, keys: Sequence[Key], y: float = 10) -> float:
+def legend(drawing: Drawing, keys: Sequence[LegendEntry], y: float = 10) -> float:
     """A sample and a name each, in as many lines as they need; returns where the last one ends."""
     x = 0.0
     for key in keys:

@@ -44,7 +44,7 @@ Anchor = Literal["start", "middle", "end"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class PageWidth:
     """How much room a drawing has; `wide` for a column of text, `narrow` for a phone."""
 
     name: Literal["wide", "narrow"]
@@ -52,8 +52,8 @@ class Layout:
     labels_above: bool  # row labels over the marks instead of beside them
 
 
-WIDE = Layout("wide", 720, labels_above=False)
-NARROW = Layout("narrow", 358, labels_above=True)
+WIDE = PageWidth("wide", 720, labels_above=False)
+NARROW = PageWidth("narrow", 358, labels_above=True)
 
 
 def text_width(text: str) -> float:

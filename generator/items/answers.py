@@ -94,7 +94,7 @@ def without_repeats(
 
 def claim_behind(name: str, folio: Folio) -> Backing:
     """A claim as evidence; its runs count as used by the page."""
-    outcome = folio.outcome(name)
+    outcome = folio.judged(name)
     folio.runs.update(outcome.runs)
     verdict = "" if outcome.verdict == "holds" else outcome.verdict.replace("_", " ")
     says = folio.in_link.line(folio.book.claims[name].says)

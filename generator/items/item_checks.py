@@ -38,7 +38,7 @@ def unheld(evidence: Evidence, claim: str) -> str | None:
     """Why a claim backs nothing, though it is shown as evidence where the book was written."""
     if claim not in evidence.book.claims:
         return None
-    outcome = evidence.outcome(claim)
+    outcome = evidence.judged(claim)
     if outcome.verdict == "holds" or evidence.reference:
         return None
     runs = filter(None, map(evidence.book.run, outcome.runs))
@@ -61,7 +61,7 @@ def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
         if not any(_misleading(item, other, evidence)):
             first, own = (set(item.cases[n].values()) for n in (0, number))
             claims = [
-                one for one in other.claims if not (first - own) & {*evidence.outcome(one).runs}
+                one for one in other.claims if not (first - own) & {*evidence.judged(one).runs}
             ]
             yield number, other.model_copy(update={"claims": claims})
 
@@ -85,7 +85,7 @@ def unread(other: Item, evidence: Evidence) -> Iterator[str]:
         elif one.mark in ("line", "prose"):
             texts = [found.text for found in prose.expressions(one.text)]
         elif one.mark == "claim" and one.text not in evidence.book.claims:
-            yield evidence.book.laws.lacks(one.text)
+            yield evidence.book.claim_index.lacks(one.text)
         problems = ((text, _wrong(evidence, text)) for text in texts)
         yield from (f"{text}: {problem}" for text, problem in problems if problem)
 

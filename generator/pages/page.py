@@ -171,7 +171,7 @@ class Gathered:
     def claim_groups(self) -> dict[str, list[str]]:
         """Claims by the experiment that they rest on, in the order of authors."""
         groups = defaultdict(list)
-        for name, outcome in self.evidence.outcomes.items():
+        for name, outcome in self.evidence.judged_claims.items():
             groups[outcome.experiment].append(name)
         return dict(sorted(groups.items()))
 

@@ -129,7 +129,7 @@ class Press:
             self.evidence = self.evidence.over(book)
         else:
             self.evidence, under, kept = Evidence(book), EVERYTHING, {}
-            self.others = other_outcomes(book, self.evidence.outcomes)
+            self.others = other_outcomes(book, self.evidence.judged_claims)
         _raise_any(_mistakes(self.evidence, under), self.evidence)
         pages: dict[str, Printed] = {}
         gathered = Gathered(self.evidence, self.others, pages)
@@ -264,7 +264,7 @@ def _raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None)
     """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
     found = list(errors)
     if found:
-        broken = verdicts.broken_laws(evidence.book, evidence.outcomes) if evidence else []
+        broken = verdicts.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
         raise ContentErrors([*broken, *found])
 
 

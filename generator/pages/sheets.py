@@ -101,7 +101,7 @@ def _of_machines(book: Book) -> Iterator[Sheet]:
             "What a machine is, and what it measured.", machine=name, under=EVIDENCE,
         )  # fmt: skip
     for name, shown in book.traces.items():
-        if not shown.is_plan:
+        if not shown.is_of_planner:
             title = f"The runs of {name}"
             yield Sheet(
                 f"evidence/{name}.md", "runs.md.j2", title, shown.trace.question,

@@ -28,7 +28,7 @@ from generator.values.evaluation import Evidence
 from generator.values.filters import SIDES, Showed, asked_of_claims
 from generator.values.machines import OtherOutcomes
 from generator.values.value import Kind, Origin, Value
-from generator.values.verdicts import Outcome, sentence
+from generator.values.verdicts import Judged, sentence
 from runners.traces.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
@@ -149,9 +149,9 @@ class Folio:
         machine = shown.measured_on if shown else ""
         return self.sources.place_of(Origin(machine, experiment, name))
 
-    def outcome(self, claim: str) -> Outcome:
+    def judged(self, claim: str) -> Judged:
         """The verdict on a claim, by the machine of the section."""
-        return self.evidence.outcome(claim)
+        return self.evidence.judged(claim)
 
     def line(self, text: str) -> Markup:
         """An author's line, inline."""
@@ -169,7 +169,7 @@ class Folio:
             return self.show(thing, next(sides, ""))
         if isinstance(thing, Showed):
             self.shown_claims.add(thing.claim)
-            return self.line(sentence(self.outcome(thing.claim)))
+            return self.line(sentence(self.judged(thing.claim)))
         return escape(thing.text)
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
@@ -226,7 +226,7 @@ class Folio:
 
     def claim_place(self, claim: str) -> str:
         """Where a claim stands with its numbers, from the site's root."""
-        experiment = self.outcome(claim).experiment
+        experiment = self.judged(claim).experiment
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 

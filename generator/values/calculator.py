@@ -13,10 +13,10 @@ from generator.content.calculator import Calculator, CalculatorOutput, FormulaCh
 from generator.content.cases import of_expression
 from generator.content.claim import Tolerance
 from generator.values import units
+from generator.values.claim_formula import observed_run, off_by
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
 from generator.values.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
-from generator.values.law_formula import observed_run, off_by
 from generator.values.value import ExpressionError, Value, computed, constant, numeric
 from runners.declared.closed_forms import LAWS
 

@@ -1,7 +1,7 @@
-"""Evidence: expressions over a book's traces, evaluated once each, their mistakes located.
+"""Evidence: expressions over a book's traces, evaluated once each.
 
-Flow: a `Book` in; for each expression a `Value` (or list, label …) out, and for the whole book
-every mistake in any text at once. `Folio` turns the same expressions into HTML.
+Flow: a `Book` in; for each expression a `Value` (or list, label …) out, or what is wrong with it.
+`Folio` turns the same expressions into HTML.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from generator.values.expression import compiled
 from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.values.paths import Evaluation, Node
 from generator.values.value import AbsentError, ExpressionError, MixedError, Origin, Value
-from generator.values.verdicts import Outcome
+from generator.values.verdicts import Judged
 from runners.declared.experiment import command_for
 
 NOT_MEASURED = "not measured here"
@@ -40,7 +40,7 @@ class Evidence:
     def __init__(self, book: Book) -> None:
         self.book = book
         self._evaluations: dict[str, Evaluation] = {}
-        self._outcomes: dict[str, Outcome] = {}
+        self._verdicts: dict[str, Judged] = {}
         self._of_claims = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
         self._reference: Evidence | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
@@ -51,7 +51,7 @@ class Evidence:
         What was evaluated and judged stays; nothing else of a book decides it.
         """
         again = Evidence(book)
-        again._evaluations, again._outcomes = self._evaluations, self._outcomes
+        again._evaluations, again._outcomes = self._evaluations, self._verdicts
         if self._reference and book.on_reference:
             again._reference = self._reference.over(book.on_reference)
         return again
@@ -138,7 +138,7 @@ class Evidence:
         """What an expression asks of a claim, by its id: a function of `OF_CLAIMS`."""
         if not isinstance(claim, str):
             raise ExpressionError(f"{name}(…) takes a claim's id in quotes")
-        outcome = self.outcome(claim)
+        outcome = self.judged(claim)
         words = verdicts.WORDS[outcome.verdict]
         if name == "holds":  # follows a sentence that leans on a claim
             return Label("" if outcome.verdict == "holds" else f" ({words})")
@@ -191,23 +191,23 @@ class Evidence:
         return f"{described(result)} is no single value; go on to one (of samples: | median)"
 
     @property
-    def outcomes(self) -> dict[str, Outcome]:
+    def judged_claims(self) -> dict[str, Judged]:
         """The verdict on every claim of the book, by id."""
-        return {name: self.outcome(name) for name in self.book.claims}
+        return {name: self.judged(name) for name in self.book.claims}
 
-    def outcome(self, claim: str) -> Outcome:
+    def judged(self, claim: str) -> Judged:
         """The verdict on a claim, judged once.
 
         Raises:
             ExpressionError: no claim has this id.
         """
         if claim not in self.book.claims:
-            raise ExpressionError(self.book.laws.lacks(claim))
-        if claim not in self._outcomes:
-            self._outcomes[claim] = self._judged(claim)
-        return self._outcomes[claim]
+            raise ExpressionError(self.book.claim_index.lacks(claim))
+        if claim not in self._verdicts:
+            self._verdicts[claim] = self._judged(claim)
+        return self._verdicts[claim]
 
-    def _judged(self, name: str) -> Outcome:
+    def _judged(self, name: str) -> Judged:
         """The verdict on this machine; on the reference machine where only that has all its runs.
 
         Two machines' numbers are never compared in one verdict.
@@ -218,7 +218,7 @@ class Evidence:
         holders = set(map(self.book.machine_of, runs)) - {""}
         is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
         if is_spread and self.reference:
-            return self.reference.outcome(name)
+            return self.reference.judged(name)
         return verdicts.judge(self.book, claim, *sides)
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:

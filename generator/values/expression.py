@@ -4,7 +4,7 @@ Numbers, words in quotes, `+ - * /`, fields (`a.b`), elements (`a[0]`, `a['name'
 calls of named functions. `a | f(x)` is `f(a, x)`; as in Python, `|` binds less than any arithmetic,
 so it takes the whole sum before it. What names and functions stand for is the caller's: values
 with provenance (`evaluation.py`), numbers, or symbols of a formula (`calculator.py`,
-`law_formula.py`).
+`claim_formula.py`).
 """
 
 import ast

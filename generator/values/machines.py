@@ -15,9 +15,9 @@ from typing import Any
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
-from generator.content.shelf import Measured, on_page
+from generator.content.shelf import MachineFolder, on_page
 from generator.values.evaluation import Evidence
-from generator.values.verdicts import TIMED, UNDECIDED, Outcome
+from generator.values.verdicts import TIMED, UNDECIDED, Judged
 
 _PATH = re.compile(r"\b[a-z0-9_]+\.[a-z0-9_]+")
 _CLAIM = re.compile(r"\b[a-z0-9]+(?:-[a-z0-9]+)+(?:@[a-z0-9_.]+)?")
@@ -30,26 +30,26 @@ class OtherOutcomes:
 
     Attributes:
         evidence: over its own traces.
-        outcomes: its verdicts, by claim.
+        judged_claims: its verdicts, by claim.
     """
 
     evidence: Evidence
-    outcomes: dict[str, Outcome]
+    judged_claims: dict[str, Judged]
 
 
-def parts(here: Outcome, there: Outcome) -> bool:
+def parts(here: Judged, there: Judged) -> bool:
     """Whether two machines decide a claim otherwise; one that skipped its runs decides nothing."""
     return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
 
 
-def other_outcomes(book: Book, outcomes: Mapping[str, Outcome]) -> dict[str, OtherOutcomes]:
+def other_outcomes(book: Book, outcomes: Mapping[str, Judged]) -> dict[str, OtherOutcomes]:
     """Every other machine's verdicts, by its name; a machine without any is left out."""
     others = (one for name, one in book.machines.items() if name != book.machine.name)
     found = (_on(one, book, outcomes) for one in others)
-    return {one.evidence.book.machine.name: one for one in found if one.outcomes}
+    return {one.evidence.book.machine.name: one for one in found if one.judged_claims}
 
 
-def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> OtherOutcomes:
+def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> OtherOutcomes:
     reference = book.machines[book.reference.name]
     own = {
         name: found
@@ -59,7 +59,7 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
     judged = {
-        name: _of_devices(evidence.outcome(name), outcome, book, evidence.book)
+        name: _of_devices(evidence.judged(name), outcome, book, evidence.book)
         for name, outcome in outcomes.items()
         if outcome.runs
         and outcome.machine != measured.machine.name
@@ -69,7 +69,7 @@ def _on(measured: Measured, book: Book, outcomes: Mapping[str, Outcome]) -> Othe
     return OtherOutcomes(evidence, judged)
 
 
-def _of_devices(there: Outcome, here: Outcome, book: Book, its: Book) -> Outcome:
+def _of_devices(there: Judged, here: Judged, book: Book, its: Book) -> Judged:
     """A verdict on another machine, not judged where more ranks share a core or device there."""
     if there.verdict in UNDECIDED or not _is_crowded(there):
         return there
@@ -81,7 +81,7 @@ def _of_devices(there: Outcome, here: Outcome, book: Book, its: Book) -> Outcome
     return replace(there, verdict="does_not_apply", explanation=explanation)
 
 
-def _places(outcome: Outcome, book: Book) -> tuple[int, str]:
+def _places(outcome: Judged, book: Book) -> tuple[int, str]:
     """How many cores or accelerators the ranks of a verdict share, and what one of them is."""
     machine = book.machines[outcome.machine or book.machine.name].machine
     if any(run.device == "cuda" for run in map(book.run, outcome.runs) if run):
@@ -89,7 +89,7 @@ def _places(outcome: Outcome, book: Book) -> tuple[int, str]:
     return machine.num_cores, "a core"
 
 
-def _is_crowded(outcome: Outcome) -> bool:
+def _is_crowded(outcome: Judged) -> bool:
     """Whether a verdict rests on a time that ranks took while they shared cores."""
     return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)
 
@@ -119,7 +119,7 @@ def lacking(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] 
     printed = {one.text for one in prose.expressions(text)}
     printed |= {one.text for one in fields if one.mark == "expression"}
     of_runs = {one.text for one in fields if one.mark == "per_run"}
-    judged = [(at_hand.outcome(one), reference.outcome(one)) for one in claims]
+    judged = [(at_hand.judged(one), reference.judged(one)) for one in claims]
     is_lacking = (
         None in found
         or found == {"skipped"}
@@ -136,7 +136,7 @@ def _runs(text: str, claims: Iterable[str], evidence: Evidence) -> set[str]:
     """The runs that a text names, or on which a claim rests that it names, if about a machine."""
     named = {path for path in set(_PATH.findall(text)) if evidence.book.run(path)}
     for claim in claims:
-        named.update(evidence.outcome(claim).runs)
+        named.update(evidence.judged(claim).runs)
     return {path for path in named if evidence.book.machine_of(path)}
 
 

@@ -75,7 +75,7 @@ def refuted(evidence: Evidence, claim: str) -> Evidence | None:
     evidence = evidence.reference or evidence
     changed = (_moved(evidence, move, is_all=False) for move in range(len(_MOVES)))
     undone = ("does_not_hold", "not_distinguishable")
-    return next((one for one in changed if one.outcome(claim).verdict in undone), None)
+    return next((one for one in changed if one.judged(claim).verdict in undone), None)
 
 
 def _moved(evidence: Evidence, move: int, *, is_all: bool) -> Moved:

@@ -68,7 +68,7 @@ class Node:
         formula: the same as an author writes it.
         reading: where this evaluation notes what it touched.
         origin: machine, experiment and run of what lies below.
-        shown: the trace it lies in; None for the machine.
+        on_page: the trace it lies in; None for the machine.
     """
 
     thing: Any

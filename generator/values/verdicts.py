@@ -16,9 +16,8 @@ from generator.values import list_sides, units
 from generator.values.paths import Evaluation, Node
 from generator.values.value import ExpressionError, Value, constant, numeric
 from runners.traces.measured import SampledSeconds
-from runners.traces.tolerance import overlap
+from runners.traces.tolerance import FEWEST_SAMPLES, overlap
 
-MIN_SAMPLES = 5
 FLOAT_BLUR = 1e-12
 LACKS = "a run that ended as declared lacks a value here"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
@@ -34,7 +33,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judged:
     """The verdict on one claim.
 
     Attributes:
@@ -74,7 +73,7 @@ class Outcome:
         )
 
 
-def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation) -> Outcome:
+def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation) -> Judged:
     """The verdict on one claim, by what comes of its two expressions."""
     own = [claim.run] if claim.run in predicted.runs else []  # the first that pages name
     runs = tuple(dict.fromkeys(filter(None, [*own, *predicted.runs, *observed.runs])))
@@ -89,7 +88,7 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
             verdict, explanation = compare(claim, left, right)
         except (ExpressionError, units.UnitError) as problem:
             error = str(problem)
-    return Outcome(
+    return Judged(
         claim=claim,
         verdict=verdict or "no_evidence",
         predicted=list_sides.in_one(left),
@@ -246,7 +245,7 @@ def _samples(side: Side) -> SampledSeconds:
 def _compare_times(
     claim: Claim, predicted: SampledSeconds, observed: SampledSeconds
 ) -> tuple[Verdict, str]:
-    if min(predicted.num_samples, observed.num_samples) < MIN_SAMPLES:
+    if min(predicted.num_samples, observed.num_samples) < FEWEST_SAMPLES:
         return "no_evidence", "too few repeats to tell the two times apart"
     if overlap(predicted, observed):
         return "not_distinguishable", "the quartile ranges of the two times overlap"
@@ -256,25 +255,25 @@ def _compare_times(
     return "does_not_hold", f"observed is not {claim.relation}, but the other way round"
 
 
-def sentence(outcome: Outcome) -> str:
+def sentence(outcome: Judged) -> str:
     """What a claim says that the runs showed, as a Line, else the claim and its verdict."""
     verdict = f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
     return written(outcome) or f"“{outcome.claim.says}” {verdict}"
 
 
-def written(outcome: Outcome) -> str:
+def written(outcome: Judged) -> str:
     """What the author of a claim wrote for this verdict; empty where there is nothing."""
     return getattr(outcome.claim.showed, outcome.verdict, None) or ""
 
 
-def problems(book: Book, outcomes: Mapping[str, Outcome]) -> list[str]:
+def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
     """What fails a strict build though the content is sound.
 
     Surprises, broken laws, and stale traces of the reference machine.
     """
     found = []
     for experiment, shown in book.traces.items():
-        if shown.is_stale and shown.is_plan:
+        if shown.is_stale and shown.is_of_planner:
             grid = shown.grid.preset if shown.grid else experiment
             said = f"content/{shown.file}: the code that simulates has changed"
             found.append(f"{said}; run `python -m runners plan check {grid} --write`")
@@ -288,16 +287,18 @@ def problems(book: Book, outcomes: Mapping[str, Outcome]) -> list[str]:
     return [*found, *map(str, broken_laws(book, outcomes))]
 
 
-def broken_laws(book: Book, outcomes: Mapping[str, Outcome]) -> list[ContentError]:
+def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:
     """The laws that do not hold, each where it is written, with its two values."""
     return [
-        book.laws.error(name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){_values(one)}")
+        book.claim_index.error(
+            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){_values(one)}"
+        )
         for name, one in outcomes.items()
         if one.is_broken_law
     ]
 
 
-def _values(outcome: Outcome) -> str:
+def _values(outcome: Judged) -> str:
     """The two values that a law compares."""
     predicted, observed = outcome.predicted, outcome.observed
     if predicted is None or observed is None:

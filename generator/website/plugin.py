@@ -162,7 +162,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             pages[publish.SOURCES] = sources
         publish.bring_to(Path(config.docs_dir), pages)
         self.files = files
-        self.problems = list(verdicts.problems(self.book, self.press.evidence.outcomes))
+        self.problems = list(verdicts.problems(self.book, self.press.evidence.judged_claims))
         for problem in self.problems:
             log.warning(problem)
 

@@ -110,7 +110,9 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     """The raw traces that pages link, by their path under the site's root."""
     files = [f"{folder}/{one}.json" for folder, of in book.machines.items() for one in of.traces]
     measured = {f"traces/{name}": content / "traces" / name for name in files}
-    return measured | {one.file: content / one.file for one in book.traces.values() if one.is_plan}
+    return measured | {
+        one.file: content / one.file for one in book.traces.values() if one.is_of_planner
+    }
 
 
 def _programs(book: Book) -> dict[str, bytes]:

@@ -71,7 +71,7 @@ class NodeLauncher(Launcher):
         return self._whole(experiment, run, own)
 
     def serve(self) -> int:
-        """Run what rank 0 says until it says that all is measured; the exit code that it says."""
+        """Run this process's rank in each pass that rank 0 names; the exit code it says."""
         while True:
             order = self._peers.get(f"order/{next(self._numbers)}", 0)
             if isinstance(order, int):

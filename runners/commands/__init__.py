@@ -1,4 +1,4 @@
-"""The commands of `python -m runners`, a file each; `simulate` and `plan` have rooms of their own.
+"""The commands of `python -m runners`, a file each; `plan` has a room of its own.
 
 In: arguments. Out: lines on the terminal and an exit code.
 """

@@ -229,7 +229,7 @@ def _measure(
 
 
 def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
-    """A line for each experiment that would run, and one for all.
+    """For each experiment that would run, and for all: how many runs, how long, how much memory.
 
     Args:
         waiting: what would run.

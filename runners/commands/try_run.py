@@ -23,7 +23,7 @@ from runners.traces.schema import Setting, digest_of
 from runners.traces.summary import beside, summary_lines
 
 # What a declaration itself says and a reader may set too, beside the run's settings.
-OF_THE_PLAN = ("world_size", "seed", "budget_bytes")
+OF_THE_DECLARATION = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
 # What readers' runs measured, beside the traces and never part of the book; git ignores it. Under
 # `mkdocs serve` the pages read it. The same try again writes over its file.
@@ -109,7 +109,7 @@ def prepare(
 
 def values(declaration: Declaration) -> dict[str, Setting]:
     """All that a reader may set of a run, as it stands."""
-    said = {name: getattr(declaration, name) for name in OF_THE_PLAN}
+    said = {name: getattr(declaration, name) for name in OF_THE_DECLARATION}
     set_by_it = {name: value for name, value in said.items() if value is not None}
     return {**declaration.settings.as_json(), **set_by_it}
 
@@ -147,15 +147,17 @@ def _check_ranks(experiment: Experiment, declared: Declaration, wanted: Setting)
 
 
 def _settled(experiment: str, declared: Declaration, changes: Mapping[str, Setting]) -> Declaration:
-    of_the_plan: dict[str, Any] = {n: v for n, v in changes.items() if n in OF_THE_PLAN}
-    if not all(type(value) is int and value >= 0 for value in of_the_plan.values()):
-        raise FixableError(f"{', '.join(of_the_plan)} must be whole numbers, not below 0")
-    left_out = {*OF_THE_PLAN, *declared.settings.closed_forms()}
+    of_the_declaration: dict[str, Any] = {
+        n: v for n, v in changes.items() if n in OF_THE_DECLARATION
+    }
+    if not all(type(value) is int and value >= 0 for value in of_the_declaration.values()):
+        raise FixableError(f"{', '.join(of_the_declaration)} must be whole numbers, not below 0")
+    left_out = {*OF_THE_DECLARATION, *declared.settings.closed_forms()}
     changed = {name: value for name, value in changes.items() if name not in left_out}
     try:
         settings = declared.settings.changed(changed)
         # Nothing that a try prints comes from a timeline.
-        declaration = replace(declared, settings=settings, has_timeline=False, **of_the_plan)
+        declaration = replace(declared, settings=settings, has_timeline=False, **of_the_declaration)
         values(declaration)  # what follows from impossible settings may have no value
     except (ArithmeticError, LookupError, ValueError) as error:
         raise FixableError(f"{experiment}: no run can have these settings: {error}") from None

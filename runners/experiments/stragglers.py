@@ -148,7 +148,7 @@ class Paced(Settings):
 
     @closed_form
     def mean_rank_seconds(self) -> float:
-        """Seconds of a rank's own work in a step, as a mean over the steps."""
+        """Seconds of a rank's own work in all steps together, as a mean over the ranks."""
         return sum(map(sum, self.lengths())) / self.world_size
 
 

@@ -46,8 +46,7 @@ class Progress:
         self._write(f"  [{self._number + 1}/{self._total}] {name} once more: {cause}")
 
     def said(self, line: str) -> None:
-        """A line of its own, beneath the experiment's name."""
-        self._number += 1
+        """Print a line of its own."""
         self._write(f"  {line}")
 
     def kept(self, name: str) -> None:

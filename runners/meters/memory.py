@@ -81,7 +81,7 @@ class MemoryMeter(Operations):
         self._received = []
 
     def leave_stage(self) -> None:
-        """The stage has been passed."""
+        """End the stage: collectives from now on belong to none."""
         self._stage = None
         self._received = []
 

@@ -37,7 +37,7 @@ class Limit(Operations):
         raise NotImplementedError
 
     def check(self) -> None:
-        """Refuse what goes beyond the budget, where the kernel does not."""
+        """Called after each operation; a subclass refuses what its kernel does not."""
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Execute an operation under the budget."""

@@ -26,7 +26,9 @@ from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import COMPARISONS, STEPS
 from runners.planner.answers.published import lines as values_by_run
 from runners.planner.answers.question import (
+    Checkpointing,
     Model,
+    Optimizer,
     PlanError,
     Precision,
     Question,
@@ -57,7 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("outcomes", "run the plan of one device on this accelerator, and compare"),
     ):
         of = commands.add_parser(name, help=says)
-        of.set_defaults(given=of.get_default)
         of.add_argument("model", metavar="MODEL", help=presets)
         if name == "program":
             of.add_argument("file", metavar="FILE", type=Path, help="which is not there yet")
@@ -92,8 +93,8 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
     add("--precision", choices=get_args(Precision), default="bf16-mixed")
     add("--loss-chunks", type=_positive, default=1, metavar="N", help="of the logits, in turn")
-    add("--optimizer", choices=("sgd", "momentum", "adam", "adam8bit"), default="adam")
-    add("--checkpointing", choices=("none", "selective", "all"), default="none")
+    add("--optimizer", choices=get_args(Optimizer), default="adam")
+    add("--checkpointing", choices=get_args(Checkpointing), default="none")
     parser.set_defaults(devices=(1, 1))
 
 

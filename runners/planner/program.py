@@ -69,7 +69,7 @@ def _obstacle(question: Question) -> str | None:
     """What of a plan the template does not cover."""
     strategy, training, shape = question.strategy, question.training, question.model.architecture
     if shape is None:
-        return "a program is written for a preset or --hf alone"
+        return "a program is written for a preset or a config.json alone"
     is_plain = strategy.sharding == "none" and strategy.data > 1
     is_pipelined, divides = strategy.pipeline > 1, strategy.pipeline * strategy.tensor > 1
     obstacles = {

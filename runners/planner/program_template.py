@@ -43,7 +43,6 @@ from torch.utils.checkpoint import checkpoint
 LEARNING_RATE = 3e-4
 WEIGHT_DECAY = 0.1
 MAX_NORM = 1.0  # of the gradient of the whole model
-ROTARY_BASE = 10_000.0  # `rope_theta` of a published model's configuration
 SEED = 0
 Outcome = tuple[float, float]  # of a step: its mean loss, and the norm of its gradient
 
@@ -60,9 +59,11 @@ class Plan:
     vocabulary: int = 1
     context_length: int = 1
     positions: str = "rotary"  # or learned
+    rotary_base: float = 10_000.0
     activation: str = "swiglu"  # or gelu
     norm: str = "rmsnorm"  # or layernorm
     has_bias: bool = False
+    has_qkv_bias: bool = False
     has_tied_embeddings: bool = False
     has_query_key_norm: bool = False
     num_experts: int = 1
@@ -150,10 +151,10 @@ def normalized(plan: Plan, size: int) -> nn.Module:
     return nn.LayerNorm(size)
 
 
-def rotated(x: Tensor) -> Tensor:
+def rotated(x: Tensor, base: float) -> Tensor:
     """Rotary positions of (batch, sequence, heads, head size), in fp32."""
     half = x.shape[-1] // 2
-    rates = ROTARY_BASE ** (-torch.arange(half, device=x.device) / half)
+    rates = base ** (-torch.arange(half, device=x.device) / half)
     angles = torch.arange(x.shape[1], device=x.device)[:, None, None] * rates
     first, second = x.float().chunk(2, -1)
     cos, sin = angles.cos(), angles.sin()
@@ -169,9 +170,10 @@ class Attention(nn.Module):
         self.plan = plan
         self.head_size = plan.hidden_size // plan.num_heads
         kv_size = plan.num_kv_heads * self.head_size
-        self.query = nn.Linear(plan.hidden_size, plan.hidden_size, bias=plan.has_bias)
-        self.key = nn.Linear(plan.hidden_size, kv_size, bias=plan.has_bias)
-        self.value = nn.Linear(plan.hidden_size, kv_size, bias=plan.has_bias)
+        has_bias = plan.has_bias or plan.has_qkv_bias
+        self.query = nn.Linear(plan.hidden_size, plan.hidden_size, bias=has_bias)
+        self.key = nn.Linear(plan.hidden_size, kv_size, bias=has_bias)
+        self.value = nn.Linear(plan.hidden_size, kv_size, bias=has_bias)
         self.output = nn.Linear(plan.hidden_size, plan.hidden_size, bias=plan.has_bias)
         if plan.has_query_key_norm:
             self.query_norm = normalized(plan, self.head_size)
@@ -184,7 +186,7 @@ class Attention(nn.Module):
         if self.plan.has_query_key_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.plan.positions == "rotary":
-            query, key = rotated(query), rotated(key)
+            query, key = (rotated(one, self.plan.rotary_base) for one in (query, key))
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         context = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
         attended: Tensor = self.output(context.transpose(1, 2).flatten(2))
@@ -564,7 +566,7 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
 
 
 def main(words: Sequence[str] | None = None) -> list[Outcome]:
-    """What torchrun starts once for each rank."""
+    """Train in the planned layout, as a rank of torchrun's; loss and norm of each step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a small model on these ranks")
     parser.add_argument("--steps", type=int, default=10)

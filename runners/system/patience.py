@@ -23,7 +23,7 @@ class Patience:
         self._start = self._said = time.monotonic()
 
     def tell(self, line: str) -> None:
-        """Say a line, with the time so far in the place of `{}`, unless one was just said."""
+        """Write a line with the seconds since the start, if some have passed without one."""
         now = time.monotonic()
         if now - self._said >= WORD_SECONDS:
             self._said = now

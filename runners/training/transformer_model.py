@@ -112,7 +112,7 @@ class Transformer(nn.Sequential):
 
     @property
     def blocks(self) -> list[Block]:
-        """Run the blocks, without embedding and head: (batch, length, width) → the same."""
+        """The blocks in their order; each takes (samples, length, width) and gives the same."""
         return [one for one in self if isinstance(one, Block)]
 
 

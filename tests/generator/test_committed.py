@@ -12,7 +12,7 @@ from generator.values.moved import refuted
 def test_the_book_has_no_mistake_and_every_law_holds_or_says_why_it_does_not_apply(real):
     evidence = Evidence(real)
     assert [str(error) for error in check(evidence)] == []
-    outcomes = evidence.outcomes.items()
+    outcomes = evidence.judged_claims.items()
     assert {name: one.explanation for name, one in outcomes if one.is_broken_law} == {}
 
 
@@ -22,7 +22,7 @@ def test_every_key_moves_once_a_claim_behind_it_is_refuted(real):
         key = kind_of(item, evidence).key
         for position in key.right if item.kind in ("choice", "several") else ():
             claim = item.options[position].right_if.claim
-            if evidence.outcome(claim).verdict != "holds":
+            if evidence.judged(claim).verdict != "holds":
                 continue
             with suppress(ContentError):  # it has no key any more, or two
                 stuck += [item.id] if kind_of(item, refuted(evidence, claim)).key == key else []

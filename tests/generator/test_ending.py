@@ -58,9 +58,9 @@ def test_other_outcomes_name_their_phase_and_cause(copy, status, error, told):
 @pytest.mark.parametrize(("field", "value"), [("status", "completed"), ("budget_bytes", 1 << 40)])
 def test_neither_a_declaration_nor_a_larger_budget_saves_a_law_about_memory(real, field, value):
     run, law = "wide_fsdp_budget", "lm-out-of-memory-in-forward@large_model.wide_fsdp_budget"
-    assert Evidence(real).outcome(law).verdict == "holds"
+    assert Evidence(real).judged(law).verdict == "holds"
     shown = real.traces["large_model"]
     ended = shown.trace.runs[run].model_copy(update={field: value})
     trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, run: ended}})
     traces = {**real.traces, "large_model": replace(shown, trace=trace)}
-    assert Evidence(replace(real, traces=traces)).outcome(law).is_broken_law
+    assert Evidence(replace(real, traces=traces)).judged(law).is_broken_law

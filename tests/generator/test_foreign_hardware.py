@@ -179,7 +179,7 @@ def dtypes(book: Book) -> dict[str, str]:
     """The dtype of each run: recorded by it, or stated by the claims that read it."""
     evidence, found = Evidence(book), {}
     for claim in book.claims.values():
-        for name in evidence.outcome(claim.id).runs:
+        for name in evidence.judged(claim.id).runs:
             run = book.run(name)
             dtype = (dtype_of(run) if run else None) or claim.regime.dtype
             if dtype in ("float32", "float64"):
@@ -210,7 +210,7 @@ def test_a_variant_is_a_trace_that_could_have_been_measured(variant):
 
 def test_no_law_is_false_on_foreign_hardware(variant):
     evidence = Evidence(variant)
-    laws = [evidence.outcome(one.id) for one in variant.claims.values() if one.kind == "law"]
+    laws = [evidence.judged(one.id) for one in variant.claims.values() if one.kind == "law"]
     false = [one for one in laws if one.error or one.verdict not in ("holds", "does_not_apply")]
     assert [f"{one.claim.id}: {one.explanation}" for one in false] == []
 
@@ -234,10 +234,10 @@ def _drawn() -> Change:
 def test_whatever_another_machine_observes_no_item_ends_its_build(real):
     there = on_another_machine(varied(real, _drawn()))
     traces = {
-        name: one if one.is_plan else replace(one, reference=real.traces[name].trace)
+        name: one if one.is_of_planner else replace(one, reference=real.traces[name].trace)
         for name, one in there.traces.items()
     }
-    own = {name: one.trace for name, one in traces.items() if not one.is_plan}
+    own = {name: one.trace for name, one in traces.items() if not one.is_of_planner}
     measured = replace(real.machines[real.reference.name], machine=there.machine, traces=own)
     machines = {there.machine.name: measured, **real.machines}
     evidence = Evidence(replace(there, traces=traces, machines=machines))

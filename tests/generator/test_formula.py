@@ -9,11 +9,11 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from generator.content.claim import Claim
-from generator.values import law_formula
+from generator.values import claim_formula
 from generator.values.calculator import checks, parsed
+from generator.values.claim_formula import printed as rule_of
 from generator.values.evaluation import Evidence
 from generator.values.formula import printed
-from generator.values.law_formula import printed as rule_of
 from generator.values.value import ExpressionError
 
 NAMES = ("a", "bb", "c_1")
@@ -170,7 +170,7 @@ def test_a_tolerated_distance_is_said_and_a_typed_formula_stands():
     rule = ("2 * a.b.model.bytes", "a.b.ranks[0].memory.peak_bytes")
     assert rule_of(claim(*rule, tolerance={"relative": 0.05})) == "`peak ≈ 2 × model bytes`"
     assert rule_of(claim(*rule, tolerance={"relative": 1e-9})) == "`peak = 2 × model bytes`"
-    assert law_formula.formula_of(claim(*rule, formula="Twice.")) == "Twice."
+    assert claim_formula.formula_of(claim(*rule, formula="Twice.")) == "Twice."
 
 
 # --- formulas on runs

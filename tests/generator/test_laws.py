@@ -40,10 +40,10 @@ def test_a_law_is_judged_once_a_run_and_its_texts_name_that_run(lawful):
     book = lawful.load()
     evidence = Evidence(book)
     assert lawful.errors() == []
-    assert book.laws.of_law["ends-as-declared"] == (WHOLE, HALVES)
-    assert [evidence.outcome(one).verdict for one in (WHOLE, HALVES)] == ["holds", "holds"]
-    assert evidence.outcome(WHOLE).runs == ("tiny_memory.whole_budget",)
-    assert evidence.outcome(HALVES).observed.formula == "tiny_memory.halves_budget.status"
+    assert book.claim_index.of_claim["ends-as-declared"] == (WHOLE, HALVES)
+    assert [evidence.judged(one).verdict for one in (WHOLE, HALVES)] == ["holds", "holds"]
+    assert evidence.judged(WHOLE).runs == ("tiny_memory.whole_budget",)
+    assert evidence.judged(HALVES).observed.formula == "tiny_memory.halves_budget.status"
     ranks = [book.run(f"tiny_memory.{run}_budget").world_size for run in ("whole", "halves")]
     said = [evidence.plain(book.claims[one].says) for one in (WHOLE, HALVES)]
     assert said == [f"Under its budget, {num} ranks end as declared." for num in ranks]
@@ -54,7 +54,7 @@ def test_two_runs_take_part_and_texts_print_both_sides(copy):
     assert copy.errors() == []
     evidence = Evidence(copy.load())
     name = "peaks-below@tiny_memory.halves"
-    outcome = evidence.outcome(name)
+    outcome = evidence.judged(name)
     assert outcome.verdict == "holds"
     said = evidence.plain(sentence(outcome))
     wanted = f"Halves needed {outcome.observed}, less than {outcome.predicted}."

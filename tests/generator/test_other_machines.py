@@ -18,7 +18,7 @@ def test_a_claim_has_the_verdict_of_each_machine(copy):
     book = copy.load("reference-frozen")
     pages = render(book)
     shown = "".join(page for path, page in pages.items() if path.startswith("evidence/"))
-    judged = other_outcomes(book, Evidence(book).outcomes)["desk"].outcomes
+    judged = other_outcomes(book, Evidence(book).judged_claims)["desk"].judged_claims
     assert len({one.verdict for one in judged.values()}) > 1
     for name, outcome in judged.items():
         _, _, proof = shown.partition(f'id="claim-{name}"')
@@ -88,7 +88,7 @@ def test_a_verdict_over_two_machines_is_given_by_the_one_that_has_all_runs(copy)
         "    predicted: tiny_training.single.model.bytes\n    relation: equals\n"
         "    observed: tiny_memory.whole.ranks[0].memory.peak_bytes\n",
     )
-    outcome = Evidence(copy.load()).outcome("over-both")
+    outcome = Evidence(copy.load()).judged("over-both")
     assert outcome.machine == "reference-frozen"
     assert outcome.predicted.machines == outcome.observed.machines == {"reference-frozen"}
 

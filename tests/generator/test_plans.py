@@ -64,7 +64,7 @@ def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
     book = copy.load()
     evidence = Evidence(book)
     claim = next(one for one in book.claims if one.startswith("plan-shares"))
-    outcome = evidence.outcome(claim)
+    outcome = evidence.judged(claim)
     assert outcome.verdict == "holds"
     assert outcome.runs == ("plan_tiny.fsdp_on_4",)
     assert refuted(evidence, claim)
@@ -76,7 +76,7 @@ def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
 def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
     (copy.content / "claims" / "plans.yml").write_text(CLAIMS.replace("RANKS", "2"))
     book = copy.load()
-    lines = verdicts.problems(book, Evidence(book).outcomes)
+    lines = verdicts.problems(book, Evidence(book).judged_claims)
     assert sum("law plan-shares" in line for line in lines) == 2
 
 
@@ -102,7 +102,7 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
     path = copy.content / "planner" / "plans" / "tiny.json"
     write(path, json.loads(path.read_text()) | {"code": "older"})
     book = copy.load(is_stale=is_stale)
-    lines = verdicts.problems(book, Evidence(book).outcomes)
+    lines = verdicts.problems(book, Evidence(book).judged_claims)
     (line,) = (one for one in lines if "plans/tiny.json" in one)
     assert "python -m runners plan check tiny --write" in line
 
@@ -131,7 +131,7 @@ def folio(real):
 
 
 def test_below_the_memory_that_turns_a_choice_another_layout_is_first(real, folio):
-    found = [one for name in real.plan.models for one in Plans(name, folio).asked if one.choice]
+    found = [one for name in real.plan.models for one in Plans(name, folio).choices if one.choice]
     assert found
     for one in found:
         first, turn = one.choice.best.kind, one.choice.turns[-1]

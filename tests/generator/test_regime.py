@@ -14,7 +14,7 @@ AVERAGED = "tiny_training.averaged"
 
 def regime(book, name):
     claim = book.claims[name]
-    runs = {one: book.run(one) for one in Evidence(book).outcome(name).runs}
+    runs = {one: book.run(one) for one in Evidence(book).judged(name).runs}
     return line(claim, runs, lambda run: run.strategy)
 
 

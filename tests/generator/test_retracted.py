@@ -35,7 +35,7 @@ def test_a_program_without_its_run_or_its_file_is_refused(copy, lost, said):
 
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
     for sentence in book.statements.values():
-        outcome = evidence.outcome(sentence.claim)
+        outcome = evidence.judged(sentence.claim)
         for verdict in get_args(SentenceVerdict):
             one = sentence.model_copy(update={"verdict": verdict})
             for undecided in ("no_evidence", "does_not_apply"):

@@ -26,7 +26,7 @@ def claim(predicted, relation, observed, **fields):
 
 
 def judged(book, one):
-    return Evidence(replace(book, claims={one.id: one})).outcome(one.id)
+    return Evidence(replace(book, claims={one.id: one})).judged(one.id)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_law_whose_completed_run_lacks_the_value_is_broken_on_any_machine(copy
     for rank in ranks:
         rank["memory"] = None
     copy.change_run("tiny_memory.whole", "desk", ranks=ranks)
-    outcome = Evidence(copy.load()).outcome("whole-peak")
+    outcome = Evidence(copy.load()).judged("whole-peak")
     assert outcome.verdict == "no_evidence"
     assert outcome.is_broken_law
 
@@ -170,7 +170,7 @@ def test_a_law_whose_completed_run_lacks_the_value_is_broken_on_any_machine(copy
 def test_problems_name_surprises_broken_laws_and_stale_references(copy):
     copy.change_run("tiny_memory.halves_budget", status="out_of_memory")
     book = copy.load(is_stale=lambda trace: trace.experiment == "tiny_training")
-    assert verdicts.problems(book, Evidence(book).outcomes) == [
+    assert verdicts.problems(book, Evidence(book).judged_claims) == [
         "tiny_memory.halves_budget: ended out_of_memory, expected completed",
         "tiny_training: the reference machine's trace is stale; run it again",
         "content/claims/tiny_memory.yml:21:5: law halves-complete: does not hold (observed differs "
@@ -182,16 +182,18 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
 def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
     law = claim("99", "above", "tiny_training.averaged.epochs | each('loss')")
     law = law.model_copy(update={"id": "losses"})
-    laws = replace(book.laws, written={"losses": next(iter(book.laws.written.values()))})
+    laws = replace(
+        book.claim_index, written={"losses": next(iter(book.claim_index.written.values()))}
+    )
     changed = replace(book, claims={"losses": law}, laws=laws)
-    (error,) = verdicts.broken_laws(changed, Evidence(changed).outcomes)
+    (error,) = verdicts.broken_laws(changed, Evidence(changed).judged_claims)
     assert error.file == "content/claims/" + error.file.rpartition("/")[2]
     assert "predicted 99 = 99, observed" in error.message
     assert "tiny_training.averaged.epochs[" in error.message
 
 
 def test_explanations_hold_no_numbers(book):
-    for outcome in Evidence(book).outcomes.values():
+    for outcome in Evidence(book).judged_claims.values():
         assert not any(char.isdigit() for char in outcome.explanation)
 
 

@@ -23,7 +23,7 @@ def tiny(monkeypatch, tmp_path):
     """A grid of a tiny model, made into a folder of its own; returns how to make it."""
     preset = model_presets()["llama-1b"].model_copy(update={"id": "tiny", "architecture": TINY})
     monkeypatch.setattr(grid, "model_presets", lambda: {"tiny": preset})
-    monkeypatch.setattr(grid, "GRIDS", {"tiny": grid.Plan(1, 16, ({"devices": 4},))})
+    monkeypatch.setattr(grid, "GRIDS", {"tiny": grid.GridSpec(1, 16, ({"devices": 4},))})
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "tp-sp")})
     monkeypatch.setattr(grid, "PLANS", tmp_path / "plans")
     simulated = []

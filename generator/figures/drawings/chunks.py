@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 from generator.figures.axes import GAP
-from generator.figures.drawing import LINE, Drawing, Layout, text_width
+from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 
 HEIGHT, BETWEEN, TOP = 34, 24, 52
 
@@ -29,7 +29,7 @@ Rows = Sequence[Sequence[Cell | None]]
 
 def chunks(
     frames: Mapping[float, Rows], rows: Sequence[str], columns: Sequence[str], group: int,
-    layout: Layout, *, groups: Sequence[str] = (),
+    layout: PageWidth, *, groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
     """Draw what every cell holds from each moment of a play on.
 

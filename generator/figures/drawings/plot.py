@@ -3,9 +3,19 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from generator.figures.axes import BELOW, GAP, Key, Scale, across, around, legend, plain, room_for
+from generator.figures.axes import (
+    BELOW,
+    GAP,
+    LegendEntry,
+    Scale,
+    across,
+    around,
+    legend,
+    plain,
+    room_for,
+)
 from generator.figures.axes import up as grid
-from generator.figures.drawing import LINE, Drawing, Layout
+from generator.figures.drawing import LINE, Drawing, PageWidth
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
 MARKS = (
@@ -88,7 +98,7 @@ def _is_on(later: Series, one: Series, near: float) -> bool:
 
 
 def plot(
-    series: Sequence[Series], x: Axis, y: Axis, height: float, layout: Layout, *,
+    series: Sequence[Series], x: Axis, y: Axis, height: float, layout: PageWidth, *,
     sides: tuple[str, str] | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw the series, with a legend above them.
@@ -103,7 +113,7 @@ def plot(
     """
     drawing = Drawing(layout.width)
     series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
-    keys = [Key(one.name, one.line, one.mark) for one in series if one.name]
+    keys = [LegendEntry(one.name, one.line, one.mark) for one in series if one.name]
     top = legend(drawing, keys) + GAP
     drawing.word(0, top + LINE / 2, y.title, "soft")
     top += LINE + GAP if y.title else 4

@@ -8,8 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, Key, Mark, Scale, across, legend, room_for, up
-from generator.figures.drawing import LINE, Drawing, Layout, text_width
+from generator.figures.axes import (
+    BELOW,
+    GAP,
+    LegendEntry,
+    Mark,
+    Scale,
+    across,
+    legend,
+    room_for,
+    up,
+)
+from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 from generator.figures.step_rules import Action, Kind, Overlapped
 
 ROW, HALF = 32, 10.0
@@ -46,7 +56,7 @@ class Curve(NamedTuple):
 
 
 def schedule(
-    rows: Rows, unit: str, words: Mapping[str, str], layout: Layout, *,
+    rows: Rows, unit: str, words: Mapping[str, str], layout: PageWidth, *,
     upper: float = 0, longest: float = 0, mark: Mark | None = None,
     curve: Curve | None = None, loads: Loads = (),
 ) -> Drawing:  # fmt: skip
@@ -71,23 +81,23 @@ def schedule(
     bottom = top + height * len(rows)
     _rows(drawing, rows, words, x.between(0, end), top, height)
     used = [kind for kind in LOOKS if any(one.kind == kind for row in rows.values() for one in row)]
-    keys = [Key(words[kind], box=f"span {LOOKS[kind][0]}") for kind in used]
+    keys = [LegendEntry(words[kind], box=f"span {LOOKS[kind][0]}") for kind in used]
     for position, (row, most) in enumerate(zip(loads, mosts, strict=True)):
         base = top + LOADED * (position + 1) - 4
         y = Scale(0, max(map(_most, loads)), base, base - LOAD)
         drawing.area(_stepped([*row, (end, 0)], x, y), LOOK_OF_LOAD)
         drawing.word(x.start - GAP, base - LOAD / 2, most, "soft", "end")
     if loads:
-        keys.append(Key(words["load"], box=LOOK_OF_LOAD))
-    keys.append(Key(words["idle"], line="waiting"))
+        keys.append(LegendEntry(words["load"], box=LOOK_OF_LOAD))
+    keys.append(LegendEntry(words["idle"], line="waiting"))
     drawing.playhead(x(0), x(end), top, bottom)
     if mark:  # what was measured is veiled at no time
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
         bottom = _curve(drawing, curve, x, legend(drawing, keys, bottom + LINE) + 2 * GAP)
-        keys = [Key(name, box=f"span {look}") for name, look, _ in curve.parts]
-        keys.append(Key(curve.mark.words, line="budget"))
+        keys = [LegendEntry(name, box=f"span {look}") for name, look, _ in curve.parts]
+        keys.append(LegendEntry(curve.mark.words, line="budget"))
     across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
     drawing.height = legend(drawing, keys, bottom + BELOW + LINE / 2) + 2
     return drawing
@@ -168,7 +178,7 @@ LAYERS = {
 
 def overlap(
     step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
-    layout: Layout, *, longest: float, mark: Mark,
+    layout: PageWidth, *, longest: float, mark: Mark,
 ) -> Drawing:  # fmt: skip
     """A step of DDP as it goes: the state of each layer's gradient over what rank and link do.
 

@@ -11,8 +11,8 @@ from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, Key, Mark, Scale, across, legend
-from generator.figures.drawing import LINE, Drawing, Layout, number, text_width, wrapped
+from generator.figures.axes import BELOW, GAP, LegendEntry, Mark, Scale, across, legend
+from generator.figures.drawing import LINE, Drawing, PageWidth, number, text_width, wrapped
 
 # Kinds of parts in their order, each with its look and that of words on it.
 LOOKS = {
@@ -89,7 +89,7 @@ class Panel(NamedTuple):
 
 
 def stacks(
-    rows: Sequence[Stack], unit: str, top: float, layout: Layout, *, budget: Mark | None = None
+    rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *, budget: Mark | None = None
 ) -> Drawing:  # fmt: skip
     """Draw the bars.
 
@@ -128,7 +128,7 @@ def stacks(
     return drawing
 
 
-def panels(runs: Sequence[Panel], layout: Layout) -> Drawing:
+def panels(runs: Sequence[Panel], layout: PageWidth) -> Drawing:
     """Every run as a group of bars, a bar a rank, its layers as parts as wide as their bytes."""
     drawing = Drawing(layout.width)
     ranks = [rank for run in runs for rank in run.ranks]
@@ -149,7 +149,7 @@ def panels(runs: Sequence[Panel], layout: Layout) -> Drawing:
     return drawing
 
 
-def _scale(rows: Sequence[Stack], top: float, layout: Layout) -> Scale:
+def _scale(rows: Sequence[Stack], top: float, layout: PageWidth) -> Scale:
     """From zero to the top, with room for the words at both ends of each bar."""
     if layout.labels_above:
         return Scale(0, top, 1, layout.width - 1)
@@ -159,7 +159,7 @@ def _scale(rows: Sequence[Stack], top: float, layout: Layout) -> Scale:
 
 
 def _bar(
-    drawing: Drawing, over: Drawing, row: Stack, y: float, x: Scale, layout: Layout,
+    drawing: Drawing, over: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth,
     line: float = -inf,
 ) -> float:  # fmt: skip
     """A bar, and over it, its words and those of its parts; returns where the next one begins."""
@@ -195,7 +195,7 @@ def _names(part: Part) -> tuple[str, str]:
     return part.name, number_in or part.name[:1].upper()
 
 
-def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: Layout) -> None:
+def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth) -> None:
     """The name of a bar, and its sum; play.js sets anew whether it fits."""
     words = f"{row.words} · {row.ending}" if row.ending else row.words
     names = ("data_need", "data_least")
@@ -216,7 +216,7 @@ def _legend(drawing: Drawing, shown: Sequence[Part]) -> float:
     """The kinds of parts that are shown, each with the letter that stands on a narrow part."""
     parts = {part.kind: part for part in shown if part.name}
     keys = [
-        Key(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))
+        LegendEntry(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))
         for kind, (look, letters) in LOOKS.items()
         if kind in parts
     ]

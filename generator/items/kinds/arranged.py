@@ -152,7 +152,7 @@ class Pairs(Kind[Match], of=Match):
                 alike = f"the right side is {side!r} here too, as in pair {sides.index(side) + 1}"
                 raise ItemError(("pairs", place, "right"), f"{alike}; let them differ")
         claims = [pair.claim for pair in self.item.pairs if pair.claim]
-        if any(self.evidence.outcome(claim).verdict != "holds" for claim in claims):
+        if any(self.evidence.judged(claim).verdict != "holds" for claim in claims):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
 

@@ -57,7 +57,7 @@ class Key:
 OPEN = Key(is_open=True)
 
 
-class Unit(NamedTuple):
+class FieldUnit(NamedTuple):
     """What a number is asked in: a label such as `MiB`, and its size in base units."""
 
     label: str
@@ -81,7 +81,7 @@ class Field(NamedTuple):
         ends: of a slider, if there is one and this machine's answer lies on it.
     """
 
-    unit: Unit
+    unit: FieldUnit
     is_number: bool
     ends: tuple[End, End] | None = None
 

@@ -16,7 +16,7 @@ from generator.content.words import ClaimId, Line, MisconceptionId, Written
 from generator.items.answers import Answer, against, claim_behind
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
-from generator.values.verdicts import UNDECIDED, Outcome
+from generator.values.verdicts import UNDECIDED, Judged
 
 
 class RightIf(Written):
@@ -99,9 +99,9 @@ class OneOption(Kind[Choice | Several], of=Choice):
         return self._unclear(f" has {len(right)} keys: {said}" if right else no_key)
 
     @cached_property
-    def _outcomes(self) -> dict[str, Outcome]:
+    def _outcomes(self) -> dict[str, Judged]:
         named = {one.right_if.claim for one in self.item.options if one.right_if}
-        return {name: self.evidence.outcome(name) for name in sorted(named)}
+        return {name: self.evidence.judged(name) for name in sorted(named)}
 
     @property
     def _right(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from generator.content.claim import Tolerance
 from generator.content.quiz import Item
 from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
 from generator.items.answers import Answer, Reach, against
-from generator.items.kinds.kind import OPEN, End, Field, Found, Key, Kind, Unit, is_alike
+from generator.items.kinds.kind import OPEN, End, Field, FieldUnit, Found, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.units import AS_RULED, PLAIN, printed
 from generator.values.value import Value, numeric
@@ -204,17 +204,17 @@ class Prediction(TypedNumber[Predict], of=Predict):
 # --- the unit that a number is asked in, and how near it has to be
 
 
-def unit_of(value: Value) -> Unit:
+def unit_of(value: Value) -> FieldUnit:
     """The unit that a value prints in: one of bytes, or else a power of ten of its base unit."""
     if isinstance(value.number, str):
-        return Unit("", 1)
+        return FieldUnit("", 1)
     mantissa, label = _parts(value)
     ratio = abs(value.number) / mantissa if mantissa else 1
     size = dict(SIZES).get(label.removesuffix("/s"))
-    return Unit(label, size or 10.0 ** round(math.log10(ratio)))
+    return FieldUnit(label, size or 10.0 ** round(math.log10(ratio)))
 
 
-def in_unit(value: Value, unit: Unit) -> str:
+def in_unit(value: Value, unit: FieldUnit) -> str:
     """A value as a reader would type it: in the unit asked for, without zeros that say nothing."""
     number = printed(numeric(value) / unit.scale, PLAIN, AS_RULED)
     short = number.rstrip("0").rstrip(".") if "." in number else number

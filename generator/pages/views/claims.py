@@ -16,11 +16,11 @@ from generator.content.shelf import published_references
 from generator.content.typesetting import plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
-from generator.values import law_formula, regime, units
-from generator.values.law_formula import in_one_form, off_by
+from generator.values import claim_formula, regime, units
+from generator.values.claim_formula import in_one_form, off_by
 from generator.values.machines import parts
 from generator.values.value import Value, numeric
-from generator.values.verdicts import SIGNS, UNDECIDED, Outcome, written
+from generator.values.verdicts import SIGNS, UNDECIDED, Judged, written
 from runners.traces.fields import NBSP
 
 MAX_DIGITS = 12
@@ -37,7 +37,7 @@ NUM_FURTHEST = 5
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
     """Several claims, in the order in which they are named, as the table that ends a section."""
     told = folio.shown_claims
-    shown = [folio.outcome(name) for name in names if name not in told]
+    shown = [folio.judged(name) for name in names if name not in told]
     page = folio.for_table(side for one in shown for side in (one.predicted, one.observed))
     rows = [verdict_row(name, folio if name in told else page) for name in names]
     folio.shown_claims.clear()
@@ -46,7 +46,7 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
 
 def verdict_row(name: str, folio: Folio) -> View:
     """One claim, judged on the runs this book shows; its numbers once in a section."""
-    claim, outcome = folio.book.claims[name], folio.outcome(name)
+    claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
     is_told = name in folio.shown_claims
     predicted, observed = (Markup(""), Markup("")) if is_told else sides_of(outcome, folio)
@@ -74,10 +74,10 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
 
 def runs_behind(claims: Sequence[str], folio: Folio) -> list[str]:
     """The runs that claims were judged on, each once."""
-    return list(dict.fromkeys(run for one in claims for run in folio.outcome(one).runs))
+    return list(dict.fromkeys(run for one in claims for run in folio.judged(one).runs))
 
 
-def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
+def sides_of(outcome: Judged, folio: Folio) -> tuple[Markup, Markup]:
     """What was predicted, behind its relation, and what was observed."""
     predicted, observed = _readable(outcome)
     is_bare = predicted is None or predicted.is_digest
@@ -87,7 +87,7 @@ def sides_of(outcome: Outcome, folio: Folio) -> tuple[Markup, Markup]:
     return said, _side(observed, folio, outcome.claim.id)
 
 
-def _readable(outcome: Outcome) -> tuple[Value | None, Value | None]:
+def _readable(outcome: Judged) -> tuple[Value | None, Value | None]:
     """Both sides as a person reads them: in one form, and different where the verdict says so.
 
     Of digests a person reads whether they are equal to the bit.
@@ -123,18 +123,18 @@ def _side(value: Value | None, folio: Folio, claim: str) -> Markup:
     return folio.show(value, claim)
 
 
-def css_of(outcome: Outcome) -> str:
+def css_of(outcome: Judged) -> str:
     """The class of a verdict, which colours it."""
     return f"pb-{outcome.verdict.replace('_', '-')}"
 
 
 def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
     """A claim's rule: as its author wrote it, or else as its expressions print."""
-    formula = law_formula.formula_of(claim)
+    formula = claim_formula.formula_of(claim)
     return folio.line(formula) if formula else None
 
 
-def _regime_of(claim: Claim, outcome: Outcome, folio: Folio, has_turns: bool = True) -> Markup:
+def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
     """Under which conditions the runs of a claim were measured."""
     lent = folio.evidence.reference if outcome.on_reference else None
     book = lent.book if lent else folio.book
@@ -155,7 +155,7 @@ def proofs_of(
 
 
 def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
-    claim, here = folio.book.claims[name], folio.at_hand.outcome(name)
+    claim, here = folio.book.claims[name], folio.at_hand.judged(name)
     folio.runs.update(here.runs)
     judged = list(_judged(name, folio))
     decided = [one for one in judged if one.regime and not one.why] or judged[:1]
@@ -172,7 +172,8 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
         lessons=lessons,
         judged=_alike(judged, shared),
         machine=judged[0].machine,
-        is_plan={folio.book.traces[one.split(".")[0]].is_plan for one in here.runs} == {True},
+        is_of_planner={folio.book.traces[one.split(".")[0]].is_of_planner for one in here.runs}
+        == {True},
         differs=any(one.differs for one in judged),
         runs=[run.partition(".")[2] for run in here.runs],
         holds=here.verdict == "holds" and not any(one.differs for one in judged),
@@ -194,12 +195,12 @@ def _alike(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
 
 def _judged(name: str, folio: Folio) -> Iterator[View]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
-    here = folio.at_hand.outcome(name)
+    here = folio.at_hand.judged(name)
     holder = measured_by(here, folio)
     found = [(here, holder, folio)]
     for machine, there in folio.other_outcomes.items():
-        if name in there.outcomes and machine != holder:
-            found.append((there.outcomes[name], machine, folio.over(there.evidence)))
+        if name in there.judged_claims and machine != holder:
+            found.append((there.judged_claims[name], machine, folio.over(there.evidence)))
     is_headed = here.observed is not None and here.observed.kind == "simulated"
     page = folio.said_once("simulated") if is_headed else folio
     page = page.for_table(v for one, *_ in found for v in (one.predicted, one.observed, _off(one)))
@@ -207,13 +208,13 @@ def _judged(name: str, folio: Folio) -> Iterator[View]:
         yield _judgement(outcome, machine, said, page, differs=parts(here, outcome))
 
 
-def measured_by(outcome: Outcome, folio: Folio) -> str:
+def measured_by(outcome: Judged, folio: Folio) -> str:
     """The machine behind a verdict, which is the reference machine where that stands in."""
     shown = folio.book.holder(outcome.runs[0]) if outcome.runs else None
     return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
 
 
-def _judgement(outcome: Outcome, machine: str, said: Folio, page: Folio, *, differs: bool) -> View:
+def _judgement(outcome: Judged, machine: str, said: Folio, page: Folio, *, differs: bool) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
@@ -241,7 +242,7 @@ def _judgement(outcome: Outcome, machine: str, said: Folio, page: Folio, *, diff
     )
 
 
-def _off(outcome: Outcome) -> Value | None:
+def _off(outcome: Judged) -> Value | None:
     """How far off a prediction is, also a bound: as a share of the observation, else as it is."""
     relation, tolerance = outcome.claim.relation, outcome.claim.tolerance
     is_name = outcome.observed is not None and outcome.observed.unit == units.ORDINAL
@@ -289,7 +290,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 def tally(claims: Sequence[str], folio: Folio) -> View:
     """What these claims come to on the machine at hand; the reference machine's are counted."""
-    outcomes = [folio.at_hand.outcome(name) for name in claims]
+    outcomes = [folio.at_hand.judged(name) for name in claims]
     here = [one for one in outcomes if measured_by(one, folio) == folio.at_hand.book.machine.name]
     laws = [one.verdict for one in here if one.claim.kind == "law"]
     observed = [one for one in here if one.claim.kind == "observation"]
@@ -306,7 +307,7 @@ def tally(claims: Sequence[str], folio: Folio) -> View:
 def furthest(folio: Folio) -> list[View]:
     """The laws that predict a number and are furthest off it."""
     found = []
-    for name, outcome in folio.at_hand.outcomes.items():
+    for name, outcome in folio.at_hand.judged_claims.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
             off = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
             if off is not None and off.form.way == "error" and numeric(off):
@@ -326,7 +327,7 @@ def furthest(folio: Folio) -> list[View]:
 def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
     """Each other machine: how many claims it decides as well, and how many otherwise."""
     for machine, other in folio.other_outcomes.items():
-        pairs = [(folio.at_hand.outcome(name), there) for name, there in other.outcomes.items()]
+        pairs = [(folio.at_hand.judged(name), there) for name, there in other.judged_claims.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
         yield machine, sum(decided), sum(parts(*pair) for pair in pairs)
 

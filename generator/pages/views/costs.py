@@ -19,9 +19,9 @@ from generator.printing.folio import ABSENT, Folio
 from generator.values import calculator as calculators
 from generator.values import units
 from generator.values.calculator import Checked
-from generator.values.law_formula import formula_of, observed_run, off_by
+from generator.values.claim_formula import formula_of, observed_run, off_by
 from generator.values.value import Value, numeric
-from generator.values.verdicts import Outcome
+from generator.values.verdicts import Judged
 from runners.traces.fields import NBSP
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
@@ -40,7 +40,7 @@ def cost_table(
         folio: the page.
         run_link: leads to a run.
     """
-    outcomes = [folio.evidence.outcome(one.law) for one in written.rows]
+    outcomes = [folio.evidence.judged(one.law) for one in written.rows]
     rows: list[Row] = []
     explained_before: set[str] = set()
     for one, found in zip(written.rows, outcomes, strict=True):
@@ -62,7 +62,7 @@ def cost_table(
     return ["Case", "Formula", *(f"#{one}" for one in numbers)], rows
 
 
-def _off_by(found: Outcome, folio: Folio) -> Markup:
+def _off_by(found: Judged, folio: Folio) -> Markup:
     """How far a formula is off, or by what share of it a run is beyond, and whether it holds."""
     relation, word = found.claim.relation, found.verdict.replace("_", " ")
     is_bound, slack = relation != "equals", tolerance_of(found.claim.tolerance, found.observed)

@@ -111,7 +111,7 @@ def _origin(shown: TraceOnPage, book: Book, depth: int) -> View:
         again=again(shown, book),
         is_stale=shown.is_stale,
         was_busy=shown.trace.quiet is not None and shown.trace.quiet.was_busy,
-        is_new=shown.reference is None and not shown.is_plan,
+        is_new=shown.reference is None and not shown.is_of_planner,
     )
 
 

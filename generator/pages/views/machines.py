@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.shelf import Measured, TraceOnPage
+from generator.content.shelf import MachineFolder, TraceOnPage
 from generator.pages.view import View
 from generator.printing.folio import ABSENT, Folio
 from generator.values import units
@@ -24,7 +24,7 @@ DISAGREED = "meter and allocator disagreed, so its peak is no evidence"
 LEAST = 3  # rows that share what a table need not repeat
 
 
-def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
+def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """What a machine is: the fields of `machine.json` that people read, with their provenance."""
     evidence, named = Evidence(replace(folio.book, machine=measured.machine)), [*FACTS]
     for place in range(len(measured.machine.accelerators)):
@@ -38,7 +38,7 @@ def facts(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
             yield word, folio.show(value)
 
 
-def primitives(measured: Measured, folio: Folio) -> Iterator[tuple[str, Markup]]:
+def primitives(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """How fast a machine computes and communicates: words, with a value."""
     if "primitives" in measured.traces:
         evidence = _evidence("primitives", measured, folio)
@@ -71,7 +71,7 @@ def by_machine(experiment: str, folio: Folio) -> list[View]:
     return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
 
 
-def _on_machine(experiment: str, measured: Measured, folio: Folio) -> View:
+def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     trace, machine = measured.traces[experiment], measured.machine
     is_shown = folio.book.traces[experiment].machine.name == machine.name
     evidence = _evidence(experiment, measured, folio)
@@ -100,7 +100,7 @@ def _on_machine(experiment: str, measured: Measured, folio: Folio) -> View:
     )
 
 
-def _evidence(experiment: str, measured: Measured, folio: Folio) -> Evidence:
+def _evidence(experiment: str, measured: MachineFolder, folio: Folio) -> Evidence:
     """What expressions read where a machine's own runs of an experiment stand."""
     shown = TraceOnPage(measured.traces[experiment], measured.machine)
     return Evidence(replace(folio.book, traces={experiment: shown}))

@@ -50,7 +50,7 @@ class Setting(NamedTuple):
     optimizer: str
 
 
-class Asked(NamedTuple):
+class Choices(NamedTuple):
     """A choice of all controls, and the answers that compete in it."""
 
     setting: Setting
@@ -90,13 +90,13 @@ class Plans:
         }
 
     @cached_property
-    def asked(self) -> list[Asked]:
+    def choices(self) -> list[Choices]:
         """Every choice among several layouts; the page begins with the first one."""
         found: dict[Setting, list[Answer]] = {}
         for name, answer in self.answers.items():
             found.setdefault(self.settings[name], []).append(answer)
         return [
-            Asked(
+            Choices(
                 setting, self.cluster(setting, device), device, self.known(device.memory), answers
             )
             for setting, answers in found.items()
@@ -146,10 +146,10 @@ class Plans:
         """What the rank with the highest demand needs of its device."""
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
-    def compared(self, layout: Layout, asked: Asked) -> dict[str, Markup | str]:
+    def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
         """What one compares of a layout."""
         path, bounds = self.path(layout.answer), layout.bounds
-        law, rates = f"law_of_time({path}, {_mesh(asked.cluster)})", _rates(asked.device)
+        law, rates = f"law_of_time({path}, {_mesh(chosen.cluster)})", _rates(chosen.device)
 
         def by_law(name: str) -> Markup:
             number = getattr(bounds, name)
@@ -223,7 +223,7 @@ def models(folio: Folio) -> Iterator[Row]:
     assert folio.book.plan is not None
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
-        first, page = plans.asked[0], folio.book.traces[name].page
+        first, page = plans.choices[0], folio.book.traces[name].page
         made = first.choice
         options = plans.options(first.setting, first.device.name)
         options["mesh"] += " devices"
@@ -247,7 +247,7 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
     """
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
-    by_size = sorted(plans.asked, key=lambda one: (one.setting[:2], numeric(one.memory)))
+    by_size = sorted(plans.choices, key=lambda one: (one.setting[:2], numeric(one.memory)))
     options = {
         id(one): plans.options(one.setting, f"{one.device.name} {one.memory}") for one in by_size
     }
@@ -259,9 +259,9 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
     varied = {key: known for key, known in found.items() if len(known) > 1}
     places = [
         tuple(known.index(options[id(one)][key]) for key, known in varied.items())
-        for one in plans.asked
+        for one in plans.choices
     ]
-    drawn = [answer_of(_answer(plans, one)) for one in plans.asked]
+    drawn = [answer_of(_answer(plans, one)) for one in plans.choices]
     words, path = folio.ui["plan"]["controls"], f"{name}.{next(iter(plans.runs))}.settings"
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
@@ -300,35 +300,35 @@ def _named(plans: Plans) -> Iterator[View]:
 # --- what a choice leads to
 
 
-def _answer(plans: Plans, asked: Asked) -> View:
+def _answer(plans: Plans, chosen: Choices) -> View:
     """The recommendation, its reason, the runner-up, what would turn the choice, and bars."""
-    made, memory = asked.choice, numeric(asked.memory)
+    made, memory = chosen.choice, numeric(chosen.memory)
     of_each: dict[str, Layout] = {}  # the best layout of each strategy, in their order
     for one in made.fitting if made else ():
         of_each.setdefault(one.strategy, one)
     best = list(of_each.values())[:MOST]
-    drawn = _drawn(asked, best)
+    drawn = _drawn(chosen, best)
     named = [
         (plans.label(one), plans.runs[plans.path(one).partition(".")[2]], verdict(one, memory))
         for one in drawn
     ]
-    compared = [plans.compared(one, asked) for one in best]
-    later, device = made.runner_up if made else None, asked.device
+    compared = [plans.compared(one, chosen) for one in best]
+    later, device = made.runner_up if made else None, chosen.device
     return View(
-        memory=plans.folio.show(asked.memory) if made else None,
+        memory=plans.folio.show(chosen.memory) if made else None,
         best=compared[0] if compared else None,
         rows=[list(one.values()) for one in compared],
         is_tight=bool(made and later and made.best.is_tight(memory)),
-        later=plans.compared(later, asked) if later else None,
+        later=plans.compared(later, chosen) if later else None,
         longer=longer_by(later, made.best) if made and later else "",
-        turns=[_turned(plans, asked, one) for one in made.turns] if made else [],
-        least=None if made else plans.needs(min(asked.answers, key=needs)),
+        turns=[_turned(plans, chosen, one) for one in made.turns] if made else [],
+        least=None if made else plans.needs(min(chosen.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
         compute=plans.folio.cell(f"({device.compute}) / 1000000000000"),
         link=plans.folio.cell(f"({device.link}) / 1000000000"),
         between=plans.folio.cell(f"({device.between}) / 1000000000"),
-        num_simulated=len(asked.answers),
+        num_simulated=len(chosen.answers),
         num_fitting=len(made.fitting) if made else 0,
     )
 
@@ -339,9 +339,9 @@ def decided_by(bounds: Bounds) -> str:
     return "computing and waiting" if has_to_wait else bounds.decides
 
 
-def _turned(plans: Plans, asked: Asked, one: Turn) -> Markup:
+def _turned(plans: Plans, chosen: Choices, one: Turn) -> Markup:
     """Other links or less memory, and the layout to take there."""
-    given = asked.cluster.between / 1e9
+    given = chosen.cluster.between / 1e9
     where = (
         f"{one.between / 1e9:.3g} GB/s between nodes instead of {given:.3g}" if one.between
         else f"Below {one.memory_bytes / GIB:.1f} GiB per device"
@@ -349,12 +349,12 @@ def _turned(plans: Plans, asked: Asked, one: Turn) -> Markup:
     return label(f"{where}: {plans.label(one.best.answer) if one.best else 'no layout fits'}")
 
 
-def _drawn(asked: Asked, best: Sequence[Layout]) -> list[Answer]:
+def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[Answer]:
     """The best layouts, and those of strategies of one axis that do not fit, for bars."""
     fitting = {one.strategy for one in best}
     others: dict[str, Answer] = {}
-    for one in sorted(asked.answers, key=needs):
-        name, is_over = one.question.strategy.name, verdict(one, numeric(asked.memory)) != "fits"
+    for one in sorted(chosen.answers, key=needs):
+        name, is_over = one.question.strategy.name, verdict(one, numeric(chosen.memory)) != "fits"
         if is_over and "+" not in name and name not in fitting:
             others.setdefault(name, one)
     return [*(one.answer for one in best), *others.values()]

@@ -24,6 +24,7 @@ from runners.planner.answers.published import (
     published_bytes_of,
     reference_of,
 )
+from runners.planner.answers.published_steps import APART, WITHIN
 from runners.traces.records import Run
 
 *ALLOCATED, RESERVED = KINDS
@@ -35,7 +36,6 @@ SHARDING = {
 LAYOUT = "tensor {}, pipeline {}, microbatch {}"
 SEARCH = "{model}, {devices} devices, {batch:,} × {sequence:,} tokens"
 CASE = "Configuration, and where it is published"
-WITHIN, APART = 0.2, 1.05  # as runners.planner.answers.published_steps scores them
 DIFFER = label(f"that differ by {APART - 1:.0%} or more")
 SCORES = {
     "#Fitted efficiency": ["efficiency_share"],

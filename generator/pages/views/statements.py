@@ -10,7 +10,7 @@ from generator.pages.views.claims import measured_by, verdict_row
 from generator.pages.views.listing import highlighted, printed
 from generator.printing.folio import Folio
 from generator.printing.sources import command
-from generator.values.verdicts import Outcome
+from generator.values.verdicts import Judged
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed
@@ -30,7 +30,7 @@ def statement(one: Statement, folio: Folio) -> View:
     first, *others = re.split(r"\n\s*\n", one.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]
-    row, machine = verdict_row(one.claim, folio), measured_by(folio.outcome(one.claim), folio)
+    row, machine = verdict_row(one.claim, folio), measured_by(folio.judged(one.claim), folio)
     return View(
         why=folio.prose(" ".join(sentences[:SHOWN])),
         more=folio.prose("\n\n".join(filter(None, more))),
@@ -47,13 +47,16 @@ def _standings(one: Statement, folio: Folio) -> list[View]:
 
     A machine on which it is untested says nothing beside one on which it is.
     """
-    here = folio.outcome(one.claim)
-    own = folio.at_hand.outcome(one.claim)  # where the reference stands in
+    here = folio.judged(one.claim)
+    own = folio.at_hand.judged(one.claim)  # where the reference stands in
     judged: dict[str, str] = {}
     for machine, outcome in (
         (measured_by(here, folio), here),
         (own.machine, own),
-        *((name, there.outcomes.get(one.claim)) for name, there in folio.other_outcomes.items()),
+        *(
+            (name, there.judged_claims.get(one.claim))
+            for name, there in folio.other_outcomes.items()
+        ),
     ):
         if machine and outcome:
             judged.setdefault(machine, _standing(one, outcome))
@@ -68,7 +71,7 @@ def _standings(one: Statement, folio: Folio) -> list[View]:
     ]
 
 
-def _standing(sentence: Statement, outcome: Outcome) -> str:
+def _standing(sentence: Statement, outcome: Judged) -> str:
     """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
     if statement_checks.judgement(sentence, outcome) == "untested":
         return "untested"

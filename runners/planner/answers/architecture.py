@@ -29,9 +29,11 @@ class Architecture(Record):
         context_length: most positions; with learned positions also the rows of their embedding.
         activation: with `swiglu` the first matrix is two, one of which gates the other.
         has_bias: linear layers have biases (norms of the kind `layernorm` always do).
+        has_qkv_bias: the layers of queries, keys and values do, whatever the others do.
         has_tied_embeddings: the logits use the embedding's matrix.
         has_query_key_norm: queries and keys are normalized, head by head.
         head_dim: width of one attention head; 0 where the heads make up the hidden size.
+        rotary_base: of the angles of rotary positions (`rope_theta` of a configuration).
         num_active_experts: experts that each token passes through.
     """
 
@@ -48,7 +50,9 @@ class Architecture(Record):
     has_bias: bool
     has_tied_embeddings: bool
     has_query_key_norm: bool = False
+    has_qkv_bias: bool = False
     head_dim: int = 0
+    rotary_base: float = 10_000.0
     num_experts: Count = 1
     num_active_experts: Count = 1
 
@@ -82,7 +86,7 @@ class Architecture(Record):
         """Of one layer's attention: queries, keys and values, and the output."""
         queries = self.num_heads * self.head_size
         inputs = queries + 2 * self.num_kv_heads * self.head_size
-        biases = inputs + self.hidden_size if self.has_bias else 0
+        biases = inputs + self.hidden_size if self.has_bias else inputs * self.has_qkv_bias
         norms = 2 * self.head_size * self._norm_vectors if self.has_query_key_norm else 0
         return self.hidden_size * (inputs + queries) + biases + norms
 

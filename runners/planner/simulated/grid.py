@@ -53,7 +53,7 @@ EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 Key = tuple[str, State]  # of a row: its strategy, and where
 
 
-class Plan(NamedTuple):
+class GridSpec(NamedTuple):
     """What is simulated of a preset.
 
     Attributes:
@@ -75,15 +75,15 @@ _SIXTEEN: dict[str, object] = {"devices": 16}
 _ALL: dict[str, object] = {"devices": 64}
 _INT8: dict[str, object] = {"optimizer": "adam8bit"}
 GRIDS = {
-    "gpt2-124m": Plan(8, 1024, (_EIGHT, _EIGHT | _INT8, {"devices": 1})),
-    "gpt2-1.5b": Plan(4, 1024, (_EIGHT, _EIGHT | _INT8, _SIXTEEN)),
-    "llama-1b": Plan(1, 4096, (_EIGHT, _EIGHT | _INT8)),
-    "llama-8b": Plan(1, 4096, (
+    "gpt2-124m": GridSpec(8, 1024, (_EIGHT, _EIGHT | _INT8, {"devices": 1})),
+    "gpt2-1.5b": GridSpec(4, 1024, (_EIGHT, _EIGHT | _INT8, _SIXTEEN)),
+    "llama-1b": GridSpec(1, 4096, (_EIGHT, _EIGHT | _INT8)),
+    "llama-8b": GridSpec(1, 4096, (
         _EIGHT, _EIGHT | _INT8, _EIGHT | {"sequence": 8192}, _SIXTEEN, _SIXTEEN | _INT8, _ALL,
     ), (("single", _EIGHT | {"optimizer": "sgd"}),)),
-    "llama-13b": Plan(1, 4096, (_SIXTEEN, _EIGHT)),
-    "mixtral-8x7b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8)),
-    "llama-70b": Plan(1, 4096, (_ALL, _SIXTEEN | _INT8), (
+    "llama-13b": GridSpec(1, 4096, (_SIXTEEN, _EIGHT)),
+    "mixtral-8x7b": GridSpec(1, 4096, (_ALL, _SIXTEEN | _INT8)),
+    "llama-70b": GridSpec(1, 4096, (_ALL, _SIXTEEN | _INT8), (
         ("gpipe.8+tp-sp.8", _ALL), ("interleaved.8+tp-sp.8", _ALL),
     )),
 }  # fmt: skip
@@ -102,7 +102,7 @@ def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
         yield (name, state), question
 
 
-def _rows(plan: Plan) -> Iterator[Key]:
+def _rows(plan: GridSpec) -> Iterator[Key]:
     """Every strategy of every state, then what lessons name."""
     usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
     for fields, checkpointing in product(plan.states, CHECKPOINTING):

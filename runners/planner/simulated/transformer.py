@@ -54,9 +54,9 @@ class Part:
             return nn.LayerNorm(size)
         return RMSNorm(size, is_fused=self.implementation.has_fused_norm)
 
-    def linear(self, num_inputs: int, num_outputs: int) -> nn.Linear:
-        """A matrix, with a bias where the model has them."""
-        return nn.Linear(num_inputs, num_outputs, bias=self.shape.has_bias)
+    def linear(self, num_inputs: int, num_outputs: int, *, has_bias: bool = False) -> nn.Linear:
+        """A matrix, with a bias where all of the model's have one, or this one has."""
+        return nn.Linear(num_inputs, num_outputs, bias=self.shape.has_bias or has_bias)
 
 
 class RMSNorm(nn.Module):
@@ -127,7 +127,8 @@ class Attention(nn.Module):
             self.inputs = part.linear(shape.hidden_size, sum(self._sizes))
         else:
             self.query, self.key, self.value = (
-                part.linear(shape.hidden_size, size) for size in self._sizes
+                part.linear(shape.hidden_size, size, has_bias=shape.has_qkv_bias)
+                for size in self._sizes
             )
         self.output = part.linear(self._sizes[0], shape.hidden_size)
         self.norms = nn.ModuleList(

@@ -194,7 +194,7 @@ def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
     """Why a claim has no number to print with its measurement, or None."""
     if claim.relation in TIMED:
         return f"{claim.id} compares no numbers: predicted is {claim.predicted}"
-    outcome = evidence.outcome(claim.id)
+    outcome = evidence.judged(claim.id)
     for side, value in (("predicted", outcome.predicted), ("observed", outcome.observed)):
         if value is not None and isinstance(value.number, str):
             return f"{claim.id} compares no numbers: {side} is {getattr(claim, side)}"
