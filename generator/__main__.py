@@ -120,8 +120,8 @@ def _check(options: argparse.Namespace) -> int:
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
     items = (one for topic in book.topics for one in topic.items.values())
-    judged = evidence.reference or evidence
-    if left := [one.id for one in items if kind_of(one, judged).key.is_open]:
+    lender = evidence.reference or evidence
+    if left := [one.id for one in items if kind_of(one, lender).key.is_open]:
         print(f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}")
     print(
         f"{'problems, see above' if problems else 'sound'}: "

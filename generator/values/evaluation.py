@@ -51,7 +51,7 @@ class Evidence:
         What was evaluated and judged stays; nothing else of a book decides it.
         """
         again = Evidence(book)
-        again._evaluations, again._outcomes = self._evaluations, self._verdicts
+        again._evaluations, again._verdicts = self._evaluations, self._verdicts
         if self._reference and book.on_reference:
             again._reference = self._reference.over(book.on_reference)
         return again

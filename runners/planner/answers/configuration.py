@@ -52,7 +52,7 @@ _FAMILIES = {
 }  # fmt: skip
 _NO_WINDOW = ("qwen2", "qwen3", "qwen3_moe")  # unless `use_sliding_window` says so
 # Values of a key that is left out, in families where it changes what is computed.
-_LEFT_OUT = {
+_LEFT_OUT: dict[str, dict[str, Any]] = {
     "gpt2": dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
     "mistral": {"sliding_window": 4096},
 }
