@@ -170,7 +170,7 @@ def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):
 def test_rotary_positions_leave_products_that_depend_on_distance_alone(tmp_path):
     program = loaded(written(tmp_path / "one.py", "single", 1, "llama-1b"))
     one, other = torch.randn(2, 1, 1, 1, 8)
-    query, key = (program.rotated(x.expand(1, 9, 1, 8))[0, :, 0] for x in (one, other))
+    query, key = (program.rotated(x.expand(1, 9, 1, 8), 10_000.0)[0, :, 0] for x in (one, other))
     torch.testing.assert_close(query[2] @ key[0], query[8] @ key[6])
     assert not torch.allclose(query[2] @ key[0], query[8] @ key[0])
 

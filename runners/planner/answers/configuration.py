@@ -105,8 +105,6 @@ def architecture_of(path: Path) -> Architecture:
             f"{path}: a model of type {family!r} is not known; "
             f"known are {', '.join(sorted(_FAMILIES))}; give others as MODULE:FUNCTION"
         )
-    if why := _not_understood(_LEFT_OUT.get(family, {}) | said):
-        raise PlanError(f"{path}: {why}")
     fields = dict(_FAMILIES[family])
     if family == "gpt2":
         fields["ffn_size"] = 4 * (said.get("n_embd") or 0)  # where n_inner is null
@@ -117,11 +115,14 @@ def architecture_of(path: Path) -> Architecture:
     fields |= {field: values[0] for field, values in stated.items() if values}
     fields["num_kv_heads"] = fields["num_kv_heads"] or fields.get("num_heads")
     try:
-        return Architecture(**fields)
+        found = Architecture(**fields)
     except ValidationError as error:
         first = error.errors()[0]
         where = " or ".join(_KEYS.get(str(*first["loc"][:1]), ())) or "the sizes"
         raise PlanError(f"{path}: {where}: {first['msg']}") from error
+    if why := _not_understood(_LEFT_OUT.get(family, {}) | said):
+        raise PlanError(f"{path}: {why}")
+    return found
 
 
 def _not_understood(said: Mapping[str, object]) -> str | None:
