@@ -86,7 +86,7 @@ def a_pitfall_asks_for_the_line_of_its_own_programs(copy):
     asking = (copy.content / "topics/asking/quiz.yml").read_text()
     item = asking.partition("  - id: where-is-the-fault\n")[2].partition("  - id: ")[0]
     copy.append("topics/sharding/quiz.yml", f"  - id: which-line\n{item}")
-    copy.edit(deep, "Splitting the wrong thing\n", "Splitting\n    question: which-line\n")
+    copy.edit(deep, "Splitting the wrong thing\n", "Splitting\n    commit: which-line\n")
     for name in ("wrong", "right"):
         old = (copy.content / deep).read_text().partition(f"    {name}: ")[2].partition("\n")[0]
         copy.edit(deep, old, item.partition(f"    {name}: ")[2].partition("\n")[0])

@@ -84,9 +84,9 @@ def test_what_clashes_on_another_machine_only_leaves_the_question_open(copy):
 
 def test_an_option_that_no_run_decides_leaves_a_question_of_several_open(book, monkeypatch):
     evidence = Evidence(book)
-    judged = evidence.outcome
+    judged = evidence.judged
     monkeypatch.setattr(
-        evidence, "outcome", lambda name: replace(judged(name), verdict="no_evidence")
+        evidence, "judged", lambda name: replace(judged(name), verdict="no_evidence")
     )
     assert kind_of(item_of(book, "which-hold"), evidence).key is OPEN
 

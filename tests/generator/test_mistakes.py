@@ -103,7 +103,7 @@ TEXTS = [
      "tiny_training.averaged has no field 'gone'"),
 ]  # fmt: skip
 LESSONS = [
-    (DEEP, "question: ", "question: ¦what-", "no item 'what-who-fits'"),
+    (DEEP, "commit: ", "commit: ¦what-", "no item 'what-who-fits'"),
     (DEEP, "text: The largest layer decides.\n", "text: The largest layer decides.\n"
      + PROGRAM.replace("total = sum(gradients)", "¦total = sum(gradient)"),
      "did you mean 'total = sum(gradients)'?"),

@@ -42,7 +42,7 @@ def test_runs_of_two_machines_are_compared_in_no_verdict(copy):
     copy.add_machine("desk", "tiny_memory", "tiny_training")
     copy.remove_run("tiny_memory.halves")
     evidence = Evidence(copy.strict())
-    spread = [one for one in map(evidence.outcome, names) if len(one.runs) > 1]
+    spread = [one for one in map(evidence.judged, names) if len(one.runs) > 1]
     assert spread
     assert {one.verdict for one in spread} == {"does_not_apply"}
 

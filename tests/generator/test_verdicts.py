@@ -185,7 +185,7 @@ def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
     laws = replace(
         book.claim_index, written={"losses": next(iter(book.claim_index.written.values()))}
     )
-    changed = replace(book, claims={"losses": law}, laws=laws)
+    changed = replace(book, claims={"losses": law}, claim_index=laws)
     (error,) = verdicts.broken_laws(changed, Evidence(changed).judged_claims)
     assert error.file == "content/claims/" + error.file.rpartition("/")[2]
     assert "predicted 99 = 99, observed" in error.message
