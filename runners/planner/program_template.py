@@ -59,7 +59,7 @@ class Plan:
     vocabulary: int = 1
     context_length: int = 1
     positions: str = "rotary"  # or learned
-    rotary_base: float = 10_000.0
+    rotary_base: int = 10_000
     activation: str = "swiglu"  # or gelu
     norm: str = "rmsnorm"  # or layernorm
     has_bias: bool = False

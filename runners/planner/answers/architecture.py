@@ -52,7 +52,7 @@ class Architecture(Record):
     has_query_key_norm: bool = False
     has_qkv_bias: bool = False
     head_dim: int = 0
-    rotary_base: float = 10_000.0
+    rotary_base: Count = 10_000
     num_experts: Count = 1
     num_active_experts: Count = 1
 

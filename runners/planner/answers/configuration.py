@@ -113,6 +113,9 @@ def architecture_of(path: Path) -> Architecture:
         for field, keys in _KEYS.items()
     }
     fields |= {field: values[0] for field, values in stated.items() if values}
+    base = fields.get("rotary_base")
+    if isinstance(base, float) and base.is_integer():  # as most files write it
+        fields["rotary_base"] = int(base)
     fields["num_kv_heads"] = fields["num_kv_heads"] or fields.get("num_heads")
     try:
         found = Architecture(**fields)
