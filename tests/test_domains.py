@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import generator.items.kinds  # noqa: F401 completes the model of a quiz
 from generator.content.book import load
 from generator.values.evaluation import Evidence
 
