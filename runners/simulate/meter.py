@@ -1,9 +1,9 @@
 """The meter of a simulation: memory, FLOPs, collectives, and an allocator's events.
 
 In: the operations of a rank inside a fake mode. Out: what the memory meter gives; FLOPs by phase,
-by the formulas of `torch.utils.flop_counter`; each collective's payload with the axis of the mesh
-that carries it; and the log of allocations and frees with the streams of an accelerator, which
-CUDA's allocator can replay.
+by the formulas of `torch.utils.flop_counter`, but half of what these count of causal attention;
+each collective's payload with the axis of the mesh that carries it; and the log of allocations and
+frees with the streams of an accelerator, which CUDA's allocator can replay.
 """
 
 import inspect
@@ -110,8 +110,9 @@ class Meter(FakeMemoryMeter):
         elif func.namespace != "prim":  # a question about a tensor, which only fake ones pass on
             packet = func._overloadpacket
             formula = flop_registry.get(packet) or _FORMULAS.get(packet)
-            flops = int(formula(*args, **kwargs, out_val=result)) if formula else 0
-            self.flops[self.phase] += flops
+            if formula:
+                flops = int(formula(*args, **kwargs, out_val=result))
+                self.flops[self.phase] += flops // 2 if _is_causal(func, args, kwargs) else flops
 
     def _count_call(self, name: str, args: Any) -> None:
         operation, group = OPERATIONS.get(name), _group_of(args)
@@ -207,6 +208,12 @@ class Meter(FakeMemoryMeter):
 Meter.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
     Meter.__torch_dispatch__
 )
+
+
+def _is_causal(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an operation is attention to earlier tokens alone."""
+    names = [one.name for one in func._schema.arguments]
+    return bool({**dict(zip(names, args, strict=False)), **kwargs}.get("is_causal"))
 
 
 def _device_of(tensor: torch.Tensor) -> torch.device:

@@ -3,7 +3,8 @@
 The folder holds questions as JSON. Beside each is written what its ranks needed: the tensor bytes
 at the peak of each, and the bytes that the first gave each collective in a step. The code of the
 planned step runs here, but with values, gloo, torch's own reducer, and every microbatch. Ranks are
-forked from this process, so that torch is loaded once.
+forked from this process, so that torch is loaded once. Of a file `torch …`, a schedule of torch's
+pipelines runs the microbatches.
 """
 
 import json
@@ -13,14 +14,21 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.pipelining as pp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.multiprocessing.spawn import start_processes
 
 from runners.meters.memory import CPU
 from runners.planner.answers.question import Question
 from runners.planner.simulated import one_rank
-from runners.planner.simulated.step import Repeats
+from runners.planner.simulated.step import Repeats, Step
 from tests.runners.vision_transformer import Meter
+
+SCHEDULES = {
+    "gpipe": pp.ScheduleGPipe,
+    "1f1b": pp.Schedule1F1B,
+    "interleaved": pp.ScheduleInterleaved1F1B,
+}
 
 
 class Sends:
@@ -43,8 +51,38 @@ class Sends:
             one.wait()
 
 
-def needed(question):
+class ScheduledStep(Step):
+    """The same step, by a schedule and stages of torch's."""
+
+    def run(self, _):
+        question, meter, total = self._question, self._meter, self._question.strategy.num_stages
+        if not hasattr(self, "schedule"):
+            own = zip(question.strategy.stages_of(self._rank), self._chunks, strict=True)
+            stages = [
+                pp.PipelineStage(one.wrapped, index, total, CPU, group=self._stages)
+                for index, one in own
+            ]
+            kind, many = SCHEDULES[question.strategy.schedule], len(stages) > 1
+            self.schedule = kind(
+                stages if many else stages[0],
+                question.num_microbatches,
+                loss_fn=lambda logits, _: self._chunks[-1].loss(logits),
+            )
+        meter.enter("last backward")
+        samples = question.training.microbatch * question.num_microbatches
+        tokens = torch.zeros(samples, question.training.sequence, dtype=torch.long)
+        ends = [(one.is_first, one.is_last) for one in self._chunks]
+        given = (tokens,) if ends[0][0] else ()
+        wanted = {"target": tokens, "losses": []} if ends[-1][1] else {}
+        self.schedule.step(*given, **wanted, return_outputs=False)
+        del tokens, given, wanted
+        self._update.step()
+        self._update.forget_gradients()
+
+
+def needed(question, is_scheduled):
     """What this rank needs for two steps, of which the second has all microbatches."""
+    one_rank.Step = ScheduledStep if is_scheduled else Step
     strategy, sends = question.strategy, Sends()
     one_rank.repeats = lambda one: Repeats(one.num_microbatches, one.num_microbatches)
     dist.send = sends.send
@@ -64,7 +102,7 @@ def be_rank(rank, path):
     store = dist.FileStore(str(path.with_suffix(".store")), ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
     found = [None] * ranks
-    dist.all_gather_object(found, needed(question))
+    dist.all_gather_object(found, needed(question, path.stem.startswith("torch ")))
     if rank == 0:
         text = json.dumps({"peaks": [peak for peak, _ in found], "payloads": found[0][1]})
         path.with_suffix(".needed").write_text(text, encoding="utf-8")

@@ -94,6 +94,7 @@ LAYOUTS = {
     "fsdp.4+ep.2": 4,
     "fsdp.2+tp-sp.2": 4,
     "1f1b.2+ddp.2": 4,
+    "1f1b.2+fsdp.2": 4,
     "gpipe.2+tp-sp.2": 4,
     "interleaved.2+tp-sp.2": 4,
     "hsdp.2.2+tp-sp.2": 8,
@@ -113,14 +114,39 @@ def question_of(layout):
     return asked(layout, LAYOUTS[layout], shape, backend="gloo", **batch)
 
 
+# What torch's own schedules do with FSDP: whole gradients, gathered layers, memory to receive in.
+SCHEDULED = ["1f1b.2+fsdp.2", "gpipe.2+fsdp-keep.2", "interleaved.2+fsdp.2"]
+
+
+def scheduled(layout):
+    """Four microbatches on each of four ranks, and layers that are large beside activations."""
+    strategy = strategy_of(layout, 4)
+    shape = changed(LLAMA, num_layers=3 * strategy.num_stages, hidden_size=128, ffn_size=512)
+    batch = {"microbatch": 1, "global_batch": 8}
+    return asked(layout, 4, shape, backend="gloo", **batch)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("layout", SCHEDULED)
+def test_fsdp_in_a_pipeline_needs_what_it_needs_in_a_schedule_of_torchs(layout, on_ranks):
+    question, peaks = scheduled(layout), on_ranks[f"torch {layout}"]["peaks"]
+    plans = {rank: simulate_rank(question, rank).peak_bytes for rank in question.ranks}
+    assert {rank: peaks[rank] for rank in plans} == pytest.approx(plans, rel=TOLERANCE)
+    how = question.implementation.model_copy(update={"reduces_each": True})
+    less = simulate_rank(question.model_copy(update={"implementation": how}), 0).peak_bytes
+    assert less < plans[0]
+
+
 @pytest.fixture(scope="module")
 def on_ranks(tmp_path_factory):
     """What the ranks of each layout needed."""
     folder = tmp_path_factory.mktemp("layouts")
     for layout in LAYOUTS:
         (folder / f"{layout}.json").write_text(question_of(layout).model_dump_json())
+    for layout in SCHEDULED:
+        (folder / f"torch {layout}.json").write_text(scheduled(layout).model_dump_json())
     started("tests.runners.planned_ranks", folder)
-    return {one: json.loads((folder / f"{one}.needed").read_text()) for one in LAYOUTS}
+    return {one.stem: json.loads(one.read_text()) for one in folder.glob("*.needed")}
 
 
 @pytest.mark.ranks

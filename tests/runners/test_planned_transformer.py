@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from runners.planner.answers.question import Implementation, Training
+from runners.planner.answers.question import Training
 from runners.planner.simulated.fused_kernels import rms_norm
 from runners.planner.simulated.one_rank import simulate_rank
+from runners.planner.simulated.tensor_axis import TensorAxis, TorchCrossEntropy
 from runners.planner.simulated.transformer import Part, Transformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
@@ -58,14 +59,21 @@ def test_a_tiny_one_trains_with_values(shape):
     assert losses[-1] < 0.8 * losses[0]
 
 
-@pytest.mark.parametrize(("chunks", "is_of_torch"), [(4, False), (1, True)])
-def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(chunks, is_of_torch):
+def loss_in_chunks(logits, tokens):
     with torch.device("meta"):
-        training = Training(sequence=32, loss_chunks=chunks)
-        model = Transformer(Part(TINY, training, Implementation(has_loss_of_torch=is_of_torch)))
+        model = Transformer(Part(TINY, Training(sequence=32, loss_chunks=4)))
+    return model.loss(logits, tokens)
+
+
+def loss_of_divided(logits, tokens):
+    return TorchCrossEntropy.apply(TensorAxis(), logits.flatten(0, 1), tokens.flatten())
+
+
+@pytest.mark.parametrize("loss_of", [loss_in_chunks, loss_of_divided])
+def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch(loss_of):
     logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
     whole = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
-    loss = model.loss(logits, tokens)
+    loss = loss_of(logits, tokens)
     torch.testing.assert_close(loss, whole)
     first, second = (torch.autograd.grad(one, logits)[0] for one in (loss, whole))
     torch.testing.assert_close(first, second)

@@ -117,11 +117,16 @@ class Implementation(Record):
         has_wide_gradients: gradients are summed up in fp32 whatever the parameters are.
         is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
             CUDA); else its update is one kernel.
-        has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron.
-        has_loss_of_torch: torch's `loss_parallel` computes the loss of logits that ranks divide.
+        has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron; else
+            torch computes the loss, by `loss_parallel` where ranks divide the logits.
         has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
         keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
         has_expandable_segments: a setting of CUDA's allocator.
+        reduces_each: after the backward pass of each microbatch, FSDP reduces gradients to shards
+            and frees gathered parameters. Else gradients stay whole, and parameters gathered, until
+            the last one. None: as torch, whose pipelines alone wait for the last one.
+        keeps_received: a pipeline's stage has memory for what it receives of every microbatch, as
+            torch's has.
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
         ends_are_units: FSDP wraps the embedding, and the last norm with the logits, as units of
             their own, of which it does not free the latter, as torchtitan does since 2025.
@@ -134,9 +139,10 @@ class Implementation(Record):
 
     has_wide_gradients: bool = False
     is_foreach: bool = False
+    reduces_each: bool | None = None
+    keeps_received: bool = True
     last_unit_stays: bool = True
     ends_are_units: bool = False
-    has_loss_of_torch: bool = False
     copies_on_reduce_stream: bool = False
     has_fused_attention: bool = True
     has_fused_norm: bool = True
@@ -176,6 +182,12 @@ class Question(Record):
     implementation: Implementation = Implementation()
     strategy: Strategy
     backend: Backend = "nccl"
+
+    @property
+    def reduces_each(self) -> bool:
+        """Whether FSDP reduces the gradients of each microbatch."""
+        asked = self.implementation.reduces_each
+        return self.strategy.pipeline == 1 if asked is None else asked
 
     @property
     def num_microbatches(self) -> int:

@@ -90,18 +90,8 @@ def _shared(x: Tensor, queries: Tensor) -> Tensor:
     return x.repeat_interleave(queries.shape[_HEADS] // x.shape[_HEADS], _HEADS)
 
 
-# Formulas of torch count causal attention whole. So does a ring of blocks here: one below the
-# diagonal stands for its mirror too, which nobody computes.
-@register_flop_formula(torch.ops.planning.attention_block)
-def _flops(query: Any, key: Any, value: Any, is_causal: bool, **_: Any) -> int:
-    return sdpa_flop(query, key, value) * (1 if is_causal else 2)
-
-
-@register_flop_formula(torch.ops.planning.attention_block_backward)
-def _flops_backward(
-    grad: Any, query: Any, key: Any, value: Any, out: Any, logs: Any, is_causal: bool, **_: Any
-) -> int:
-    return sdpa_backward_flop(grad, query, key, value) * (1 if is_causal else 2)
+register_flop_formula(torch.ops.planning.attention_block)(sdpa_flop)
+register_flop_formula(torch.ops.planning.attention_block_backward)(sdpa_backward_flop)
 
 
 class _RingAttention(TensorFunction):

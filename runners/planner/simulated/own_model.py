@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from functools import wraps
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import FrameType
@@ -27,6 +28,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.distributed.fsdp import FSDPModule
+from torch.nn import functional
 
 from runners.meters.collectives import tensors_in
 from runners.planner.answers.question import Model, PlanError, Training
@@ -262,8 +264,17 @@ def own_code_at_work() -> Iterator[None]:
 
     Arrays of NumPy keep their own values, `torch.compile` leaves a model as it is, and an LSTM
     computes step by step: a fused one on a CPU has a workspace that fake tensors leave out.
+    Attention has no dropout: a device's kernel keeps a seed for it, and a CPU's all weights.
     """
     array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
+    attention = functional.scaled_dot_product_attention
+
+    @wraps(attention)
+    def fused(
+        query: Tensor, key: Tensor, value: Tensor,
+        attn_mask: Tensor | None = None, dropout_p: float = 0.0, *rest: Any, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        return attention(query, key, value, attn_mask, 0.0, *rest, **named)
 
     def numpy(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
         with torch._C._DisableTorchDispatch():
@@ -271,6 +282,7 @@ def own_code_at_work() -> Iterator[None]:
 
     with (
         patch.object(Tensor, "numpy", numpy),
+        patch.object(functional, "scaled_dot_product_attention", fused),
         torch.compiler.set_stance("force_eager"),
     ):
         torch._C._set_mkldnn_enabled(False)

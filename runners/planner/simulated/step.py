@@ -6,9 +6,10 @@ allocate and send what their neighbours do, so their phases are counted as often
 (`Repeats`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -16,12 +17,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.collectives import tensors_in
-from runners.meters.memory import MemoryMeter
+from runners.meters.memory import MemoryMeter, local
 from runners.planner.answers.question import Question
 from runners.planner.simulated import own_model
 from runners.planner.simulated.built import Built
@@ -140,6 +142,7 @@ class Step:
         self._stages = mesh.get_group("pipeline") if mesh is not None else None
         self._rank = self._stages.rank() if self._stages is not None else 0
         self._ends = _ends(question, chunks, self._stages)
+        self._received: dict[tuple[str, int], list[Tensor]] = {}
         self._in_flight: dict[tuple[int, int], tuple[tuple[Any, ...], Any]] = {}
 
     @property
@@ -159,26 +162,44 @@ class Step:
                 else:
                     self._backward(turn)
             self._meter.name((g for _, g in self._update.gradients()), "gradients")
+            self._finish(turn)
         self._meter.enter("update")
         self._sum_gradients()
         self._update.step()
         self._meter.name(self._update.state(), "optimizer")
 
     def _quiet(self, turn: Turn) -> AbstractContextManager[None]:
-        """Gradients are summed with the last microbatch; FSDP reduces those of each to shards."""
+        """Gradients are summed with the last microbatch, or reduced to shards by FSDP with each."""
         wrapped, is_last = self._chunks[turn.chunk].wrapped, turn.microbatch == self._num - 1
         if isinstance(wrapped, DistributedDataParallel) and not is_last:
             return wrapped.no_sync()
-        if isinstance(wrapped, FSDPModule):
+        if isinstance(wrapped, FSDPModule) and self._question.reduces_each:
             wrapped.set_requires_all_reduce(is_last)  # of HSDP, between replicas
+        elif isinstance(wrapped, FSDPModule):  # as `backward_maybe_with_nosync` of torch's stages
+            wrapped.set_is_last_backward(False)
+            wrapped.set_reshard_after_backward(False)
+            wrapped.set_requires_gradient_sync(False)
         return nullcontext()
+
+    def _finish(self, turn: Turn) -> None:
+        """Reduce what FSDP has kept whole, as torch's stages do after their last backward."""
+        wrapped = self._chunks[turn.chunk].wrapped
+        if not isinstance(wrapped, FSDPModule) or self._question.reduces_each:
+            return
+        self._meter.name(_whole_gradients(wrapped), "gradients")
+        if turn.kind == BACKWARD and turn.microbatch == self._num - 1:
+            stage: Any = PipelineStage
+            stage.perform_reduce_grad(SimpleNamespace(submod=wrapped), 1)
 
     def _forward(self, turn: Turn) -> None:
         built = self._chunks[turn.chunk]
-        arguments = built.arguments()
+        if built.is_first:
+            arguments = built.arguments()
+        else:
+            received = self._memory(turn, lambda: built.arguments()[0])
+            self._receive(received, -1)
+            arguments = (received.detach().requires_grad_(),)
         self._meter.name(tensors_in(arguments), "buffers")
-        if not built.is_first:
-            self._receive(arguments[0].detach(), -1)
         is_autocast = self._question.training.precision == "autocast"
         with torch.autocast(self._device.type, torch.bfloat16, enabled=is_autocast):
             output = own_model.call(built.wrapped, built.module, arguments)
@@ -195,12 +216,22 @@ class Step:
         arguments, output = self._in_flight.pop((turn.chunk, turn.microbatch))
         gradient = None
         if not built.is_last:
-            gradient = torch.empty_like(output)
+            gradient = self._memory(turn, partial(torch.empty_like, output))
             self._receive(gradient, 1)
         torch.autograd.backward(output, gradient)
         del output, gradient
         if not built.is_first:
             self._send(arguments[0].grad, -1)
+
+    def _memory(self, turn: Turn, empty: Callable[[], Tensor]) -> Tensor:
+        """For what a stage receives; torch's has some for each microbatch from the start."""
+        if not self._question.implementation.keeps_received:
+            return empty().detach()
+        key, count = (turn.kind, turn.chunk), self._question.num_microbatches
+        if key not in self._received:
+            self._received[key] = [empty().detach() for _ in range(count)]
+            self._meter.name(self._received[key], "buffers")
+        return self._received[key][turn.microbatch]
 
     def _send(self, tensor: Tensor, step: int) -> None:
         """To the rank of the next stage, or by a step of -1 to that of the one before."""
@@ -237,6 +268,16 @@ class Step:
         for parameter, gradient in self._update.gradients():
             if parameter is tied:
                 dist.all_reduce(gradient, group=self._ends)
+
+
+def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
+    """Those of several microbatches, which FSDP has not reduced to shards yet."""
+    fsdp: Any = fully_shard
+    for state in fsdp.state(module)._state_ctx.all_states:
+        for parameter in (one for group in state._fsdp_param_groups for one in group.fsdp_params):
+            whole = getattr(parameter, "_unsharded_param", None)
+            found = parameter.unsharded_accumulated_grad, getattr(whole, "grad", None)
+            yield from (local(one) for one in found if one is not None)
 
 
 def _ends(

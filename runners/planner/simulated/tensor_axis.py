@@ -210,7 +210,7 @@ class TorchCrossEntropy(TensorFunction):
     """
 
     @staticmethod
-    def forward(context: Any, logits: Tensor, targets: Tensor, axis: TensorAxis) -> Tensor:
+    def forward(context: Any, axis: TensorAxis, logits: Tensor, targets: Tensor) -> Tensor:
         """The mean over tokens."""
         largest = logits.amax(-1, keepdim=True)
         axis.sum(largest, dist.ReduceOp.MAX)
@@ -224,9 +224,9 @@ class TorchCrossEntropy(TensorFunction):
         return -own.mean()
 
     @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(context: Any, grad: Tensor) -> tuple[None, Tensor, None]:
         """The gradient of the logits."""
         result, targets = context.saved_tensors
         of_input = torch.zeros_like(result)
         of_input.scatter_(-1, targets.unsqueeze(-1), -1.0)
-        return (of_input + result.exp()) * (grad / len(targets)), None, None
+        return None, (of_input + result.exp()) * (grad / len(targets)), None

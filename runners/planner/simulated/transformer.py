@@ -10,6 +10,7 @@ that autograd keeps the same activations.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -346,13 +347,12 @@ class Transformer(nn.Module):
             logits: (batch, sequence, vocabulary / tensor-parallel ranks).
             targets: (batch, sequence).
         """
-        rows, wanted = logits.flatten(0, 1), targets.flatten()
         axis, implementation = self._part.axis, self._part.implementation
-        if implementation.has_loss_of_torch:
-            return TorchCrossEntropy.apply(rows.float(), wanted, axis)
-        if implementation.has_loss_in_place or axis.size > 1:
+        if implementation.has_loss_in_place:
+            rows, wanted = logits.flatten(0, 1), targets.flatten()
             return DividedCrossEntropy.apply(rows, wanted, axis, implementation.has_compiled_loss)
+        one = F.cross_entropy if axis.size == 1 else partial(TorchCrossEntropy.apply, axis)
         num = self._part.training.loss_chunks
         parts = zip(logits.chunk(num, 1), targets.chunk(num, 1), strict=True)
-        losses = [F.cross_entropy(part.flatten(0, 1).float(), t.flatten()) for part, t in parts]
+        losses = [one(part.flatten(0, 1).float(), t.flatten()) for part, t in parts]
         return torch.stack(losses).mean() if len(losses) > 1 else losses[0]
