@@ -11,6 +11,7 @@ MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from functools import partial
 from math import inf, prod
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import get_args
 
 from runners.planner import program
 from runners.planner.answers import published_steps
-from runners.planner.answers.answer import GIB, Layout, layouts, lines, ordered
+from runners.planner.answers.answer import GIB, Answer, Layout, layouts, lines, ordered
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
@@ -26,7 +27,9 @@ from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import COMPARISONS, STEPS
 from runners.planner.answers.published import lines as values_by_run
 from runners.planner.answers.question import (
+    STRATEGY_WORDS,
     Checkpointing,
+    Implementation,
     Model,
     Optimizer,
     PlanError,
@@ -45,6 +48,8 @@ from runners.traces.machine import num_cores
 from runners.traces.records import Run
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
+SCOPE = """Every parameter is trained, in 16 or 32 bits. LoRA, quantized weights, FP8 and offloading
+to the host's memory are out of scope."""
 LONGEST = 4096  # tokens of a sample where none are named
 
 
@@ -58,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("program", "write a program that trains in a layout"),
         ("outcomes", "run the plan of one device on this accelerator, and compare"),
     ):
-        of = commands.add_parser(name, help=says)
+        of = commands.add_parser(
+            name, help=says, description=SCOPE, formatter_class=parser.formatter_class
+        )
         of.add_argument("model", metavar="MODEL", help=presets)
         if name == "program":
             of.add_argument("file", metavar="FILE", type=Path, help="which is not there yet")
@@ -93,9 +100,11 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
     add("--precision", choices=get_args(Precision), default="bf16-mixed")
     add("--loss-chunks", type=_positive, default=1, metavar="N", help="of the logits, in turn")
+    add("--loss", choices=("torch", "fused"), default="torch", help="fused: Megatron's, in place")
+    add("--gradients", choices=("fp32",), help="the type in which those of microbatches add up")
     add("--optimizer", choices=get_args(Optimizer), default="adam")
     add("--checkpointing", choices=get_args(Checkpointing), default="none")
-    parser.set_defaults(devices=(1, 1))
+    parser.set_defaults(devices=(1, 1), reduce=None, expandable_segments=False)
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +125,9 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         help="GB/s that a device sends within its node, and a node to others; default: an H100's "
         "NVLink, and eight links of 400 Gbit/s",
     )
+    add("--reduce", choices=("each", "last"), help="microbatches whose gradients FSDP reduces")
+    add("--expandable-segments", action="store_true", help="of CUDA's allocator")
+    parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"
     add("--seconds", type=_size, help="for the search of a layout; default: 40")
 
 
@@ -236,7 +248,14 @@ def _question(asked: argparse.Namespace) -> Question:
     )
     if training.sequence > longest:
         raise PlanError(f"{model.name} has positions for {longest} tokens")
-    return Question(model=model, training=training, strategy=strategy_of("single", 1))
+    implementation = Implementation(
+        has_loss_in_place=asked.loss == "fused",
+        has_wide_gradients=asked.gradients == "fp32",
+        has_expandable_segments=asked.expandable_segments,
+        reduces_each=asked.reduce and asked.reduce == "each",
+    )
+    single = strategy_of("single", 1)
+    return Question(model=model, training=training, implementation=implementation, strategy=single)
 
 
 def _on_mesh(question: Question, name: str, asked: argparse.Namespace) -> Question:
@@ -273,7 +292,7 @@ def _plan(asked: argparse.Namespace) -> int:
         said = lines(best)
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
-        simulate = partial(answers, num_workers=num_cores())
+        simulate = partial(_answers_as, question.implementation)
         tried = program.covered(model, training, cluster) if writes else None
         seconds = asked.seconds or 40.0
         found, is_whole = search(model, training, cluster, memory, simulate, seconds, tried)
@@ -288,6 +307,12 @@ def _plan(asked: argparse.Namespace) -> int:
     if writes:
         _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
+
+
+def _answers_as(implementation: Implementation, questions: Sequence[Question]) -> list[Answer]:
+    """Answers of a search, which leaves out how a framework does it."""
+    found = [one.model_copy(update={"implementation": implementation}) for one in questions]
+    return answers(found, num_cores())
 
 
 def _check_program(asked: argparse.Namespace) -> None:
@@ -331,7 +356,7 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
     """
     own, presets = ":" in asked.model, model_presets()
     without_effect = (
-        {"--loss-chunks": asked.loss_chunks > 1}
+        {"--loss-chunks": asked.loss_chunks > 1, "--loss": asked.loss != "torch"}
         if own
         else {"--batch": asked.batch, "--tensor-plan": asked.tensor_plan}
     )

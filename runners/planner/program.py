@@ -68,6 +68,7 @@ def check(question: Question) -> None:
 def _obstacle(question: Question) -> str | None:
     """What of a plan the template does not cover."""
     strategy, training, shape = question.strategy, question.training, question.model.architecture
+    implementation = question.implementation
     if shape is None:
         return "a program is written for a preset or a config.json alone"
     is_plain = strategy.sharding == "none" and strategy.data > 1
@@ -76,6 +77,9 @@ def _obstacle(question: Question) -> str | None:
         "torch has no 8-bit Adam; plan --optimizer adam": training.optimizer == "adam8bit",
         "plan --precision bf16-mixed": training.precision == "bf16",
         "leave out --loss-chunks": training.loss_chunks > 1,
+        "torch has no fused loss; leave out --loss": implementation.has_loss_in_place,
+        "leave out --gradients": implementation.has_wide_gradients,
+        "leave out --reduce": implementation.reduces_each is not None,
         "heads have to make up the hidden size": shape.num_heads * shape.head_size
         != shape.hidden_size,
         "plan --checkpointing all or none": training.checkpointing == "selective",
@@ -110,6 +114,8 @@ def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]
             f"torchrun --nnodes {cluster.nodes} --nproc-per-node {per_node} \\\n"
             f"        --rdzv-backend c10d --rdzv-endpoint HOST:29500 {file} --tokens FILE"
         )
+    if question.implementation.has_expandable_segments:
+        launch = f"PYTORCH_ALLOC_CONF=expandable_segments:True {launch}"
     axes = sum(size > 1 for size in (strategy.data, strategy.tensor, strategy.pipeline))
     ranks = min(strategy.num_devices, max(4, 2**axes))
     return {

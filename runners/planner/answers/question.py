@@ -294,23 +294,28 @@ def _missing_functions(model: Model, strategy: Strategy) -> Iterator[str]:
         yield "pipelines, cp and ep are planned for presets alone"
 
 
-# A word of `--strategies`, and what it sets besides its axis.
-_AXES: dict[str, tuple[str, dict[str, object]]] = {
-    "ddp": ("data", {"sharding": "none"}),
-    "ddp-view": ("data", {"sharding": "none", "has_bucket_views": True}),
-    "zero1": ("data", {"sharding": "zero1"}),
-    "fsdp": ("data", {"sharding": "fsdp"}),
-    "fsdp-keep": ("data", {"sharding": "fsdp-keep"}),
-    "hsdp": ("data", {"sharding": "fsdp"}),
-    "cp": ("context", {}),
-    "ep": ("expert", {}),
-    "tp": ("tensor", {}),
-    "tp-sp": ("tensor", {"has_sequence_parallel": True}),
-    "tp-sp-keep": ("tensor", {"has_sequence_parallel": True, "keeps_gathered": True}),
-    "gpipe": ("pipeline", {"schedule": "gpipe"}),
-    "1f1b": ("pipeline", {"schedule": "1f1b"}),
-    "interleaved": ("pipeline", {"schedule": "interleaved", "chunks": 2}),
+# A word of `--strategies`: its axis, what it sets besides, and what it does.
+_DATA, _TENSOR, _STAGES = "data", "tensor", "pipeline"
+_VIEWS: dict[str, object] = {"sharding": "none", "has_bucket_views": True}
+_SEQUENCE: dict[str, object] = {"has_sequence_parallel": True}
+_KEEPS = _SEQUENCE | {"keeps_gathered": True}
+_AXES: dict[str, tuple[str, dict[str, object], str]] = {
+    "ddp": (_DATA, {"sharding": "none"}, "replicates the model"),
+    "ddp-view": (_DATA, _VIEWS, "replicates it; gradients are views of DDP's buckets"),
+    "zero1": (_DATA, {"sharding": "zero1"}, "shards the optimizer's state"),
+    "fsdp": (_DATA, {"sharding": "fsdp"}, "shards the model; fsdp.16.8: over 8 after forward"),
+    "fsdp-keep": (_DATA, {"sharding": "fsdp-keep"}, "shards it, gathered until backward"),
+    "hsdp": (_DATA, {"sharding": "fsdp"}, "hsdp.2.8: shards it within each of 2 replicas"),
+    "cp": ("context", {}, "divides the sequence"),
+    "ep": ("expert", {}, "divides the experts among ranks of the data axis"),
+    "tp": (_TENSOR, {}, "divides each layer"),
+    "tp-sp": (_TENSOR, _SEQUENCE, "and the sequence between layers, as Megatron-LM does"),
+    "tp-sp-keep": (_TENSOR, _KEEPS, "and keeps the gathered sequence, as torch does"),
+    "gpipe": (_STAGES, {"schedule": "gpipe"}, "divides the layers into stages"),
+    "1f1b": (_STAGES, {"schedule": "1f1b"}, "alternates forward and backward"),
+    "interleaved": (_STAGES, {"schedule": "interleaved", "chunks": 2}, "two stages on each rank"),
 }
+STRATEGY_WORDS = "\n".join(f"  {name:<13}{says}" for name, (*_, says) in _AXES.items())
 
 _NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others have one or none
 
@@ -356,7 +361,7 @@ def _parsed(word: str) -> tuple[str, dict[str, object], int]:
     name, *written = word.split(".")
     if name not in _AXES:
         raise unknown("strategy", word, ("single", *_AXES))
-    axis, fields = _AXES[name]
+    axis, fields, _ = _AXES[name]
     sizes = [int(size) for size in written if size.isdecimal()]
     is_read = len(sizes) == len(written) and 0 not in sizes
     if not is_read or len(sizes) not in _NUM_SIZES.get(name, (0, 1)):
