@@ -159,6 +159,14 @@ def test_fsdp_gathers_ends_that_are_units_as_often_as_their_resharding_says():
     assert payload(plan, "all_gather", "data") == passes * 2 * gathered
 
 
+def test_attention_to_earlier_tokens_is_half_of_the_square():
+    """Closed form: of scores and of what they weigh, forward once and backward 2.5 times."""
+    single = simulate_rank(asked("single", global_batch=1), 0)
+    whole = simulate_rank(asked("single", global_batch=1, has_fused_attention=False), 0)
+    square = 2 * LLAMA.num_layers * 2 * 32 * 32 * LLAMA.hidden_size
+    assert single.flops - 3.5 * square / 2 == whole.flops - 3 * square
+
+
 def test_axes_divide_the_work_and_repeat_none_of_it():
     how = {"precision": "fp32", "global_batch": 4}
     whole = simulate_rank(asked("single", **how), 0).flops

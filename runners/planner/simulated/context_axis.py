@@ -90,8 +90,9 @@ def _shared(x: Tensor, queries: Tensor) -> Tensor:
     return x.repeat_interleave(queries.shape[_HEADS] // x.shape[_HEADS], _HEADS)
 
 
-register_flop_formula(torch.ops.planning.attention_block)(sdpa_flop)
-register_flop_formula(torch.ops.planning.attention_block_backward)(sdpa_backward_flop)
+register_flop_formula(torch.ops.planning.attention_block, get_raw=True)(sdpa_flop)
+_of_backward = torch.ops.planning.attention_block_backward
+register_flop_formula(_of_backward, get_raw=True)(sdpa_backward_flop)
 
 
 class _RingAttention(TensorFunction):

@@ -63,7 +63,7 @@ def repeats(question: Question) -> Repeats:
         case "1f1b":
             needed = strategy.pipeline + 1
         case "interleaved":
-            needed = 2 * question.microbatches_of_round
+            needed = 3 * question.microbatches_of_round
         case _:
             needed = LEAST_MICROBATCHES
     return Repeats(total, min(total, needed))
