@@ -253,6 +253,7 @@ def _question(asked: argparse.Namespace) -> Question:
         has_wide_gradients=asked.gradients == "fp32",
         has_expandable_segments=asked.expandable_segments,
         reduces_each=asked.reduce and asked.reduce == "each",
+        has_zero1_of_fsdp=asked.do == "program",
     )
     single = strategy_of("single", 1)
     return Question(model=model, training=training, implementation=implementation, strategy=single)

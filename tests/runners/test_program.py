@@ -12,10 +12,20 @@ from torch import nn
 
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
+from runners.planner.answers.question import (
+    Implementation,
+    Model,
+    PlanError,
+    Question,
+    Training,
+    strategy_of,
+)
 from runners.planner.program import check, covered, program_of
+from runners.planner.simulated.one_rank import simulate_rank
 from tests.processes import python
 from tests.runners.program_ranks import NUM_STEPS, loaded
+from tests.runners.questions import changed
+from tests.runners.simulated_program import simulated
 
 # Ranks of the small run, layout, devices of the plan, model, and what the plan changes.
 LAYOUTS = [
@@ -109,6 +119,36 @@ def test_a_layout_trains_as_one_process_does(layout, preset, changes, trained, a
     for ours, whole in zip(trained[layout], alone[preset], strict=True):
         assert ours == pytest.approx(whole, rel=tolerance)
     assert all(later[0] < sooner[0] for sooner, later in pairwise(trained[layout]))
+
+
+@pytest.mark.parametrize(
+    ("layout", "how"),
+    [
+        ("fsdp", {}),
+        ("fsdp", {"precision": "autocast", "checkpointing": "all"}),
+        ("zero1", {"checkpointing": "all"}),
+        ("ddp", {}),
+        ("fsdp.2+tp-sp-keep.2", {"checkpointing": "all"}),
+        ("1f1b.2+zero1.2", {}),
+        ("interleaved.2+zero1.2", {"checkpointing": "all"}),
+        ("gpipe.2+tp-sp-keep.2", {}),
+    ],
+)
+def test_a_program_needs_what_its_plan_says(layout, how, tmp_path):
+    """What it reserves depends on the order of its allocations, too."""
+    asked = question(layout, 4, "llama-8b", **{"precision": "bf16-mixed", "sequence": 2048, **how})
+    shape = changed(asked.model.architecture, num_layers=4, num_kv_heads=32, vocabulary=8192)
+    model = Model(name="small", architecture=shape)
+    training = asked.training.model_copy(update={"global_batch": 16})
+    implementation = Implementation(has_zero1_of_fsdp=True)
+    update = {"model": model, "training": training, "implementation": implementation}
+    asked = asked.model_copy(update=update)
+    path = tmp_path / "one.py"
+    path.write_text(program_of(asked, Cluster(1, 4, 1e15, 1e11, 1e11), path, "No plan."))
+    for rank in asked.ranks:
+        plan, needed = simulate_rank(asked, rank), simulated(loaded(path), rank)
+        assert needed.allocated_bytes == pytest.approx(plan.allocated_bytes, rel=0.02)
+        assert needed.reserved_bytes <= 1.05 * plan.reserved_bytes
 
 
 def test_a_program_has_the_planned_model_and_layout(tmp_path):

@@ -125,8 +125,10 @@ class Implementation(Record):
         reduces_each: after the backward pass of each microbatch, FSDP reduces gradients to shards
             and frees gathered parameters. Else gradients stay whole, and parameters gathered, until
             the last one. None: as torch, whose pipelines alone wait for the last one.
-        keeps_received: a pipeline's stage has memory for what it receives of every microbatch, as
-            torch's has.
+        has_zero1_of_fsdp: ZeRO-1 is FSDP that keeps parameters gathered and gradients whole until
+            the last microbatch, as in the written program; else it is Megatron's.
+        has_stages_of_torch: a pipeline's stage has memory for what it receives of every microbatch,
+            and the last one keeps its logits until their backward pass.
         last_unit_stays: FSDP does not free the last unit's parameters after forward.
         ends_are_units: FSDP wraps the embedding, and the last norm with the logits, as units of
             their own, of which it does not free the latter, as torchtitan does since 2025.
@@ -140,7 +142,8 @@ class Implementation(Record):
     has_wide_gradients: bool = False
     is_foreach: bool = False
     reduces_each: bool | None = None
-    keeps_received: bool = True
+    has_zero1_of_fsdp: bool = False
+    has_stages_of_torch: bool = True
     last_unit_stays: bool = True
     ends_are_units: bool = False
     copies_on_reduce_stream: bool = False
@@ -184,10 +187,22 @@ class Question(Record):
     backend: Backend = "nccl"
 
     @property
+    def has_fsdp(self) -> bool:
+        """Whether `fully_shard` shards the model."""
+        is_zero1 = self.strategy.sharding == "zero1" and self.implementation.has_zero1_of_fsdp
+        return is_zero1 or self.strategy.sharding.startswith("fsdp")
+
+    @property
+    def has_stages_of_torch(self) -> bool:
+        """Whether a pipeline's stages keep what torch's do."""
+        return self.strategy.pipeline > 1 and self.implementation.has_stages_of_torch
+
+    @property
     def reduces_each(self) -> bool:
         """Whether FSDP reduces the gradients of each microbatch."""
+        by_torch = self.strategy.pipeline == 1 and self.strategy.sharding != "zero1"
         asked = self.implementation.reduces_each
-        return self.strategy.pipeline == 1 if asked is None else asked
+        return by_torch if asked is None else asked
 
     @property
     def num_microbatches(self) -> int:

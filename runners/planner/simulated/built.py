@@ -77,12 +77,11 @@ def build(
     training, strategy, model = question.training, question.strategy, question.model
     for name in filter(None, (model.module, model.batch, model.tensor_plan)):
         own_model.named(name)  # what a module creates while it loads has a device and a type
-    shards = strategy.sharding.startswith("fsdp")
     with _default_type(question), torch.device("meta"):
         build_stage = _own if model.architecture is None else _preset
         built = build_stage(question, mesh, stage)
     _checkpoint(built.module, training.checkpointing)
-    if shards and mesh is not None:
+    if question.has_fsdp and mesh is not None:
         _shard(built.module, question, mesh["data"])
     _give_memory(built.module, device)
     built.wrapped = built.module
@@ -114,8 +113,8 @@ def _give_memory(module: nn.Module, device: torch.device) -> None:
 def _default_type(question: Question) -> Iterator[None]:
     """Parameters and a batch in bf16, unless FSDP casts them."""
     training, before = question.training, torch.get_default_dtype()
-    shards = question.strategy.sharding.startswith("fsdp")
-    is_low = training.precision == "bf16" or (training.precision == "bf16-mixed" and not shards)
+    is_low = training.precision == "bf16"
+    is_low |= training.precision == "bf16-mixed" and not question.has_fsdp
     torch.set_default_dtype(torch.bfloat16 if is_low else torch.float32)
     try:
         yield
@@ -225,7 +224,8 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
     """
     strategy, policy = question.strategy, MixedPrecisionPolicy()
     if question.training.precision == "bf16-mixed":
-        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+        reduced = torch.bfloat16 if strategy.sharding == "zero1" else torch.float32
+        policy = MixedPrecisionPolicy(torch.bfloat16, reduced)
     experts = mesh
     if strategy.replicas > 1:
         mesh = mesh._unflatten(0, (strategy.replicas, strategy.shards), ("replicas", "shards"))

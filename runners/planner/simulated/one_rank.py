@@ -1,8 +1,8 @@
 """Simulate one rank of a plan, in this process.
 
 In: a `Question` and the rank. Out: a `GridRank`. Two steps are taken, of which the second counts:
-the first, of a single microbatch, creates the optimizer's state, which the peak of the second then
-includes.
+the first creates the optimizer's state, which the peak of the second then includes. Without a
+pipeline, it has a single microbatch.
 """
 
 from collections import defaultdict
@@ -84,14 +84,17 @@ def take_steps(
     module = nn.ModuleList(one.module for one in chunks)
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")
-    shard = mesh.get_group("data") if mesh is not None and strategy.sharding == "zero1" else None
+    divides = strategy.sharding == "zero1" and not question.has_fsdp
+    shard = mesh.get_group("data") if mesh is not None and divides else None
     update = Update(module.parameters(), question.training, shard, question.implementation)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")
     step = Step(question, chunks, update, mesh, device, meter)
-    step.run(1)
+    num_microbatches = repeats(question).simulated
+    # What a pipeline frees in its first step decides where the optimizer's state lies.
+    step.run(num_microbatches if strategy.pipeline > 1 else 1)
     meter.counting = True
-    step.run(repeats(question).simulated)
+    step.run(num_microbatches)
     meter.counting = False
     return step
 

@@ -143,7 +143,7 @@ class Step:
         self._rank = self._stages.rank() if self._stages is not None else 0
         self._ends = _ends(question, chunks, self._stages)
         self._received: dict[tuple[str, int], list[Tensor]] = {}
-        self._in_flight: dict[tuple[int, int], tuple[tuple[Any, ...], Any]] = {}
+        self._in_flight: dict[tuple[int, int], tuple[tuple[Any, ...], Any, Any]] = {}
 
     @property
     def module(self) -> nn.Module:
@@ -154,6 +154,11 @@ class Step:
         """A step: so many microbatches, what ranks sum at its end, and the update."""
         self._num = num_microbatches
         self._update.forget_gradients()
+        if self._question.strategy.chunks > 1 and not self._question.reduces_each:
+            units = (m for m in self.module.modules() if isinstance(m, FSDPModule))
+            handles: list[Any] = [unit.unshard(async_op=True) for unit in units]
+            for handle in handles:  # all of them at once, as in torch's schedule
+                handle.wait()
         for turn in turns(self._question, self._rank, self._num):
             self._meter.enter(f"{LAST if turn.microbatch == self._num - 1 else ''}{turn.kind}")
             with self._quiet(turn):
@@ -175,10 +180,12 @@ class Step:
             return wrapped.no_sync()
         if isinstance(wrapped, FSDPModule) and self._question.reduces_each:
             wrapped.set_requires_all_reduce(is_last)  # of HSDP, between replicas
-        elif isinstance(wrapped, FSDPModule):  # as `backward_maybe_with_nosync` of torch's stages
-            wrapped.set_is_last_backward(False)
-            wrapped.set_reshard_after_backward(False)
-            wrapped.set_requires_gradient_sync(False)
+        elif isinstance(wrapped, FSDPModule):
+            # Torch's stages reduce after the last backward (`backward_maybe_with_nosync`).
+            reduces = is_last and self._question.strategy.pipeline == 1
+            wrapped.set_is_last_backward(reduces)
+            wrapped.set_reshard_after_backward(reduces)
+            wrapped.set_requires_gradient_sync(reduces)
         return nullcontext()
 
     def _finish(self, turn: Turn) -> None:
@@ -187,7 +194,8 @@ class Step:
         if not isinstance(wrapped, FSDPModule) or self._question.reduces_each:
             return
         self._meter.name(_whole_gradients(wrapped), "gradients")
-        if turn.kind == BACKWARD and turn.microbatch == self._num - 1:
+        is_last = turn.kind == BACKWARD and turn.microbatch == self._num - 1
+        if is_last and self._question.strategy.pipeline > 1:
             stage: Any = PipelineStage
             stage.perform_reduce_grad(SimpleNamespace(submod=wrapped), 1)
 
@@ -205,27 +213,28 @@ class Step:
             output = own_model.call(built.wrapped, built.module, arguments)
             if built.is_last and self._question.implementation.keeps_logits:
                 output = self._logits = output.float()
+            stays = output if self._question.has_stages_of_torch else None
             if built.is_last:
                 output = built.loss(output)
         if not built.is_last:
             self._send(output.detach(), 1)
-        self._in_flight[turn.chunk, turn.microbatch] = arguments, output
+        self._in_flight[turn.chunk, turn.microbatch] = arguments, output, stays
 
     def _backward(self, turn: Turn) -> None:
         built = self._chunks[turn.chunk]
-        arguments, output = self._in_flight.pop((turn.chunk, turn.microbatch))
+        arguments, output, stays = self._in_flight.pop((turn.chunk, turn.microbatch))
         gradient = None
         if not built.is_last:
             gradient = self._memory(turn, partial(torch.empty_like, output))
             self._receive(gradient, 1)
         torch.autograd.backward(output, gradient)
-        del output, gradient
+        del output, gradient, stays
         if not built.is_first:
             self._send(arguments[0].grad, -1)
 
     def _memory(self, turn: Turn, empty: Callable[[], Tensor]) -> Tensor:
         """For what a stage receives; torch's has some for each microbatch from the start."""
-        if not self._question.implementation.keeps_received:
+        if not self._question.has_stages_of_torch:
             return empty().detach()
         key, count = (turn.kind, turn.chunk), self._question.num_microbatches
         if key not in self._received:
