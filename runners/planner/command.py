@@ -11,7 +11,6 @@ MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from functools import partial
 from math import inf, prod
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import get_args
 
 from runners.planner import program
 from runners.planner.answers import published_steps
-from runners.planner.answers.answer import GIB, Answer, Layout, layouts, lines, ordered
+from runners.planner.answers.answer import GIB, Layout, layouts, lines, ordered
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
@@ -293,7 +292,7 @@ def _plan(asked: argparse.Namespace) -> int:
         said = lines(best)
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
-        simulate = partial(_answers_as, question.implementation)
+        simulate = partial(answers, num_workers=num_cores(), how=question.implementation)
         tried = program.covered(model, training, cluster) if writes else None
         seconds = asked.seconds or 40.0
         found, is_whole = search(model, training, cluster, memory, simulate, seconds, tried)
@@ -308,12 +307,6 @@ def _plan(asked: argparse.Namespace) -> int:
     if writes:
         _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
-
-
-def _answers_as(implementation: Implementation, questions: Sequence[Question]) -> list[Answer]:
-    """Answers of a search, which leaves out how a framework does it."""
-    found = [one.model_copy(update={"implementation": implementation}) for one in questions]
-    return answers(found, num_cores())
 
 
 def _check_program(asked: argparse.Namespace) -> None:

@@ -404,6 +404,9 @@ def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.
         model.to(torch.bfloat16)
     model.to_empty(device=device)
     initialize(model, device)
+    if plan.sharding == "none" and plan.tensor > 1 and model.is_first:
+        # DTensor computes its gradient whole; only this rank's rows of it are kept.
+        model.embedding.weight.register_hook(partial(DTensor.redistribute, placements=[Shard(0)]))
     if plan.sharding == "none" and plan.data > 1:
         group, views = mesh.get_group("data"), plan.has_bucket_views
         return DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=views)

@@ -3,8 +3,7 @@
 The folder holds questions as JSON. Beside each is written what its ranks needed: the tensor bytes
 at the peak of each, and the bytes that the first gave each collective in a step. The code of the
 planned step runs here, but with values, gloo, torch's own reducer, and every microbatch. Ranks are
-forked from this process, so that torch is loaded once. Of a file `torch …`, a schedule of torch's
-pipelines runs the microbatches.
+forked from this process, so that torch is loaded once. Torch's schedules run a file `torch ….json`.
 """
 
 import json
@@ -23,12 +22,6 @@ from runners.planner.answers.question import Question
 from runners.planner.simulated import one_rank
 from runners.planner.simulated.step import Repeats, Step
 from tests.runners.vision_transformer import Meter
-
-SCHEDULES = {
-    "gpipe": pp.ScheduleGPipe,
-    "1f1b": pp.Schedule1F1B,
-    "interleaved": pp.ScheduleInterleaved1F1B,
-}
 
 
 class Sends:
@@ -55,27 +48,19 @@ class ScheduledStep(Step):
     """The same step, by a schedule and stages of torch's."""
 
     def run(self, _):
-        question, meter, total = self._question, self._meter, self._question.strategy.num_stages
+        training, strategy, chunks = self._question.training, self._question.strategy, self._chunks
+        count = self._question.num_microbatches
         if not hasattr(self, "schedule"):
-            own = zip(question.strategy.stages_of(self._rank), self._chunks, strict=True)
             stages = [
-                pp.PipelineStage(one.wrapped, index, total, CPU, group=self._stages)
-                for index, one in own
+                pp.PipelineStage(one.wrapped, index, strategy.num_stages, CPU, group=self._stages)
+                for one, index in zip(chunks, strategy.stages_of(self._rank), strict=True)
             ]
-            kind, many = SCHEDULES[question.strategy.schedule], len(stages) > 1
-            self.schedule = kind(
-                stages if many else stages[0],
-                question.num_microbatches,
-                loss_fn=lambda logits, _: self._chunks[-1].loss(logits),
-            )
-        meter.enter("last backward")
-        samples = question.training.microbatch * question.num_microbatches
-        tokens = torch.zeros(samples, question.training.sequence, dtype=torch.long)
-        ends = [(one.is_first, one.is_last) for one in self._chunks]
-        given = (tokens,) if ends[0][0] else ()
-        wanted = {"target": tokens, "losses": []} if ends[-1][1] else {}
-        self.schedule.step(*given, **wanted, return_outputs=False)
-        del tokens, given, wanted
+            name = strategy.schedule.replace("interleaved", "interleaved1f1b")
+            kind, given = pp.schedules.get_schedule_class(name), stages[1:] and stages
+            self.schedule = kind(given or stages[0], count, lambda out, _: chunks[-1].loss(out))
+        tokens = torch.zeros(count * training.microbatch, training.sequence, dtype=torch.long)
+        target = tokens if chunks[-1].is_last else None
+        self.schedule.step(*[tokens] * chunks[0].is_first, target=target, return_outputs=False)
         self._update.step()
         self._update.forget_gradients()
 

@@ -15,7 +15,7 @@ from runners.__main__ import main
 from runners.planner import command
 from runners.planner.answers.answer import Answer
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import Training, strategy_of
+from runners.planner.answers.question import _AXES, Training, strategy_of
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.processes import answers
 from runners.planner.simulated.updates import Update
@@ -251,6 +251,8 @@ def test_a_strategy_that_cannot_be_says_why(text, why):
         (["for", "os:getcwd"], "os:getcwd needs --batch"),
         (["for", "os:getcwd", "--loss-chunks", "2"], "--loss-chunks has no effect with os:getcwd"),
         (["program", "gpt2-124m", "nowhere/train.py"], "nowhere is no folder"),
+        (["program", "gpt2-124m", "x.py", "--loss", "fused"], "torch has no fused loss"),
+        (["program", "gpt2-124m", "x.py", "--gradients", "fp32"], "leave out --gradients"),
         (["for", "gpt2-124m", "--batch", "m:f"], "--batch has no effect with gpt2-124m"),
         (["for", "gpt2-124m", "--strategies", "ddp", "--seconds", "9"], "--seconds has no effect"),
         (["check", "gpt3"], "no plan 'gpt3'"),
@@ -265,6 +267,14 @@ def test_what_cannot_be_planned_is_one_line(words, why, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert why in said.err.splitlines()[-1]
+
+
+def test_help_names_each_word_of_a_strategy_and_what_is_out_of_scope(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["plan", "for", "--help"])
+    said = capsys.readouterr().out
+    assert all(f"\n  {word} " in said for word in _AXES)
+    assert "LoRA" in said
 
 
 @pytest.mark.builds

@@ -3,29 +3,29 @@
 import json
 import re
 from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed import pipelining as pp
 
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import (
-    Implementation,
-    Model,
-    PlanError,
-    Question,
-    Training,
-    strategy_of,
-)
+from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
 from runners.planner.program import check, covered, program_of
 from runners.planner.simulated.one_rank import simulate_rank
+from runners.simulate.caching_allocator import replay
+from runners.simulate.fake_mode import ValuelessMode
+from runners.simulate.meter import Meter
+from runners.simulate.stand_ins import stand_ins
 from tests.processes import python
 from tests.runners.program_ranks import NUM_STEPS, loaded
-from tests.runners.questions import changed
-from tests.runners.simulated_program import simulated
+from tests.runners.questions import asked, changed
 
 # Ranks of the small run, layout, devices of the plan, model, and what the plan changes.
 LAYOUTS = [
@@ -121,34 +121,49 @@ def test_a_layout_trains_as_one_process_does(layout, preset, changes, trained, a
     assert all(later[0] < sooner[0] for sooner, later in pairwise(trained[layout]))
 
 
-@pytest.mark.parametrize(
-    ("layout", "how"),
-    [
-        ("fsdp", {}),
-        ("fsdp", {"precision": "autocast", "checkpointing": "all"}),
-        ("zero1", {"checkpointing": "all"}),
-        ("ddp", {}),
-        ("fsdp.2+tp-sp-keep.2", {"checkpointing": "all"}),
-        ("1f1b.2+zero1.2", {}),
-        ("interleaved.2+zero1.2", {"checkpointing": "all"}),
-        ("gpipe.2+tp-sp-keep.2", {}),
-    ],
-)
-def test_a_program_needs_what_its_plan_says(layout, how, tmp_path):
-    """What it reserves depends on the order of its allocations, too."""
-    asked = question(layout, 4, "llama-8b", **{"precision": "bf16-mixed", "sequence": 2048, **how})
-    shape = changed(asked.model.architecture, num_layers=4, num_kv_heads=32, vocabulary=8192)
-    model = Model(name="small", architecture=shape)
-    training = asked.training.model_copy(update={"global_batch": 16})
-    implementation = Implementation(has_zero1_of_fsdp=True)
-    update = {"model": model, "training": training, "implementation": implementation}
-    asked = asked.model_copy(update=update)
-    path = tmp_path / "one.py"
-    path.write_text(program_of(asked, Cluster(1, 4, 1e15, 1e11, 1e11), path, "No plan."))
-    for rank in asked.ranks:
-        plan, needed = simulate_rank(asked, rank), simulated(loaded(path), rank)
+def stage(plan, module, index, total, device, group):
+    """A stage that is told what it receives: other ranks, which are not there, cannot tell it."""
+    dtype = torch.bfloat16 if plan.precision == "bf16-mixed" else torch.float32
+    empty = partial(torch.empty, plan.microbatch, dtype=dtype, requires_grad=True)
+    ids = torch.zeros(plan.microbatch, plan.sequence, dtype=torch.long)
+    hidden = empty(plan.sequence // plan.tensor, plan.hidden_size)
+    given = (ids, None) if index == 0 else (hidden, hidden.detach())
+    logits = empty(plan.sequence, plan.vocabulary // plan.tensor)
+    made = (logits, None) if index == total - 1 else (hidden, hidden.detach())
+    one = pp.stage.PipelineStage(module, index, total, device, given[0], *made, given[1], group)
+    one._inference_mode = pp.stage.InferenceMode.STATIC
+    return one
+
+
+def simulated(program, rank):
+    """Bytes that the allocator gives out at the peak of two steps, and that it reserves."""
+    plan, meshes = program.PLAN, []
+    with (
+        stand_ins(rank, plan.pipeline * plan.data * plan.tensor, meshes),
+        patch.object(pp, "PipelineStage", partial(stage, plan)),
+        patch.object(pp.schedules._PipelineSchedule, "_warmup_p2p", lambda *_: None),
+        ValuelessMode(),
+        Meter(meshes, is_gloo=False) as meter,
+    ):
+        dist.init_process_group()
+        program.train(plan, torch.device("cpu"), 2, None)
+        return replay(meter.events())
+
+
+@pytest.mark.parametrize("one", [one for one in LAYOUTS if one[3] != "mixtral-8x7b"])
+def test_a_program_needs_what_its_plan_says(one, tmp_path):
+    """What it reserves depends on the order of its allocations, too; a plan repeats keys."""
+    (_, layout, devices, preset, changes), path = one, tmp_path / "one.py"
+    shape = model_presets()[preset].architecture
+    small = {"num_layers": 4, "norm": "layernorm", "num_kv_heads": shape.num_heads}
+    shape = changed(shape, **small, vocabulary=32_768)
+    how = {"sequence": 4096, "global_batch": 16, "precision": "fp32", "has_zero1_of_fsdp": True}
+    planned = asked(layout, devices, shape, **{**how, **changes})
+    path.write_text(program_of(planned, Cluster(1, devices, 1e15, 1e11, 1e11), path, "No plan."))
+    for rank in planned.ranks:
+        plan, needed = simulate_rank(planned, rank), simulated(loaded(path), rank)
         assert needed.allocated_bytes == pytest.approx(plan.allocated_bytes, rel=0.02)
-        assert needed.reserved_bytes <= 1.05 * plan.reserved_bytes
+        assert needed.reserved_bytes <= 1.08 * plan.reserved_bytes
 
 
 def test_a_program_has_the_planned_model_and_layout(tmp_path):

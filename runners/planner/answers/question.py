@@ -193,11 +193,6 @@ class Question(Record):
         return is_zero1 or self.strategy.sharding.startswith("fsdp")
 
     @property
-    def has_stages_of_torch(self) -> bool:
-        """Whether a pipeline's stages keep what torch's do."""
-        return self.strategy.pipeline > 1 and self.implementation.has_stages_of_torch
-
-    @property
     def reduces_each(self) -> bool:
         """Whether FSDP reduces the gradients of each microbatch."""
         by_torch = self.strategy.pipeline == 1 and self.strategy.sharding != "zero1"

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
-from functools import wraps
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import FrameType
@@ -269,12 +268,8 @@ def own_code_at_work() -> Iterator[None]:
     array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
     attention = functional.scaled_dot_product_attention
 
-    @wraps(attention)
-    def fused(
-        query: Tensor, key: Tensor, value: Tensor,
-        attn_mask: Tensor | None = None, dropout_p: float = 0.0, *rest: Any, **named: Any,
-    ) -> Tensor:  # fmt: skip
-        return attention(query, key, value, attn_mask, 0.0, *rest, **named)
+    def undropped(*given: Any, dropout_p: float = 0.0, **named: Any) -> Any:
+        return attention(*given[:4], *(0.0 for _ in given[4:5]), *given[5:], **named)
 
     def numpy(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
         with torch._C._DisableTorchDispatch():
@@ -282,7 +277,7 @@ def own_code_at_work() -> Iterator[None]:
 
     with (
         patch.object(Tensor, "numpy", numpy),
-        patch.object(functional, "scaled_dot_product_attention", fused),
+        patch.object(functional, "scaled_dot_product_attention", undropped),
         torch.compiler.set_stance("force_eager"),
     ):
         torch._C._set_mkldnn_enabled(False)

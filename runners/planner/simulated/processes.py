@@ -12,12 +12,16 @@ from contextlib import redirect_stdout
 from functools import partial
 
 from runners.planner.answers.answer import Answer
-from runners.planner.answers.question import PlanError, Question
+from runners.planner.answers.question import Implementation, PlanError, Question
 from runners.simulate.processes import Job, results
 
 
-def answers(questions: Sequence[Question], num_workers: int = 1) -> list[Answer]:
-    """Answer questions, in a process each, so many side by side."""
+def answers(
+    questions: Sequence[Question], num_workers: int = 1, how: Implementation | None = None
+) -> list[Answer]:
+    """Answer questions, in a process each, so many side by side; of another implementation."""
+    if how is not None:
+        questions = [one.model_copy(update={"implementation": how}) for one in questions]
     jobs = [Job(partial(_answer, one), partial(_failed, one)) for one in questions]
     return results(jobs, num_workers, "strategies simulated")
 

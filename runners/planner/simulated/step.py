@@ -137,6 +137,8 @@ class Step:
         self._device = device
         self._question, self._chunks, self._update = question, chunks, update
         self._mesh, self._meter = mesh, meter
+        is_pipelined = question.strategy.pipeline > 1
+        self._is_torchs = is_pipelined and question.implementation.has_stages_of_torch
         self._num = 1
         self._logits: Tensor | None = None  # which some training loops keep
         self._stages = mesh.get_group("pipeline") if mesh is not None else None
@@ -213,7 +215,7 @@ class Step:
             output = own_model.call(built.wrapped, built.module, arguments)
             if built.is_last and self._question.implementation.keeps_logits:
                 output = self._logits = output.float()
-            stays = output if self._question.has_stages_of_torch else None
+            stays = output if self._is_torchs else None
             if built.is_last:
                 output = built.loss(output)
         if not built.is_last:
@@ -234,7 +236,7 @@ class Step:
 
     def _memory(self, turn: Turn, empty: Callable[[], Tensor]) -> Tensor:
         """For what a stage receives; torch's has some for each microbatch from the start."""
-        if not self._question.has_stages_of_torch:
+        if not self._is_torchs:
             return empty().detach()
         key, count = (turn.kind, turn.chunk), self._question.num_microbatches
         if key not in self._received:
@@ -283,10 +285,9 @@ def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
     """Those of several microbatches, which FSDP has not reduced to shards yet."""
     fsdp: Any = fully_shard
     for state in fsdp.state(module)._state_ctx.all_states:
-        for parameter in (one for group in state._fsdp_param_groups for one in group.fsdp_params):
-            whole = getattr(parameter, "_unsharded_param", None)
-            found = parameter.unsharded_accumulated_grad, getattr(whole, "grad", None)
-            yield from (local(one) for one in found if one is not None)
+        for one in (one for group in state._fsdp_param_groups for one in group.fsdp_params):
+            found = one.unsharded_accumulated_grad, one._unsharded_param.grad
+            yield from (local(gradient) for gradient in found if gradient is not None)
 
 
 def _ends(
