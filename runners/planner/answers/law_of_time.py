@@ -110,8 +110,8 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
     return inner, ceil(num_ranks / inner)
 
 
-def _seconds(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
-    """What a call needs at least of the links within a node, and of those between nodes."""
+def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
+    """Seconds that calls need at least of the links within a node, and of those between nodes."""
     inner, nodes = _spread(call.axis, call.num_ranks, strategy, cluster)
     groups = cluster.per_node / inner  # that share the node's links
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
@@ -145,7 +145,7 @@ def bounds(
     computing = max(pipelined_flops, *(one.flops for one in ranks)) / cluster.flops
     found = []
     for rank in ranks:
-        by_call = [(call.axis, *_seconds(call, strategy, cluster)) for call in rank.calls]
+        by_call = [(call.axis, *seconds_of_call(call, strategy, cluster)) for call in rank.calls]
         waiting = sum(inner + outer for axis, inner, outer in by_call if axis in _WAITED)
         within = sum(inner for _, inner, _ in by_call)
         between = sum(outer for *_, outer in by_call)
