@@ -1,9 +1,9 @@
 """How long a step probably takes: the estimate that orders layouts, fitted to published ones.
 
 In: what the ranks of a layout compute and send, and a cluster. Out: seconds, by part. The bounds of
-`law_of_time` hold whatever a program does; this says what programs usually do. Its eleven numbers
-are fitted to 1,000 published layouts (`published_layouts`), and leaving clusters out one at a time
-says how often the layout that it prefers is among the fastest. No torch.
+`law_of_time` hold whatever a program does; this says what programs usually do. Its ten numbers
+are fitted to a thousand published layouts (`published_layouts`), and leaving clusters out one at
+a time says how often the layout that it prefers is among the fastest. No torch.
 
 Formula: pipeline + sums that nothing hides + latency + update + start, where a stage takes for each
 microbatch the fourth-power mean of its work and of the host's launches, whichever is longer.
@@ -12,19 +12,22 @@ microbatch the fourth-power mean of its work and of the host's launches, whichev
 from collections.abc import Sequence
 from functools import cache
 from math import log2
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from runners.planner.answers.law_of_time import Cluster, seconds_of_call
 from runners.planner.answers.plan_grid import GridRank
+from runners.planner.answers.published import LAYOUTS
 from runners.planner.answers.question import Question
 from runners.simulate.log import RESHARDED, AxisCalls
+from runners.traces.files import read
 
 # Operations that an H100 does while its memory moves a byte; other devices are taken to be alike.
 PER_BYTE = 989e12 / 3.35e12
 _POWER = 4  # of the mean of two times, of which the longer one hides most of the other
+ALIKE = 1.05  # estimates that differ by less leave open which layout is faster
 SHARES = ("products", "tensor_links", "far_links", "sum_links")
-NEAR = 1.03  # layouts whose estimates differ by less are equally fast
-_WAITED, _BESIDE = ("tensor", "expert"), ("data", "shards", RESHARDED, "context", "expert_data")
+_WAITED = ("tensor", "expert", "context")
+_BESIDE = ("data", "shards", RESHARDED, "expert_data", "replicas")
 
 
 class Parameters(NamedTuple):
@@ -43,16 +46,19 @@ class Parameters(NamedTuple):
         far_launch_seconds: the same in pipelines over several nodes.
     """
 
-    products: float = 0.45
-    passes: float = 120.0
-    tensor_links: float = 0.78
-    far_links: float = 0.083
-    sum_links: float = 0.44
-    latency_seconds: float = 0.006
-    update: float = 8.0
-    start_seconds: float = 0.05
-    launch_seconds: float = 0.0044
-    far_launch_seconds: float = 0.02
+    products: float
+    passes: float
+    tensor_links: float
+    far_links: float
+    sum_links: float
+    latency_seconds: float
+    update: float
+    start_seconds: float
+    launch_seconds: float
+    far_launch_seconds: float
+
+
+START = Parameters(0.45, 120.0, 0.8, 0.1, 0.4, 0.006, 8.0, 0.05, 0.0044, 0.02)  # of the fit
 
 
 class Estimate(NamedTuple):
@@ -74,6 +80,10 @@ class Estimate(NamedTuple):
     def seconds(self) -> float:
         """Of the whole step."""
         return sum(self)
+
+    def times(self, factor: float) -> Self:
+        """The same where everything takes so many times as long."""
+        return type(self)(*(factor * part for part in self))
 
 
 class Work(NamedTuple):
@@ -129,11 +139,7 @@ def work_of(question: Question, ranks: Sequence[GridRank], cluster: Cluster) -> 
             )
         )
     first = max(ranks, key=lambda one: one.num_parameters)
-    beside = [
-        _of_call(one, question, cluster)
-        for one in first.calls
-        if one.axis in _BESIDE or one.axis == "replicas"
-    ]
+    beside = [_of_call(one, question, cluster) for one in first.calls if one.axis in _BESIDE]
     shares = strategy.sharding.startswith("fsdp")
     return Work(
         stages=tuple(stages),
@@ -175,7 +181,27 @@ def estimated(work: Work, by: Parameters) -> Estimate:
     )
 
 
+class Fitted(NamedTuple):
+    """What `plan check plan_layouts` found.
+
+    Attributes:
+        parameters: fitted to all clusters.
+        error: of the estimate: the median over the layouts that were nearly as fast as the fastest
+            of their cluster, each estimated by a fit to the other clusters; a share.
+    """
+
+    parameters: Parameters
+    error: float
+
+
 @cache
-def fitted() -> Parameters:
-    """The parameters that `plan check layouts` fitted last."""
-    return Parameters()
+def fitted() -> Fitted:
+    """The committed fit.
+
+    Raises:
+        TraceError: there is none.
+    """
+    found = read(LAYOUTS.path).runs["fitted"].ranks[0].measures
+    values = {name: found[name] for name in (*Parameters._fields, "error")}
+    numbers = {name: float(one) for name, one in values.items() if isinstance(one, float | int)}
+    return Fitted(error=numbers.pop("error"), parameters=Parameters(**numbers))

@@ -7,7 +7,7 @@ other clusters; that of a model how far memory by closed forms is from what was 
 """
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate, groupby
 from math import exp, log, log1p
@@ -19,7 +19,15 @@ import yaml
 from runners.planner.answers import closed_form
 from runners.planner.answers.answer import GIB
 from runners.planner.answers.architecture import Architecture
-from runners.planner.answers.estimate import NEAR, SHARES, Parameters, Work, estimated, work_of
+from runners.planner.answers.estimate import (
+    ALIKE,
+    SHARES,
+    START,
+    Parameters,
+    Work,
+    estimated,
+    work_of,
+)
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import PLANNER, run, run_name
 from runners.planner.answers.question import Implementation, Model, Question, Strategy, Training
@@ -28,6 +36,7 @@ from runners.traces.schema import Setting
 
 LIST = "published_layouts"
 ROOM = 0.87  # of a device: what needs more ran slowly, or not at all
+_NEAR = 1.1  # next to the fastest layout of a cluster, what is nearly as fast
 _SCALE = 0.05  # an error of so much counts fully; of errors far beyond it only the logarithm does
 _STEPS = (0.1, 0.03, 0.01)  # of the fit, as shares of a parameter
 
@@ -36,7 +45,7 @@ class Row(NamedTuple):
     """A published layout, with all that the estimate needs of it.
 
     Attributes:
-        cluster: the name of its model and its nodes.
+        cluster: the name of its model and its devices.
         layout: replicas, stages, tensor-parallel ranks, whether ZeRO-1, microbatch.
         seconds: of a step; 0 where it failed.
         gib: of the first stage, as published.
@@ -45,6 +54,7 @@ class Row(NamedTuple):
 
     cluster: str
     model: str
+    devices: int
     layout: tuple[int, ...]
     seconds: float
     gib: float
@@ -70,8 +80,7 @@ def rows() -> list[Row]:
         ValueError, KeyError: the file is not what it should be.
     """
     with (PLANNER / f"{LIST}.csv").open(encoding="utf-8", newline="") as file:
-        found = [_row(one) for one in csv.DictReader(file) if _counts(one)]
-    return found
+        return [_row(one) for one in csv.DictReader(file) if _counts(one)]
 
 
 def _counts(said: dict[str, str]) -> bool:
@@ -93,8 +102,9 @@ def _row(said: dict[str, str]) -> Row:
     tokens = question.training.global_batch * question.training.sequence / cluster.num_devices
     strategy = question.strategy
     return Row(
-        cluster=f"{said['model']} on {nodes}",
+        cluster=f"{said['model']} on {cluster.num_devices}",
         model=said["model"],
+        devices=cluster.num_devices,
         layout=(
             strategy.data, strategy.pipeline, strategy.tensor,
             int(strategy.sharding == "zero1"), question.training.microbatch,
@@ -147,7 +157,7 @@ def _balanced(shape: Architecture, stages: int) -> list[int]:
 # --- the fit
 
 
-def fit(known: Sequence[Row], start: Parameters = Parameters()) -> Parameters:
+def fit(known: Sequence[Row], start: Parameters = START) -> Parameters:
     """The parameters with which the estimate is nearest to what was measured.
 
     Each parameter in turn is raised and lowered as long as that helps, by smaller and smaller
@@ -180,7 +190,58 @@ def _error(row: Row, by: Parameters) -> float:
 
 
 def preferred(candidates: Sequence[Row], by: Parameters) -> Row:
-    """What the estimate prefers: of those nearly as fast as the fastest, the one that needs least."""
+    """What the estimate says is the fastest, unless one of fewer stages is nearly so."""
     seconds = [estimated(row.work, by).seconds for row in candidates]
-    near = [one for one, its in zip(candidates, seconds, strict=True) if its <= NEAR * min(seconds)]
-    return min(near, key=lambda row: max(row.held))
+    near = [
+        pair for pair in zip(seconds, candidates, strict=True) if pair[0] <= ALIKE * min(seconds)
+    ]
+    return min(near, key=lambda pair: (len(pair[1].work.stages), pair[0]))[1]
+
+
+def runs() -> dict[str, Run]:
+    """Every cluster, every model, and the fit as a run."""
+    known = rows()
+    whole, found, errors = fit(known), dict[str, Run](), list[float]()
+    for place, name in enumerate(dict.fromkeys(row.cluster for row in known)):
+        own = [row for row in known if row.cluster == name]
+        candidates = [row for row in own if row.fits]
+        ran = sorted((row for row in own if row.seconds), key=lambda row: row.seconds)
+        if not ran or not candidates:
+            continue  # nothing ran there, or nothing is recommended
+        by = fit([row for row in known if row.cluster != name], whole)
+        chosen, best = preferred(candidates, by), ran[0]
+        near = [row for row in ran if row.seconds <= _NEAR * best.seconds]
+        errors += [abs(_error(row, by)) for row in near]
+        found[run_name(f"cluster-{name}")] = run(
+            {
+                "place": place, "model": best.model, "devices": best.devices, "id": name,
+                "won": [*best.layout], "preferred": [*chosen.layout],
+            },
+            {
+                "seconds": best.seconds,
+                "estimated_seconds": estimated(best.work, by).seconds,
+                "slower_share": chosen.seconds / best.seconds - 1,
+                "has_failed": not chosen.seconds,
+                "num_layouts": len(own),
+                "num_failed": len(own) - len(ran),
+            },
+        )  # fmt: skip
+    found |= {run_name(f"memory-{model}"): one for model, one in _memory(known).items()}
+    return found | {"fitted": run({}, {**whole._asdict(), "error": median(errors)})}
+
+
+def _memory(known: Sequence[Row]) -> dict[str, Run]:
+    """How far the closed forms are from published memory, and what they would have said."""
+    found, memory = {}, _file()["cluster"]["memory"]
+    for model in _file()["models"]:
+        own = [row for row in known if row.model == model]
+        ran, failed = ([row for row in own if bool(row.seconds) == has] for has in (True, False))
+        measures: dict[str, Setting] = {
+            "median_error_share": median(abs(row.held[0] / row.gib - 1) for row in ran),
+            "num_ran": len(ran),
+            "num_ran_over": sum(max(row.held) > memory for row in ran),
+            "num_failed": len(failed),
+            "num_failed_within": sum(row.fits for row in failed),
+        }
+        found[model] = run({"memory_of": model}, measures)
+    return found

@@ -4,11 +4,12 @@ In: planner/published_steps.yml and planner/published_choices.yml, whose heads s
 Out: runs. A published rate's has the rate that the law allows at most, and the rate at its device's
 efficiency. A device's has this efficiency, how many rows that were held out it predicts, and how
 many pairs of layouts it orders. That of a search for the best layout says how much longer the step
-of the layout that the law prefers took than that of the winner, and which pairs it orders. Nothing
-is simulated: operations and bytes are closed forms.
+of the layout that the estimate prefers took than that of the winner. Nothing is simulated:
+operations and bytes are closed forms.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, groupby
 from statistics import median
 from typing import Literal
@@ -16,10 +17,12 @@ from typing import Literal
 import yaml
 
 from runners.declared.closed_forms import layers_of_stages, pipelined_work
+from runners.planner.answers import closed_form
+from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from runners.planner.answers.plan_grid import GridRank
 from runners.planner.answers.published import PLANNER, run, run_name
-from runners.planner.answers.question import Strategy
+from runners.planner.answers.question import Model, Question, Strategy, Training
 from runners.simulate.log import AxisCalls
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
@@ -33,6 +36,7 @@ SETTINGS = {
     "rate", "unit", "title", "where", "url",
 }  # fmt: skip
 OF_SEARCH = {"url", "model", "sequence", "devices", "batch", "num_out_of_memory"}
+HEAD = 128  # width of a head, which the sources do not state
 APART = 1.05  # times that differ by less are no order
 
 
@@ -134,10 +138,9 @@ def law(row: PublishedStep, efficiency: float = 1.0, *, is_flat: bool = False) -
         efficiency: the share.
         is_flat: one ring over all ranks, which uses one adapter of each node.
     """
-    # On one node, no byte takes the links between nodes.
-    between = (row.between or row.within) / (PER_NODE if is_flat else 1)
-    nodes = max(1, row.devices // PER_NODE)
-    cluster = Cluster(nodes, PER_NODE, row.flops * efficiency, row.within, between)
+    given = _cluster(row)
+    between = given.between / (PER_NODE if is_flat else 1)
+    cluster = replace(given, flops=row.flops * efficiency, between=between)
     strategy = Strategy(name=row.table, data=data(row), tensor=row.tensor, pipeline=row.pipeline)
     # Interleaved as far as possible: each layer of a stage is a chunk.
     stages, chunks = [flops(row)] * row.pipeline, row.layers / row.pipeline
@@ -147,6 +150,11 @@ def law(row: PublishedStep, efficiency: float = 1.0, *, is_flat: bool = False) -
     pipelined = pipelined_work([sum(before), last], 1, chunks * _microbatches(row))
     rank = GridRank.model_construct(flops=max(stages), calls=_calls(row))
     return bounds([rank], strategy, cluster, float(pipelined))
+
+
+def _cluster(row: PublishedStep) -> Cluster:
+    nodes, between = max(1, row.devices // PER_NODE), row.between or row.within
+    return Cluster(nodes, PER_NODE, row.flops, row.within, between)  # one node sends within itself
 
 
 def _stages(row: PublishedStep) -> list[float]:
@@ -210,7 +218,7 @@ def efficiency(rows: Sequence[PublishedStep]) -> float:
     exact = []
     for row in rows:
         highest = law(row)
-        exact.append(highest.computing / (published_seconds(row) - highest.waiting))
+        exact.append(highest.computing / published_seconds(row))
     return median(exact)
 
 
@@ -277,9 +285,10 @@ def _scores(rows: Sequence[PublishedStep], share: float) -> Run:
 
 
 def _choice(rows: Sequence[PublishedStep], place: int) -> Run:
-    """What won in a search, and what the law prefers."""
-    won, preferred = min(rows, key=published_seconds), min(rows, key=_key)
-    orders = [order(one, other, 1.0) for one, other in combinations(rows, 2)]
+    """What won in a search, and what the estimate prefers."""
+    seconds = {row.run + str(_axes(row)): _estimate(row) for row in rows}
+    won = min(rows, key=published_seconds)
+    preferred = min(rows, key=lambda row: seconds[row.run + str(_axes(row))])
     settings = {
         "place": place,
         "id": won.table,
@@ -289,10 +298,8 @@ def _choice(rows: Sequence[PublishedStep], place: int) -> Run:
     }
     measures: dict[str, Setting] = {
         "slower_share": published_seconds(preferred) / published_seconds(won) - 1,
+        "estimate_ratio": _estimate(won) / published_seconds(won),
         "num_layouts": len(rows),
-        "num_pairs": sum(one is not None for one in orders),
-        "num_right": orders.count("right"),
-        "num_wrong": orders.count("wrong"),
     }
     return run(settings, measures)
 
@@ -301,6 +308,33 @@ def _axes(row: PublishedStep) -> list[int]:
     return [row.tensor, row.pipeline, row.micro]
 
 
-def _key(row: PublishedStep) -> tuple[float, float, int, int]:
-    """The order of the law; among layouts that are equally fast, less memory is better."""
-    return *law(row).rounded, -row.tensor * row.pipeline, row.micro
+def _estimate(row: PublishedStep) -> float:
+    """Seconds of a step of a search, by the estimate, which was fitted to other devices."""
+    width = row.hidden // HEAD
+    shape = Architecture(
+        num_layers=row.layers,
+        hidden_size=row.hidden,
+        num_heads=width,
+        num_kv_heads=width,
+        ffn_size=(row.layer_weights - 4 * row.hidden**2) // (3 * row.hidden),
+        vocabulary=row.vocabulary,
+        context_length=row.sequence,
+        positions="rotary",
+        activation="swiglu",
+        norm="rmsnorm",
+        has_bias=False,
+        has_tied_embeddings=False,
+    )
+    strategy = Strategy(
+        name=row.table,
+        data=data(row),
+        tensor=row.tensor,
+        pipeline=row.pipeline,
+        sharding="zero1" if data(row) > 1 else "none",
+        schedule="1f1b" if row.pipeline > 1 else "none",
+        has_sequence_parallel=row.tensor > 1,
+    )
+    training = Training(sequence=row.sequence, microbatch=row.micro, global_batch=row.batch)
+    model = Model(name=row.model, architecture=shape)
+    answer = closed_form.answer(Question(model=model, training=training, strategy=strategy))
+    return answer.estimate(_cluster(row)).seconds
