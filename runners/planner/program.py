@@ -8,12 +8,14 @@ import re
 from pathlib import Path
 
 from runners.planner.answers.answer import GIB, Layout
+from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.question import Model, PlanError, Question, Strategy, Training
 from runners.planner.answers.recommendation import strategies
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
+_ACTIVATIONS = ("gelu", "gelu_tanh", "swiglu")
 
 
 def program_of(
@@ -76,6 +78,13 @@ def _obstacle(question: Question) -> str | None:
         "torch has no 8-bit Adam; plan --optimizer adam": training.optimizer == "adam8bit",
         "plan --precision bf16-mixed": training.precision == "bf16",
         "leave out --loss-chunks": training.loss_chunks > 1,
+        f"it trains without {shape.other_values}": bool(shape.other_values),
+        f"its model has no {shape.activation}": shape.activation not in _ACTIVATIONS,
+        **{
+            f"its model has no {name}": getattr(shape, name) != field.default
+            for name, field in Architecture.model_fields.items()
+            if name not in {*_FIELD.findall(TEMPLATE.read_text(encoding="utf-8")), "head_dim"}
+        },
         "heads have to make up the hidden size": shape.num_heads * shape.head_size
         != shape.hidden_size,
         "plan --checkpointing all or none": training.checkpointing == "selective",
@@ -93,7 +102,7 @@ def _obstacle(question: Question) -> str | None:
 def _plan(question: Question, planned_bytes: int, names: list[str]) -> str:
     """The program's plan, whose fields have the names of ours."""
     parts = (question.training, question.strategy, question.model.architecture)
-    known = {name: value for one in parts if one for name, value in one.model_dump().items()}
+    known = {name: getattr(one, name) for one in parts if one for name in type(one).model_fields}
     known["needed_gib"] = round(planned_bytes / GIB, 1)
     values = (f"    {name}={known[name]!r},".replace("'", '"') for name in names)
     return "\n".join(["PLAN = Plan(", *values, ")"])

@@ -116,16 +116,6 @@ class Architecture(Record):
         """Width of one attention head."""
         return self.head_dim or self.hidden_size // self.num_heads
 
-    @property
-    def value_size(self) -> int:
-        """Width of the values of one attention head."""
-        return self.value_dim or self.head_size
-
-    @property
-    def num_inner(self) -> int:
-        """Matrices at the start of a feed-forward network."""
-        return 1 if self.activation.startswith("gelu") else 2
-
     def has_experts(self, layer: int) -> bool:
         """Whether the layer of this number, from 0, has experts."""
         is_one = layer >= self.num_dense_layers and (layer + 1) % self.expert_step == 0
@@ -149,16 +139,18 @@ class Architecture(Record):
     def attention_parameters(self) -> int:
         """Of one layer's attention: queries, keys and values, and the output."""
         hidden, heads, size = self.hidden_size, self.num_heads, self.head_size
-        queries, outputs = heads * size, heads * self.value_size
+        queries, outputs = heads * size, heads * (self.value_dim or size)
         if self.kv_rank:
             rank, inputs = self.query_rank, self.query_rank + self.kv_rank + self.rotary_size
-            expanded = heads * (size - self.rotary_size + self.value_size)
+            expanded = heads * (size - self.rotary_size + self.value_dim)
             matrices = hidden * inputs + (rank or hidden) * queries + self.kv_rank * expanded
             norms = (rank + self.kv_rank) * self._norm_vectors
         else:
             inputs = queries + 2 * self.num_kv_heads * size
             matrices = hidden * inputs
-            normed = queries + self.num_kv_heads * size if self.has_wide_query_key_norm else 2 * size
+            normed = (
+                queries + self.num_kv_heads * size if self.has_wide_query_key_norm else 2 * size
+            )
             norms = normed * self._norm_vectors if self.has_query_key_norm else 0
         biases = inputs * (self.has_bias or self.has_qkv_bias)
         biases += hidden * (self.has_bias or self.has_output_bias)
@@ -170,8 +162,9 @@ class Architecture(Record):
         return self._network_parameters(self.ffn_size)
 
     def _network_parameters(self, width: int) -> int:
-        biases = self.num_inner * width + self.hidden_size
-        matrices = (self.num_inner + 1) * self.hidden_size * width
+        num_inner = 1 + ("glu" in self.activation)
+        biases = num_inner * width + self.hidden_size
+        matrices = (num_inner + 1) * self.hidden_size * width
         return matrices + biases * (self.has_bias or self.has_ffn_bias)
 
     def parameters_of_layer(self, layer: int) -> int:
@@ -179,7 +172,9 @@ class Architecture(Record):
         networks = self._network_parameters(self.dense_size or self.ffn_size)
         if self.has_experts(layer):
             networks = self.num_experts * (self.expert_parameters + self.hidden_size)
-            networks += self.num_experts * self.has_ffn_bias + self.hidden_size * self.has_shared_gate
+            networks += (
+                self.num_experts * self.has_ffn_bias + self.hidden_size * self.has_shared_gate
+            )
             networks += self._network_parameters(self.shared_size) if self.shared_size else 0
         norms = (4 if self.norm_places == "both" else 2) * self.norm_parameters
         return self.attention_parameters + networks + norms

@@ -93,7 +93,9 @@ def _architecture(
         fields["head_dim"] = said["qk_nope_head_dim"] + fields["rotary_size"]
         fields["shared_size"] = said["n_shared_experts"] * fields["ffn_size"]
     others = _read()["other_values"].items()
-    fields["other_values"] = ", ".join(key for key, value in others if said.get(key, value) != value)
+    fields["other_values"] = ", ".join(
+        key for key, value in others if said.get(key, value) != value
+    )
     found = Architecture(**fields)
     if (part := said.get("partial_rotary_factor") or 1) != 1:
         found = found.model_copy(update={"rotary_size": int(found.head_size * part)})
@@ -137,12 +139,14 @@ def _activation(said: dict[str, Any], of_family: str) -> str:
 def _windows(said: dict[str, Any], fields: dict[str, Any]) -> dict[str, int]:
     """The window of attention, and every so manieth layer without it."""
     kinds, steps = said.get("layer_types") or [], [fields.get("whole_step", 0)]
-    if said.get("use_sliding_window") is False or {*kinds} == {_WHOLE} and "whole_step" in fields:
+    if said.get("use_sliding_window") is False or ({*kinds} == {_WHOLE} and "whole_step" in fields):
         return {"window": 0, "whole_step": 0}
     if {*kinds} - {_WHOLE}:
         steps = [step for step in range(len(kinds)) if kinds == _kinds(len(kinds), step)]
         if "whole_step" not in fields or not steps:
-            raise PlanError(f"layer_types: no plan has these; {_WHOLE} in each n-th layer is planned")
+            raise PlanError(
+                f"layer_types: no plan has these; {_WHOLE} in each n-th layer is planned"
+            )
     return {"whole_step": steps[0]}
 
 
