@@ -8,14 +8,12 @@ import re
 from pathlib import Path
 
 from runners.planner.answers.answer import GIB, Layout
-from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.question import Model, PlanError, Question, Strategy, Training
 from runners.planner.answers.recommendation import strategies
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
-_ACTIVATIONS = ("gelu", "gelu_tanh", "swiglu")
 
 
 def program_of(
@@ -72,18 +70,18 @@ def _obstacle(question: Question) -> str | None:
     strategy, training, shape = question.strategy, question.training, question.model.architecture
     if shape is None:
         return "a program is written for a preset or a config.json alone"
+    trained = {*_FIELD.findall(TEMPLATE.read_text(encoding="utf-8")), "head_dim"}
+    if shape.activation not in ("gelu", "gelu_tanh", "swiglu"):
+        trained.remove("activation")
     is_plain = strategy.sharding == "none" and strategy.data > 1
     is_pipelined, divides = strategy.pipeline > 1, strategy.pipeline * strategy.tensor > 1
     obstacles = {
         "torch has no 8-bit Adam; plan --optimizer adam": training.optimizer == "adam8bit",
         "plan --precision bf16-mixed": training.precision == "bf16",
         "leave out --loss-chunks": training.loss_chunks > 1,
-        f"it trains without {shape.other_values}": bool(shape.other_values),
-        f"its model has no {shape.activation}": shape.activation not in _ACTIVATIONS,
         **{
-            f"its model has no {name}": getattr(shape, name) != field.default
-            for name, field in Architecture.model_fields.items()
-            if name not in {*_FIELD.findall(TEMPLATE.read_text(encoding="utf-8")), "head_dim"}
+            f"{name} is {getattr(shape, name)!r}, with which it does not train": name not in trained
+            for name in shape.model_dump()  # without rare fields at their default
         },
         "heads have to make up the hidden size": shape.num_heads * shape.head_size
         != shape.hidden_size,

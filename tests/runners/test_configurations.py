@@ -1,6 +1,7 @@
 """Configuration files: what plans count of them, as transformers counts it, or a refusal."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
         ("llama", {"new_expert_groups": 2}, "new_expert_groups: no plan has 2"),
         ("mistral", {"attention_bias": True}, "attention_bias: no plan has true; false is"),
         ("mistral", {"layer_types": ["sliding_attention"]}, "layer_types: no plan has these"),
-        ("mixtral", {"num_local_experts": 1}, "num_local_experts: no plan has 1"),
+        ("mixtral", {"num_local_experts": 1, "num_experts_per_tok": 1}, "experts: no plan has 1"),
         ("mixtral", {"num_local_experts": "8"}, "num_local_experts: Input should be a valid int"),
         ("qwen2", {"use_sliding_window": True}, "use_sliding_window: no plan has true; false is"),
         ("qwen3_moe", {"mlp_only_layers": [3]}, r"mlp_only_layers: no plan has \[3\]; the first"),
@@ -77,23 +78,21 @@ def test_what_is_not_planned_is_refused_by_its_name(family, change, why, tmp_pat
 @pytest.mark.parametrize(
     ("family", "change", "why"),
     [
-        ("llama", {"rope_scaling": {"rope_type": "llama3"}}, "it trains without rope_scaling"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "it trains without rope_type"),
-        ("qwen3_moe", {"norm_topk_prob": False}, "it trains without norm_topk_prob"),
-        ("mistral", {}, "its model has no window"),
-        ("deepseek_v3", {}, "its model has no value_dim"),
-        ("gpt_oss", {}, "its model has no clamped_swiglu"),
-        ("qwen2_moe", {}, "its model has no shared_size"),
-        ("gemma", {}, "its model has no geglu"),
-        ("olmo2", {}, "its model has no has_wide_query_key_norm"),
-        ("phi3", {}, "its model has no has_fused_inputs"),
+        ("llama", {"rope_scaling": {"rope_type": "llama3"}}, "is 'rope_scaling', with which"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "other_values is 'rope_type', with"),
+        ("qwen3_moe", {"norm_topk_prob": False}, "'norm_topk_prob', with which"),
+        ("mistral", {}, "window is 4096, with which it does not train"),
+        ("deepseek_v3", {}, "value_dim is 128, with"),
+        ("gpt_oss", {}, "activation is 'clamped_swiglu'"),
+        ("qwen2_moe", {"norm_topk_prob": True}, "shared_size is 5632, with"),
+        ("gemma", {}, "activation is 'geglu', with"),
+        ("olmo2", {}, "has_wide_query_key_norm is True, with"),
+        ("phi3", {}, "has_fused_inputs is True, with"),
         ("llama", {}, None), ("qwen2", {}, None), ("mixtral", {}, None), ("gpt2", {}, None),
     ],
 )  # fmt: skip
 def test_a_program_trains_this_model_or_is_refused(family, change, why, tmp_path):
     shape = read(tmp_path, BY_TYPE[family] | change)
     question = asked("fsdp.2", 2, shape, sequence=32)
-    if why is None:
-        return check(question)
-    with pytest.raises(PlanError, match=why):
+    with pytest.raises(PlanError, match=why) if why else nullcontext():
         check(question)
