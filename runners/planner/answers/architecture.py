@@ -34,8 +34,7 @@ class Architecture(Record):
         context_length: most positions; with learned positions also the rows of their embedding.
         activation: with the `glu` ones the first matrix is two, one of which gates the other.
         has_bias: linear layers have biases (norms of the kind `layernorm` always do).
-        has_qkv_bias: the layers of queries, keys and values do, whatever the others do; of latent
-            attention, the layers that make vectors smaller.
+        has_qkv_bias: the layers of queries, keys and values do, whatever the others do.
         has_output_bias: the layer after attention does.
         has_ffn_bias: feed-forward networks and their router do.
         has_tied_embeddings: the logits use the embedding's matrix.
@@ -51,16 +50,14 @@ class Architecture(Record):
         value_dim: of one head's values; 0 where it is that of queries and keys.
         rotary_size: elements of a head that rotary positions turn; 0 for all.
         rotary_base: of the angles of rotary positions (`rope_theta` of a configuration).
-        kv_rank: elements of a token from which its keys and values are made (latent attention, as
-            in DeepSeek-V2); 0 where they are made from its hidden state.
-        query_rank: the same of queries.
+        kv_rank: elements from which keys and values are made (latent attention); 0 without it.
+        query_rank: the same of queries; 0 where they are made from the hidden state.
         num_active_experts: experts that each token passes through.
         shared_size: width of the network that all tokens pass through beside experts; 0 for none.
         has_shared_gate: a sigmoid of each token weighs what that network returns.
         num_dense_layers: first layers, which have one network of width `dense_size` and no experts.
         expert_step: every so manieth of the other layers has experts.
-        other_values: keys of the configuration that change values, but no size, and that a program
-            does not train with.
+        other_values: keys of a configuration that change values and no size; no program has them.
     """
 
     num_layers: Count
@@ -146,12 +143,11 @@ class Architecture(Record):
             matrices = hidden * inputs + (rank or hidden) * queries + self.kv_rank * expanded
             norms = (rank + self.kv_rank) * self._norm_vectors
         else:
-            inputs = queries + 2 * self.num_kv_heads * size
+            keys = self.num_kv_heads * size
+            inputs = queries + 2 * keys
             matrices = hidden * inputs
-            normed = (
-                queries + self.num_kv_heads * size if self.has_wide_query_key_norm else 2 * size
-            )
-            norms = normed * self._norm_vectors if self.has_query_key_norm else 0
+            normed = queries + keys if self.has_wide_query_key_norm else 2 * size
+            norms = normed * self._norm_vectors * self.has_query_key_norm
         biases = inputs * (self.has_bias or self.has_qkv_bias)
         biases += hidden * (self.has_bias or self.has_output_bias)
         return matrices + outputs * hidden + biases + norms + heads * self.has_sinks
@@ -171,11 +167,10 @@ class Architecture(Record):
         """Of one layer by its number, from 0: attention, networks and their router, norms."""
         networks = self._network_parameters(self.dense_size or self.ffn_size)
         if self.has_experts(layer):
-            networks = self.num_experts * (self.expert_parameters + self.hidden_size)
-            networks += (
-                self.num_experts * self.has_ffn_bias + self.hidden_size * self.has_shared_gate
-            )
+            router = self.hidden_size + self.has_ffn_bias
+            networks = self.num_experts * (self.expert_parameters + router)
             networks += self._network_parameters(self.shared_size) if self.shared_size else 0
+            networks += self.hidden_size * self.has_shared_gate
         norms = (4 if self.norm_places == "both" else 2) * self.norm_parameters
         return self.attention_parameters + networks + norms
 

@@ -8,7 +8,7 @@ line, and so is a key that changes the model and that no plan has. No torch.
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from pydantic import ValidationError
@@ -46,7 +46,7 @@ def architecture_of(path: Path) -> Architecture:
             f"known are {', '.join(sorted(known))}; give others as MODULE:FUNCTION"
         )
     try:
-        return _architecture(stated, **known[family])
+        return _architecture(stated, known[family])
     except ValidationError as error:
         first = error.errors()[0]
         field = str(*first["loc"][:1])
@@ -57,22 +57,17 @@ def architecture_of(path: Path) -> Architecture:
         raise PlanError(f"{path}: {error}") from error
 
 
-def _architecture(
-    stated: dict[str, Any],
-    facts: dict[str, Any],
-    defaults: dict[str, Any],
-    refused: dict[str, Any] | None = None,
-) -> Architecture:
+def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architecture:
     """What a file states, and where it states nothing, what its family takes."""
-    said = defaults | (refused or {}) | stated
-    rotation = stated.get("rope_parameters") or {}
+    defaults, rotation = family["defaults"], stated.get("rope_parameters") or {}
+    said = defaults | family.get("refused", {}) | stated
     said |= {key: rotation[key] for key in _OF_ROTATION if key in rotation}
-    owned = {
+    own = {
         field: [key for key in keys if key in defaults]
         for field, keys in _read()["own_keys"].items()
     }
-    keys = _read()["keys"] | {field: own for field, own in owned.items() if own}
-    fields = facts | {
+    keys = _read()["keys"] | {field: several for field, several in own.items() if several}
+    fields = family["facts"] | {
         field: said[key]
         for field, several in keys.items()
         for key in reversed(several)
@@ -81,75 +76,65 @@ def _architecture(
     fields.setdefault("num_kv_heads", fields.get("num_heads"))
     if "n_inner" in defaults:
         fields.setdefault("ffn_size", 4 * (said.get("n_embd") or 0))
-    base = fields.get("rotary_base")
-    if isinstance(base, float) and base.is_integer():  # as most files write it
-        fields["rotary_base"] = int(base)
+    if isinstance(base := fields.get("rotary_base"), float) and base.is_integer():
+        fields["rotary_base"] = int(base)  # which most files write with a point
     dense = said.get("mlp_only_layers") or []
-    fields["num_dense_layers"] = fields.get("num_dense_layers", len(dense))
-    if fields["num_dense_layers"] or fields.get("expert_step", 1) > 1:
+    if fields.setdefault("num_dense_layers", len(dense)) or fields.get("expert_step", 1) > 1:
         fields["dense_size"] = said["intermediate_size"]
     if fields.get("kv_rank"):
         fields["num_kv_heads"] = fields.get("num_heads")
         fields["head_dim"] = said["qk_nope_head_dim"] + fields["rotary_size"]
         fields["shared_size"] = said["n_shared_experts"] * fields["ffn_size"]
-    others = _read()["other_values"].items()
-    fields["other_values"] = ", ".join(
-        key for key, value in others if said.get(key, value) != value
-    )
-    found = Architecture(**fields)
+    others = [
+        key for key, value in _read()["other_values"].items() if said.get(key, value) != value
+    ]
+    found = Architecture(**fields, other_values=", ".join(others))
+    changes: dict[str, Any] = {"activation": _activation(said, found.activation)}
     if (part := said.get("partial_rotary_factor") or 1) != 1:
-        found = found.model_copy(update={"rotary_size": int(found.head_size * part)})
+        changes["rotary_size"] = int(found.head_size * part)
     if dense != [*range(len(dense))]:
         raise PlanError(f"mlp_only_layers: no plan has {dense}; the first layers are planned")
     if fields.get("num_experts") == 1:
-        raise PlanError(f"{owned['num_experts'][0]}: no plan has 1; several experts are planned")
+        raise PlanError(f"{own['num_experts'][0]}: no plan has 1; several experts are planned")
     _check(said, {*defaults, *(key for several in keys.values() for key in several)})
-    activation = _activation(said, facts["activation"])
-    return found.model_copy(update={"activation": activation, **_windows(said, fields)})
+    return found.model_copy(update=changes | _windows(said, reads="whole_step" in fields))
 
 
 def _check(said: dict[str, Any], known: set[str]) -> None:
     """Refuse the first key by which a model may differ from what plans simulate."""
     known |= {*_read()["any_value"].split(), *_read()["other_values"]}
-    words, one_value = _read()["words"].split(), _read()["one_value"]
     for key, value in said.items():
-        is_known = key in known or not value or value == one_value.get(key)
-        if not is_known and any(word in key for word in words):
-            right = json.dumps(one_value.get(key, type(value)()))
-            raise PlanError(f"{key}: no plan has {json.dumps(value)}; {right} is planned")
+        right = _read()["one_value"].get(key, type(value)())
+        may_differ = key not in known and value and value != right
+        if may_differ and any(word in key for word in _read()["words"].split()):
+            _refuse(key, value, right)
     for one in said.get("architectures") or []:
         if not one.endswith(("LMHeadModel", "ForCausalLM")):
-            raise PlanError(
-                f"architectures: {one} has another head; a model for causal language is planned"
-            )
+            raise PlanError(f"architectures: {one} has another head than ForCausalLM")
 
 
 def _activation(said: dict[str, Any], of_family: str) -> str:
     """That of the family, or the approximation of it that a file names."""
     key = next((one for one in _ACTIVATIONS if said.get(one)), None)
-    if key is None:
-        return of_family
-    for name, words in _read()["activations"].items():
-        if name.startswith(of_family) and said[key] in words:
-            return str(name)
-    right = _read()["activations"][of_family][0]
-    raise PlanError(f"{key}: no plan has {json.dumps(said[key])}; {json.dumps(right)} is planned")
+    names = _read()["activations"][of_family]
+    if key and said[key] not in names:
+        _refuse(key, said[key], next(iter(names)))
+    return str(names[said[key]]) if key else of_family
 
 
-def _windows(said: dict[str, Any], fields: dict[str, Any]) -> dict[str, int]:
+def _windows(said: dict[str, Any], *, reads: bool) -> dict[str, int]:
     """The window of attention, and every so manieth layer without it."""
-    kinds, steps = said.get("layer_types") or [], [fields.get("whole_step", 0)]
-    if said.get("use_sliding_window") is False or ({*kinds} == {_WHOLE} and "whole_step" in fields):
+    kinds = said.get("layer_types") or []
+    if said.get("use_sliding_window") is False or (reads and {*kinds} == {_WHOLE}):
         return {"window": 0, "whole_step": 0}
-    if {*kinds} - {_WHOLE}:
-        steps = [step for step in range(len(kinds)) if kinds == _kinds(len(kinds), step)]
-        if "whole_step" not in fields or not steps:
-            raise PlanError(
-                f"layer_types: no plan has these; {_WHOLE} in each n-th layer is planned"
-            )
-    return {"whole_step": steps[0]}
+    if not {*kinds} - {_WHOLE}:
+        return {}
+    for step in range(len(kinds) * reads):
+        is_whole = [step > 0 and number % step == 0 for number in range(1, len(kinds) + 1)]
+        if kinds == [_WHOLE if one else "sliding_attention" for one in is_whole]:
+            return {"whole_step": step}
+    raise PlanError(f"layer_types: no plan has these; {_WHOLE} in each n-th layer is planned")
 
 
-def _kinds(num_layers: int, step: int) -> list[str]:
-    is_whole = [step > 0 and layer % step == 0 for layer in range(1, num_layers + 1)]
-    return [_WHOLE if one else "sliding_attention" for one in is_whole]
+def _refuse(key: str, value: object, right: object) -> NoReturn:
+    raise PlanError(f"{key}: no plan has {json.dumps(value)}; {json.dumps(right)} is planned")

@@ -256,10 +256,9 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
     for size, ranks, count, what in (
         (strategy.tensor, tensor, shape.num_kv_heads, "heads of keys and values"),
         (strategy.tensor, tensor, shape.num_heads, "heads"),
-        *(
-            (strategy.tensor, tensor, size, "columns of the feed-forward network")
-            for size in (shape.ffn_size, shape.dense_size, shape.shared_size)
-        ),
+        (strategy.tensor, tensor, shape.ffn_size, "columns of the feed-forward network"),
+        (strategy.tensor, tensor, shape.dense_size, "columns of layers without experts"),
+        (strategy.tensor, tensor, shape.shared_size, "columns of the shared expert"),
         (strategy.expert, expert, shape.num_experts, "experts"),
         (strategy.expert, expert, strategy.num_summing, "ranks of the data axis"),
         (parts, f"{parts} parts", training.sequence, "tokens of a sample"),

@@ -11,11 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import (
-    register_flop_formula,
-    sdpa_backward_flop_count,
-    sdpa_flop_count,
-)
+from torch.utils.flop_counter import register_flop_formula, sdpa_backward_flop, sdpa_flop
 
 
 @torch.library.custom_op("planning::rms_norm", mutates_args=())
@@ -125,5 +121,5 @@ attention.register_autograd(_differentiate_attention, setup_context=_keep_attent
 def _flops(query: Any, key: Any, value: Any, window: int, kept: Any = (), **_: Any) -> int:
     """Whole, as torch counts causal attention; a window with its mirror beyond the diagonal."""
     given, length = (query, key, value), int(query[-2])
-    whole = sdpa_backward_flop_count(kept[2], *given) if kept else sdpa_flop_count(*given)
-    return int(whole) - int(whole) * max(0, length - (window or length)) ** 2 // length**2
+    whole = int(sdpa_backward_flop(kept[2], *given) if kept else sdpa_flop(*given))
+    return whole - whole * max(0, length - (window or length)) ** 2 // length**2
