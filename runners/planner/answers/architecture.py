@@ -45,7 +45,7 @@ class Architecture(Record):
         has_fused_inputs: one matrix makes queries, keys and values, and one both inputs of a gate.
         has_sinks: each head has a parameter that takes a share of its attention.
         window: tokens to which a token attends, itself included; 0 for all before it.
-        whole_step: every so manieth layer attends without the window; 0 if none does.
+        whole_step: every n-th layer attends without the window; 0 if none does.
         head_dim: width of one attention head; 0 where the heads make up the hidden size.
         value_dim: of one head's values; 0 where it is that of queries and keys.
         rotary_size: elements of a head that rotary positions turn; 0 for all.
@@ -56,7 +56,7 @@ class Architecture(Record):
         shared_size: width of the network that all tokens pass through beside experts; 0 for none.
         has_shared_gate: a sigmoid of each token weighs what that network returns.
         num_dense_layers: first layers, which have one network of width `dense_size` and no experts.
-        expert_step: every so manieth of the other layers has experts.
+        expert_step: of the other layers, those whose number, from 1, it divides have experts.
         other_values: keys of a configuration that change values and no size; no program has them.
     """
 

@@ -123,7 +123,7 @@ def _activation(said: dict[str, Any], of_family: str) -> str:
 
 
 def _windows(said: dict[str, Any], *, reads: bool) -> dict[str, int]:
-    """The window of attention, and every so manieth layer without it."""
+    """Which layers have no window, where a file says so of each layer or of all."""
     kinds = said.get("layer_types") or []
     if said.get("use_sliding_window") is False or (reads and {*kinds} == {_WHOLE}):
         return {"window": 0, "whole_step": 0}
