@@ -70,12 +70,19 @@ def _obstacle(question: Question) -> str | None:
     strategy, training, shape = question.strategy, question.training, question.model.architecture
     if shape is None:
         return "a program is written for a preset or a config.json alone"
+    trained = {*_FIELD.findall(TEMPLATE.read_text(encoding="utf-8")), "head_dim"}
+    if shape.activation not in ("gelu", "gelu_tanh", "swiglu"):
+        trained.remove("activation")
     is_plain = strategy.sharding == "none" and strategy.data > 1
     is_pipelined, divides = strategy.pipeline > 1, strategy.pipeline * strategy.tensor > 1
     obstacles = {
         "torch has no 8-bit Adam; plan --optimizer adam": training.optimizer == "adam8bit",
         "plan --precision bf16-mixed": training.precision == "bf16",
         "leave out --loss-chunks": training.loss_chunks > 1,
+        **{
+            f"{name} is {getattr(shape, name)!r}, with which it does not train": name not in trained
+            for name in shape.model_dump()  # without rare fields at their default
+        },
         "heads have to make up the hidden size": shape.num_heads * shape.head_size
         != shape.hidden_size,
         "plan --checkpointing all or none": training.checkpointing == "selective",
@@ -93,7 +100,7 @@ def _obstacle(question: Question) -> str | None:
 def _plan(question: Question, planned_bytes: int, names: list[str]) -> str:
     """The program's plan, whose fields have the names of ours."""
     parts = (question.training, question.strategy, question.model.architecture)
-    known = {name: value for one in parts if one for name, value in one.model_dump().items()}
+    known = {name: getattr(one, name) for one in parts if one for name in type(one).model_fields}
     known["needed_gib"] = round(planned_bytes / GIB, 1)
     values = (f"    {name}={known[name]!r},".replace("'", '"') for name in names)
     return "\n".join(["PLAN = Plan(", *values, ")"])
