@@ -232,9 +232,9 @@ def ranked(found: Sequence[Layout]) -> list[Layout]:
     Of those that the estimate cannot tell from the fastest, simpler ones come first: with fewer
     stages, without recomputation, and with the samples whole.
     """
-    best, *others = sorted(found, key=lambda one: one.key) or [None]
-    if best is None:
+    if not found:
         return []
+    best, *others = sorted(found, key=lambda one: one.key)
     near = [one for one in others if one.key[0] == best.key[0] and best.is_as_fast_as(one)]
     rest = [one for one in others if one not in near]
     return [*sorted([best, *near], key=lambda one: (*one.parts, *one.key)), *rest]

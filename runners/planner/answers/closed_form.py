@@ -88,7 +88,7 @@ class _Rank:
     @property
     def _parameters(self) -> float:
         """Of this rank, before data parallelism shards them."""
-        layers = len(self._layers) * self._shape.layer_parameters
+        layers = sum(map(self._shape.parameters_of_layer, self._layers))
         return (layers + self._ends) / self._strategy.tensor
 
     @property
@@ -144,8 +144,8 @@ class _Rank:
         """What autograd keeps of one layer for a microbatch."""
         shape, strategy = self._shape, self._strategy
         heads = shape.num_heads * shape.head_size
-        inner = 8 if shape.activation == "swiglu" else 4
-        ffn = inner * shape.ffn_size * shape.num_active_experts
+        inner = 8 if "glu" in shape.activation else 4
+        ffn = inner * (shape.ffn_size * shape.num_active_experts + shape.shared_size)
         moved = 8 * shape.hidden_size * shape.num_active_experts if shape.num_experts > 1 else 0
         divided = (self._kept_bytes - 8) * heads + ffn
         whole = 8 * shape.hidden_size  # what norms keep and give on
@@ -195,20 +195,21 @@ class _Rank:
     def _flops(self) -> float:
         """Of a step: 6 for each weight and token, causal attention, and what is computed again."""
         shape, training = self._shape, self._training
-        experts = (shape.num_experts - shape.num_active_experts) * shape.expert_parameters
-        weights = shape.layer_parameters - (experts if shape.num_experts > 1 else 0)
-        heads = shape.num_heads * shape.head_size
-        layer = 6 * weights + 6 * heads * training.sequence
+        idle = (shape.num_experts - shape.num_active_experts) * shape.expert_parameters
+        layers = 0
+        for layer in self._layers:
+            seen = min(shape.window_of(layer) * 2 or training.sequence, training.sequence)
+            weights = shape.parameters_of_layer(layer) - idle * shape.has_experts(layer)
+            layers += 6 * (weights + shape.num_heads * shape.head_size * seen)
         again = {"none": 0.0, "selective": 1 / 6, "all": 1 / 3}[training.checkpointing]
-        layers = len(self._layers) * layer * (1 + again)
         head = self._is_last * 6 * shape.embedding_parameters
-        return self._num * self._tokens * (layers + head) / self._strategy.tensor
+        return self._num * self._tokens * (layers * (1 + again) + head) / self._strategy.tensor
 
     @property
     def _calls(self) -> list[AxisCalls]:
         strategy, training, shape = self._strategy, self._training, self._shape
         low = 4 if training.precision == "fp32" else 2
-        found, own = [], self._parameters
+        found: list[tuple[str, str, int, float]] = []
         hidden = low * self._tokens * shape.hidden_size
         if strategy.tensor > 1:
             # Of each layer two sums forward and two backward, as a gather and a scatter each;
@@ -231,7 +232,7 @@ class _Rank:
             both = 2 - (self._is_first or self._is_last)
             sent = both * self._num * strategy.chunks * hidden / strategy.tensor
             found.append(("send", "pipeline", strategy.pipeline, sent))
-        found += self._data_calls(own, low)
+        found += self._data_calls(self._parameters, low)
         return [
             AxisCalls(operation=one, axis=axis, num_ranks=ranks, count=1, bytes=round(size))
             for one, axis, ranks, size in found

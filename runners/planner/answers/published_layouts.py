@@ -64,7 +64,7 @@ class Row(NamedTuple):
     @property
     def fits(self) -> bool:
         """Whether the closed forms leave room on each device."""
-        return max(self.held) <= ROOM * _file()["cluster"]["memory"]
+        return max(self.held) <= ROOM * float(_file()["cluster"]["memory"])
 
 
 @cache

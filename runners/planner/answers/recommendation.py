@@ -251,7 +251,9 @@ def recommendation_lines(found: Found, cluster: Cluster, memory_bytes: float) ->
     if made.runner_up is not None:
         lines.append(f"runner-up:   {made.runner_up.name}")
         lines.append(f"  {_compared(made.runner_up, made.best)}")
-    for one in (turn for turn in made.turns if turn.best):
+    for one in made.turns:
+        if one.best is None:
+            continue
         links, memory = f"with {one.between / 1e9:.3g} GB/s between nodes", one.memory_bytes / GIB
         where = links if one.between else f"below {memory:.1f} GiB"
         lines.append(f"it turns:    {where}: {one.best.name}")
