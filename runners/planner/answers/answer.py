@@ -188,11 +188,12 @@ class Layout:
         What they cost is memory, the time of sending over each tier of links, and the estimate.
         """
         pairs = [(getattr(self.bounds, tier), getattr(other.bounds, tier)) for tier in _TIERS]
-        pairs.append((self.estimate.seconds, other.estimate.seconds))
         if not is_memory_free:
             pairs.append((self.needed_bytes, other.needed_bytes))
+        is_faster = self.estimate.seconds <= other.estimate.seconds
         is_less = any(mine < (1 - NEARLY) * its for mine, its in pairs)
-        return is_less and all(mine <= its for mine, its in pairs)
+        is_less |= is_faster and not self.is_as_fast_as(other)
+        return is_less and is_faster and all(mine <= its for mine, its in pairs)
 
     def is_as_fast_as(self, other: Layout) -> bool:
         """Whether the estimate's own error is larger than what it says lies between them."""
