@@ -152,8 +152,10 @@ def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     """Runs of plans once more, by name."""
     if experiment == PEAKS.experiment:
         return published_peaks.again(names)
-    if experiment in (STEPS.experiment, LAYOUTS.experiment):
-        return (published_steps if experiment == STEPS.experiment else published_layouts).runs()
+    if experiment == STEPS.experiment:
+        return published_steps.runs()
+    if experiment == LAYOUTS.experiment:
+        return published_layouts.runs()
     return grid.again(experiment, names)
 
 

@@ -221,13 +221,24 @@ def runs() -> dict[str, Run]:
                 "seconds": best.seconds,
                 "estimated_seconds": estimated(best.work, by).seconds,
                 "slower_share": chosen.seconds / best.seconds - 1,
-                "has_failed": not chosen.seconds,
                 "num_layouts": len(own),
                 "num_failed": len(own) - len(ran),
             },
         )  # fmt: skip
+    shares = [float(str(one.ranks[0].measures["slower_share"])) for one in found.values()]
+    found["all"] = run(
+        {"near": _NEAR - 1},
+        {
+            "num_rows": len(known),
+            "num_clusters": len(found),
+            "num_near": sum(0 <= share <= _NEAR - 1 for share in shares),
+            "median_slower_share": median(shares),
+            "num_chose_failed": sum(share < 0 for share in shares),
+        },
+    )
     found |= {run_name(f"memory-{model}"): one for model, one in _memory(known).items()}
-    return found | {"fitted": run({}, {**whole._asdict(), "error": median(errors)})}
+    fitted = {"num_parameters": len(whole), "scale": _SCALE}
+    return found | {"fitted": run({**fitted}, {**whole._asdict(), "error": median(errors)})}
 
 
 def _memory(known: Sequence[Row]) -> dict[str, Run]:

@@ -243,7 +243,7 @@ def _scores(rows: Sequence[PublishedStep]) -> Run:
         "estimate_ratio": usual,
         "num_within": sum(abs(one / usual - 1) <= WITHIN for one in ratios),
     }
-    return run({"device": rows[0].device}, measures)
+    return run({"device": rows[0].device, "head": HEAD}, measures)
 
 
 def _choice(rows: Sequence[PublishedStep], place: int) -> Run:
