@@ -335,7 +335,7 @@ def _turned(plans: Plans, chosen: Choices, one: Turn) -> Markup:
     """Other links or less memory, and the layout to take there."""
     given = chosen.cluster.between / 1e9
     where = (
-        f"{one.between / 1e9:.3g} GB/s between nodes instead of {given:.3g}" if one.between
+        f"{one.between / 1e9:.4g} GB/s between nodes instead of {given:.4g}" if one.between
         else f"Below {one.memory_bytes / GIB:.1f} GiB per device"
     )  # fmt: skip
     return label(f"{where}: {plans.label(one.best.answer) if one.best else 'no layout fits'}")

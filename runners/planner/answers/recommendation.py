@@ -254,7 +254,7 @@ def recommendation_lines(found: Found, cluster: Cluster, memory_bytes: float) ->
     for one in made.turns:
         if one.best is None:
             continue
-        links, memory = f"with {one.between / 1e9:.3g} GB/s between nodes", one.memory_bytes / GIB
+        links, memory = f"with {one.between / 1e9:.4g} GB/s between nodes", one.memory_bytes / GIB
         where = links if one.between else f"below {memory:.1f} GiB"
         lines.append(f"it turns:    {where}: {one.best.name}")
     slower = f"{left}: slower by the estimate, or larger by closed forms" if found.num_left else ""
