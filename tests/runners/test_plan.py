@@ -244,7 +244,7 @@ def test_a_strategy_that_cannot_be_says_why(text, why):
         (["for", "os:getcwd", "--loss-chunks", "2"], "--loss-chunks has no effect with os:getcwd"),
         (["program", "gpt2-124m", "nowhere/train.py"], "nowhere is no folder"),
         (["for", "gpt2-124m", "--batch", "m:f"], "--batch has no effect with gpt2-124m"),
-        (["for", "gpt2-124m", "--strategies", "ddp", "--seconds", "9"], "--seconds has no effect"),
+        (["for", "gpt2-124m", "--measured", "1.9"], "--measured and --layout go together"),
         (["check", "gpt3"], "no plan 'gpt3'"),
     ],
 )

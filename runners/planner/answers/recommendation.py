@@ -299,8 +299,8 @@ def _turns(
                 yield Turn(there, between)
                 break
     least = best
-    while below := next((one for one in found if one.needed_bytes < least.needed_bytes), None):
-        if below.kind != best.kind:
+    while below := layouts(answers, cluster, least.needed_bytes - 1):
+        if below[0].kind != best.kind:
             break
-        least = below
-    yield Turn(below, memory_bytes=least.needed_bytes)
+        least = below[0]
+    yield Turn(below[0] if below else None, memory_bytes=least.needed_bytes)
