@@ -40,11 +40,11 @@ def program_of(
 
 def summary_of(layout: Layout) -> str:
     """What a simulated layout needs, and how long a step takes: two lines of the program."""
-    law, training = layout.bounds, layout.answer.question.training
+    training = layout.answer.question.training
     return (
         f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device, and for a step of "
-        f"{training.global_batch * training.sequence:,} tokens\nbetween {law.at_least:.3g} and "
-        f"{law.at_most:.3g} s, by {law.decides}."
+        f"{training.global_batch * training.sequence:,} tokens\nprobably "
+        f"{layout.estimate.seconds:.3g} s, by an estimate that was fitted to other programs."
     )
 
 
