@@ -59,8 +59,19 @@ class StepsPage(ComparedPage):
 
     findings: Prose
     """what the scores show."""
-    choices: Prose
-    """how published searches for a layout are compared with the law."""
+
+
+class LayoutsPage(ComparedPage):
+    """The page of published layouts, of which the estimate chooses one."""
+
+    caption: Line
+    """of the figure."""
+    clusters: Prose
+    """how the clusters that the estimate is fitted to are compared."""
+    searches: Prose
+    """the same of the searches that it is not fitted to."""
+    memory: Prose
+    """how memory by closed forms compares."""
 
 
 class PlanFile(Written):
@@ -100,4 +111,8 @@ class PlanFile(Written):
     published: PeaksPage | None = None
     """of the page that compares simulations with published measurements, if any."""
     steps: StepsPage | None = None
-    """of the page that compares the law of time with published rates, likewise."""
+    """of the page that compares the estimate with published rates, likewise."""
+    layouts: LayoutsPage | None = None
+    """of the page that says how often the estimate chooses well, likewise."""
+    often: Line = ""
+    """how often the recommendation is right, in a sentence for each page of a model."""

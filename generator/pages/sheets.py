@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from generator.content.book import Book, Topic
 from generator.content.plan_page import PlanFile
 from generator.pages.page import Sheet
-from runners.planner.answers.published import PEAKS, STEPS
+from runners.planner.answers.published import LAYOUTS, PEAKS, STEPS
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"
@@ -113,7 +113,11 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
     """The page that leads to the models, and that of each model."""
     written = "content/planner/plan.yml"
     yield Sheet(PLAN, "plan.md.j2", plan.title, plan.about, written, has_toc=True)
-    compared = (("published", plan.published, PEAKS), ("steps", plan.steps, STEPS))
+    compared = (
+        ("published", plan.published, PEAKS),
+        ("steps", plan.steps, STEPS),
+        ("layouts", plan.layouts, LAYOUTS),
+    )
     for name, own, comparison in compared:
         if own and comparison.experiment in book.traces:
             yield Sheet(

@@ -22,9 +22,9 @@ from runners.measuring.instruction_sets import VARIABLES
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
-from runners.planner.answers import published_steps
+from runners.planner.answers import published_layouts, published_steps
 from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
-from runners.planner.answers.published import COMPARISONS, PEAKS, STEPS, is_stale
+from runners.planner.answers.published import COMPARISONS, LAYOUTS, PEAKS, STEPS, is_stale
 from runners.planner.simulated import grid, published_peaks
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
@@ -154,6 +154,8 @@ def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
         return published_peaks.again(names)
     if experiment == STEPS.experiment:
         return published_steps.runs()
+    if experiment == LAYOUTS.experiment:
+        return published_layouts.runs()
     return grid.again(experiment, names)
 
 

@@ -11,19 +11,21 @@ MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf, prod
 from pathlib import Path
 from typing import get_args
 
 from runners.planner import program
-from runners.planner.answers import published_steps
-from runners.planner.answers.answer import GIB, Layout, layouts, lines, ordered
+from runners.planner.answers import closed_form, published_layouts, published_steps
+from runners.planner.answers.answer import GIB, Answer, Layout, layouts, lines, ordered
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import COMPARISONS, STEPS
+from runners.planner.answers.published import COMPARISONS, LAYOUTS, PEAKS
 from runners.planner.answers.published import lines as values_by_run
 from runners.planner.answers.question import (
     STRATEGY_WORDS,
@@ -39,7 +41,7 @@ from runners.planner.answers.question import (
 )
 from runners.planner.answers.recommendation import recommendation_lines, search
 from runners.planner.simulated import grid, published_peaks
-from runners.planner.simulated.processes import answers
+from runners.planner.simulated.processes import answers, cached
 from runners.system import accelerator
 from runners.system.errors import unknown
 from runners.traces.files import TraceError, read, write
@@ -127,7 +129,8 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     add("--reduce", choices=("each", "last"), help="microbatches whose gradients FSDP reduces")
     add("--expandable-segments", action="store_true", help="of CUDA's allocator")
     parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"
-    add("--seconds", type=_size, help="for the search of a layout; default: 40")
+    add("--measured", type=_size, metavar="S", help="seconds of a step of --layout on your devices")
+    add("--layout", metavar="A", help="a strategy, with which other estimates are calibrated")
 
 
 def _positive(text: str) -> int:
@@ -211,11 +214,11 @@ def _check(names: list[str], *, is_writing: bool) -> int:
 def _check_comparison(name: str, *, is_writing: bool) -> str:
     """Compute what is said of published lists once more; what came of it."""
     comparison = COMPARISONS[name]
-    if comparison is STEPS:
-        runs = published_steps.runs()
-    else:
+    if comparison is PEAKS:
         simulate = partial(answers, num_workers=num_cores())
         runs = published_peaks.runs(published_peaks.published(), simulate)
+    else:
+        runs = (published_layouts if comparison is LAYOUTS else published_steps).runs()
     print("\n".join(values_by_run(runs)))
     try:
         trace = read(comparison.path)
@@ -275,14 +278,29 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
     return Cluster(nodes, per_node, asked.flops, within, between)
 
 
+def _calibrated(cluster: Cluster, question: Question, asked: argparse.Namespace) -> Cluster:
+    """The cluster as slow as a measured step says, which had the same training in a layout.
+
+    Raises:
+        PlanError: the layout is missing, or not possible.
+    """
+    if bool(asked.measured) != bool(asked.layout):
+        raise PlanError("--measured and --layout go together: seconds of a step, and its strategy")
+    if not asked.measured:
+        return cluster
+    if question.model.architecture is None:
+        raise PlanError("--measured calibrates presets and configuration files; leave it out")
+    measured = closed_form.answer(_on_mesh(question, asked.layout, asked))
+    return replace(cluster, slower=asked.measured / measured.estimate(cluster).seconds)
+
+
 def _plan(asked: argparse.Namespace) -> int:
     """A table of the strategies that are named; without any, a search and a recommendation."""
     question, memory, cluster = _question(asked), asked.memory * GIB, _cluster(asked)
+    cluster = _calibrated(cluster, question, asked)
     model, training = question.model, question.training
     writes = asked.do == "program"
     if asked.strategies:
-        if asked.seconds:
-            raise PlanError("--seconds has no effect with --strategies; leave it out")
         names = dict.fromkeys(asked.strategies.split(","))
         found = answers([_on_mesh(question, one, asked) for one in names], num_cores())
         unplanned = [one for one in found if one.reason]
@@ -292,12 +310,12 @@ def _plan(asked: argparse.Namespace) -> int:
         said = lines(best)
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
-        simulate = partial(answers, num_workers=num_cores(), how=question.implementation)
+        simulate = partial(_simulated, question.implementation)
         tried = program.covered(model, training, cluster) if writes else None
-        seconds = asked.seconds or 40.0
-        found, is_whole = search(model, training, cluster, memory, simulate, seconds, tried)
-        best, unplanned = ordered(found, cluster, memory), []
-        said = recommendation_lines(found, cluster, memory, is_whole=is_whole)
+        searched = search(model, training, cluster, memory, simulate, tried)
+        found, unplanned = searched.answers, []
+        best = ordered(found, cluster, memory)
+        said = recommendation_lines(searched, cluster, memory)
         said += ["", *lines(layouts(found, cluster, memory))]
     if not writes and asked.json:
         found_ones = [one.document() for one in best] + [one.model_dump() for one in unplanned]
@@ -307,6 +325,13 @@ def _plan(asked: argparse.Namespace) -> int:
     if writes:
         _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
+
+
+def _simulated(how: Implementation, questions: Sequence[Question]) -> list[Answer]:
+    """Answers of a search, which leaves out how a framework does it."""
+    found = [one.model_copy(update={"implementation": how}) for one in questions]
+    by = cached if any(one.model.architecture for one in found) else answers
+    return by(found, num_workers=num_cores())
 
 
 def _check_program(asked: argparse.Namespace) -> None:

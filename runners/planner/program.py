@@ -40,11 +40,11 @@ def program_of(
 
 def summary_of(layout: Layout) -> str:
     """What a simulated layout needs, and how long a step takes: two lines of the program."""
-    law, training = layout.bounds, layout.answer.question.training
+    training = layout.answer.question.training
     return (
         f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device, and for a step of "
-        f"{training.global_batch * training.sequence:,} tokens\nbetween {law.at_least:.3g} and "
-        f"{law.at_most:.3g} s, by {law.decides}."
+        f"{training.global_batch * training.sequence:,} tokens\nprobably "
+        f"{layout.estimate.seconds:.3g} s, by an estimate that was fitted to other programs."
     )
 
 
@@ -71,6 +71,9 @@ def _obstacle(question: Question) -> str | None:
     implementation = question.implementation
     if shape is None:
         return "a program is written for a preset or a config.json alone"
+    trained = {*_FIELD.findall(TEMPLATE.read_text(encoding="utf-8")), "head_dim"}
+    if shape.activation not in ("gelu", "gelu_tanh", "swiglu"):
+        trained.remove("activation")
     is_plain = strategy.sharding == "none" and strategy.data > 1
     is_pipelined, divides = strategy.pipeline > 1, strategy.pipeline * strategy.tensor > 1
     obstacles = {
@@ -80,6 +83,10 @@ def _obstacle(question: Question) -> str | None:
         "torch has no fused loss; leave out --loss": implementation.has_loss_in_place,
         "leave out --gradients": implementation.has_wide_gradients,
         "leave out --reduce": implementation.reduces_each is not None,
+        **{
+            f"{name} is {getattr(shape, name)!r}, with which it does not train": name not in trained
+            for name in shape.model_dump()  # without rare fields at their default
+        },
         "heads have to make up the hidden size": shape.num_heads * shape.head_size
         != shape.hidden_size,
         "plan --checkpointing all or none": training.checkpointing == "selective",
@@ -97,7 +104,7 @@ def _obstacle(question: Question) -> str | None:
 def _plan(question: Question, planned_bytes: int, names: list[str]) -> str:
     """The program's plan, whose fields have the names of ours."""
     parts = (question.training, question.strategy, question.model.architecture)
-    known = {name: value for one in parts if one for name, value in one.model_dump().items()}
+    known = {name: getattr(one, name) for one in parts if one for name in type(one).model_fields}
     known["needed_gib"] = round(planned_bytes / GIB, 1)
     values = (f"    {name}={known[name]!r},".replace("'", '"') for name in names)
     return "\n".join(["PLAN = Plan(", *values, ")"])

@@ -60,8 +60,9 @@ class Plan:
     context_length: int = 1
     positions: str = "rotary"  # or learned
     rotary_base: int = 10_000
-    activation: str = "swiglu"  # or gelu
+    activation: str = "swiglu"  # or gelu, or gelu_tanh
     norm: str = "rmsnorm"  # or layernorm
+    norm_epsilon: float = 1e-5
     has_bias: bool = False
     has_qkv_bias: bool = False
     has_tied_embeddings: bool = False
@@ -147,8 +148,8 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
 def normalized(plan: Plan, size: int) -> nn.Module:
     """A norm over the last dimension."""
     if plan.norm == "rmsnorm":
-        return nn.RMSNorm(size, eps=1e-5)
-    return nn.LayerNorm(size)
+        return nn.RMSNorm(size, eps=plan.norm_epsilon)
+    return nn.LayerNorm(size, eps=plan.norm_epsilon)
 
 
 def rotated(x: Tensor, base: float) -> Tensor:
@@ -200,6 +201,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(plan.hidden_size, plan.ffn_size, bias=plan.has_bias)
         self.is_gated = plan.activation == "swiglu"
+        self.gelu = nn.GELU("tanh" if plan.activation == "gelu_tanh" else "none")
         if self.is_gated:
             self.gate = nn.Linear(plan.hidden_size, plan.ffn_size, bias=plan.has_bias)
         self.outer = nn.Linear(plan.ffn_size, plan.hidden_size, bias=plan.has_bias)
@@ -207,7 +209,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, hidden) → the same."""
         inner = self.inner(x)
-        inner = F.silu(inner) * self.gate(x) if self.is_gated else F.gelu(inner)
+        inner = F.silu(inner) * self.gate(x) if self.is_gated else self.gelu(inner)
         passed: Tensor = self.outer(inner)
         return passed
 

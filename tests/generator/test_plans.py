@@ -12,13 +12,13 @@ from generator.__main__ import main
 from generator.checks.layout_checks import Recommended
 from generator.pages.press import Press
 from generator.pages.views import published
-from generator.pages.views.plans import Plans, decided_by
+from generator.pages.views.plans import Plans
 from generator.printing.folio import Folio
 from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.moved import refuted
-from runners.planner.answers import published_steps
 from runners.planner.answers.answer import Layout, layouts
+from runners.planner.answers.estimate import Estimate
 from runners.planner.answers.law_of_time import Bounds, Cluster
 from runners.planner.answers.published import is_stale
 from runners.planner.answers.recommendation import choice
@@ -107,19 +107,9 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
     assert "python -m runners plan check tiny --write" in line
 
 
-def test_the_page_of_published_rates_states_the_tolerances_by_which_they_were_scored():
-    assert (published.WITHIN, published.APART) == (published_steps.WITHIN, published_steps.APART)
-
-
-def test_a_lower_bound_that_contains_waiting_says_so():
-    waits = Bounds(computing=3, waiting=2, within=2, between=1)
-    assert decided_by(waits) == "computing and waiting"
-    assert decided_by(Bounds(computing=3, waiting=1, within=5, between=1)) == "links within a node"
-
-
 @pytest.mark.parametrize(("fits", "better"), [(False, ["less"]), (True, [])])
 def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
-    mine = Layout(None, Bounds(2, 0, 1, 0), 50, "fits")
+    mine = Layout(None, Bounds(2, 1, 0), Estimate(4, 0, 0, 0), 50, "fits")
     others, cluster = {"less": replace(mine, needed_bytes=40)}, Cluster(1, 8, 1, 1, 1)
     assert Recommended((), "run", mine, others, cluster, fits).better == better
 

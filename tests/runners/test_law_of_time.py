@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from runners.planner.answers.answer import Layout, answer_of, rivals
+from runners.planner.answers.estimate import Estimate
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from runners.planner.answers.plan_grid import GridRank, read_grid
 from runners.planner.answers.question import strategy_of
@@ -45,14 +46,13 @@ def test_communication_hides_from_the_tokens_on_that_the_rates_give(name, calls,
     assert law.between == pytest.approx(law.computing, rel=2 / nodes)
 
 
-def test_a_step_waits_for_tensor_parallelism_and_hides_the_rest():
+def test_no_step_is_shorter_than_the_longest_of_its_parts():
     cluster = Cluster(2, 4, FLOPS, within=1e9, between=1e9)
     sent = [call("all_reduce", 1000, "tensor", 4), call("all_gather", 1000, "data", 2)]
     law = bounds([rank(sent, 10**9)], strategy_of("fsdp.2+tp.4", 8), cluster)
-    assert law.waiting == pytest.approx(2 * 1000 * 3 / 4 / 1e9)
-    assert law.within == law.waiting
+    assert law.within == pytest.approx(2 * 1000 * 3 / 4 / 1e9)
     assert law.between == pytest.approx(1000 / 2 * 4 / 1e9)  # four groups share a node's links
-    assert law.at_least == max(law.computing + law.waiting, law.between)
+    assert law.at_least == max(law.computing, law.within, law.between)
     assert law.at_most == pytest.approx(law.computing + law.within + law.between)
 
 
@@ -85,12 +85,14 @@ def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(device
 
 
 def test_a_layout_dominates_only_where_it_is_worse_in_nothing():
-    law = Bounds(computing=2, waiting=0, within=1, between=0)
-    usual = Layout(None, law, 500, "fits")
+    law, estimate = Bounds(computing=2, within=1, between=0), Estimate(4, 0, 0, 0)
+    usual = Layout(None, law, estimate, 500, "fits")
     assert replace(usual, needed_bytes=400).dominates(usual)
     longer = law._replace(within=1.1)
     assert not replace(usual, needed_bytes=400, bounds=longer).dominates(usual)
     assert not replace(usual, needed_bytes=499).dominates(usual)  # by less than a hundredth
+    assert replace(usual, estimate=estimate.times(0.9)).dominates(usual)
+    assert not replace(usual, estimate=estimate.times(0.97)).dominates(usual)  # cannot be told
 
 
 def test_rivals_do_the_same_training_on_as_many_devices():

@@ -254,7 +254,7 @@ def test_a_strategy_that_cannot_be_says_why(text, why):
         (["program", "gpt2-124m", "x.py", "--loss", "fused"], "torch has no fused loss"),
         (["program", "gpt2-124m", "x.py", "--gradients", "fp32"], "leave out --gradients"),
         (["for", "gpt2-124m", "--batch", "m:f"], "--batch has no effect with gpt2-124m"),
-        (["for", "gpt2-124m", "--strategies", "ddp", "--seconds", "9"], "--seconds has no effect"),
+        (["for", "gpt2-124m", "--measured", "1.9"], "--measured and --layout go together"),
         (["check", "gpt3"], "no plan 'gpt3'"),
     ],
 )

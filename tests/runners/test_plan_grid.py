@@ -3,13 +3,14 @@
 import pytest
 
 from runners.__main__ import main
-from runners.planner.answers import plan_grid, published
-from runners.planner.answers.answer import Answer, answers_of
+from runners.planner.answers import plan_grid, published, recommendation
+from runners.planner.answers.answer import Answer, answers_of, layouts
 from runners.planner.answers.architecture import model_presets
+from runners.planner.answers.estimate import ALIKE
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import as_trace, read_grid
-from runners.planner.answers.question import Model, PlanError, Training
-from runners.planner.answers.recommendation import recommendation_lines, search
+from runners.planner.answers.question import Model, Training
+from runners.planner.answers.recommendation import search
 from runners.planner.simulated import grid
 from runners.simulate import processes
 from runners.traces.digest import ROOT, covered_files
@@ -107,11 +108,14 @@ def test_a_file_is_fresh_and_has_every_row_that_is_asked_for(committed):
 
 
 @pytest.mark.parametrize("gib", [22.5, 79.6])
-def test_the_search_of_the_command_ends_in_what_all_rows_of_a_state_recommend(committed, gib):
+def test_no_row_of_a_state_is_clearly_faster_than_what_the_search_ends_in(
+    committed, gib, monkeypatch
+):
     """What the search asks and no row answers is left out; the pages show what all rows say."""
     usual = committed.rows[0].state
     cluster = Cluster(1, 8, 989e12, 450e9, 400e9).of(usual.devices)
     known = {one.question.model_dump_json(): one for one in answers_of(committed).values()}
+    monkeypatch.setattr(recommendation, "MOST", 10_000)
 
     def look_up(asked):
         lacks = [Answer(question=one, reason="not in the grid", seconds=0.0) for one in asked]
@@ -125,27 +129,21 @@ def test_the_search_of_the_command_ends_in_what_all_rows_of_a_state_recommend(co
         microbatch=committed.microbatch,
         global_batch=committed.microbatch * usual.devices,
     )
-    found, _ = search(model, training, cluster, gib * 2**30, look_up, 1e9)
+    found = search(model, training, cluster, gib * 2**30, look_up)
     of_state = [
         one
         for one, row in zip(known.values(), committed.rows, strict=True)
         if (row.state.devices, row.state.sequence, row.state.optimizer)
         == (usual.devices, usual.sequence, "adam")
     ]
-    said = [_said(answers, cluster, gib) for answers in (found, of_state)]
-    assert said[0] == said[1]
-
-
-def _said(answers, cluster, gib):
-    """The recommended layout and its reason; that nothing fits, where that is so."""
-    try:
-        return recommendation_lines(answers, cluster, gib * 2**30, is_whole=True)[:2]
-    except PlanError:
-        return ["nothing fits"]
+    mine, its = (layouts(one, cluster, gib * 2**30) for one in (found.answers, of_state))
+    assert bool(mine) == bool(its)
+    if mine:
+        assert mine[0].estimate.seconds <= ALIKE * its[0].estimate.seconds
 
 
 def test_the_operations_of_a_token_are_six_for_each_parameter_and_those_of_attention(committed):
-    """Products of layers and logits: 2 forward and 4 backward; attention is counted unmasked."""
+    """Products: 2 forward and 4 backward; attention once, below the diagonal."""
     shape = committed.architecture
     if shape["num_experts"] > 1:
         pytest.skip("a token passes through some experts only")
@@ -158,7 +156,7 @@ def test_the_operations_of_a_token_are_six_for_each_parameter_and_those_of_atten
         if row.strategy == "fsdp" and row.state.checkpointing == "none":
             tokens = committed.microbatch * row.state.sequence
             products = 6 * (committed.num_parameters - looked_up) * tokens
-            attention = 4 * 3.5 * shape["num_layers"] * shape["hidden_size"] * row.state.sequence
+            attention = 2 * 3.5 * shape["num_layers"] * shape["hidden_size"] * row.state.sequence
             closed_form = products + attention * tokens
             assert row.ranks[0].flops == pytest.approx(closed_form, rel=0.03), row.state
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from runners.planner.answers.question import Training
-from runners.planner.simulated.fused_kernels import rms_norm
+from runners.planner.simulated.fused_kernels import attention, rms_norm
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.tensor_axis import TensorAxis, TorchCrossEntropy
 from runners.planner.simulated.transformer import Part, Transformer
@@ -22,9 +22,18 @@ SHAPES = [
             {"head_dim": 32},
             {"has_tied_embeddings": True},
             {"num_experts": 4, "num_active_experts": 2},
+            {"has_fused_inputs": True, "rotary_size": 8, "has_qkv_bias": True},
+            {"norm_places": "after", "has_query_key_norm": True, "has_wide_query_key_norm": True},
+            {"norm_places": "both", "activation": "geglu", "window": 8, "whole_step": 2},
+            {"has_sinks": True, "window": 8, "activation": "clamped_swiglu", "has_ffn_bias": True,
+             "num_experts": 4, "num_active_experts": 2},
+            {"kv_rank": 16, "query_rank": 24, "head_dim": 24, "rotary_size": 8, "value_dim": 12,
+             "num_kv_heads": 4, "num_experts": 4, "shared_size": 48, "num_dense_layers": 1,
+             "dense_size": 96},
+            {"num_experts": 4, "shared_size": 48, "has_shared_gate": True, "expert_step": 2},
         )
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -45,7 +54,7 @@ def test_a_tiny_one_trains_with_values(shape):
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     if model.angles is not None:
-        model.angles = torch.polar(torch.ones(half := (32, shape.head_size // 2)), torch.rand(half))
+        model.angles = torch.polar(torch.ones(half := model.angles.shape), torch.rand(half))
     update = torch.optim.Adam(model.parameters(), 1e-2)
     tokens = torch.randint(0, 256, (3, 32))
     losses = []
@@ -87,3 +96,22 @@ def test_the_norm_in_one_kernel_has_the_gradients_of_torch():
     first, second = (torch.autograd.grad(y, (x, weight), up) for y in outputs)
     torch.testing.assert_close(outputs[0], outputs[1])
     torch.testing.assert_close(first, second)
+
+
+def test_attention_in_a_window_has_the_gradients_of_torch():
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, 3, 9, size, requires_grad=True) for size in (4, 4, 6)]
+    seen = torch.ones(9, 9, dtype=torch.bool).tril().triu(-3)
+    public = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=seen)
+    outputs = attention(*inputs, 4)[0], public
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), inputs) for y in outputs))
+
+
+def test_a_window_leaves_out_the_flops_of_what_it_hides():
+    flops = [
+        simulate_rank(asked("single", 1, changed(LLAMA, window=window)), 0).flops
+        for window in (0, 8)
+    ]  # of 7 products, forward and backward
+    hidden = (LLAMA.context_length - 8) ** 2 / 2
+    assert flops[0] - flops[1] == 8 * 7 * 2 * LLAMA.num_layers * hidden * LLAMA.hidden_size

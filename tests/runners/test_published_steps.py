@@ -1,4 +1,4 @@
-"""Published training steps: operations against the sources' own counts, fit and order."""
+"""Published training steps: operations against the sources' own counts."""
 
 from itertools import groupby
 
@@ -51,25 +51,6 @@ def test_a_rate_of_mpt_is_the_utilization_that_its_source_gives(run, parameters,
     again = (4 if row.recomputed else 3) / 3  # of each device and second: the hardware's share
     seconds = steps.published_seconds(row)
     assert steps.flops(row) / seconds / row.flops == pytest.approx(mfu * again, rel=0.01)
-
-
-@pytest.mark.parametrize("run", ["mpt_h100_mpt_7b_4096_on_8", "sc21_scaling_gpt_1t_2048_on_3072"])
-def test_a_rate_of_a_known_efficiency_is_fitted_by_it(run):
-    slower = ROWS[run].rate / (1 + steps.error(ROWS[run], 0.5))
-    row = ROWS[run].model_copy(update={"rate": slower})
-    assert steps.efficiency([row]) == pytest.approx(0.5)
-
-
-def test_layouts_are_ordered_by_time_and_ties_are_no_order():
-    stored, again = (
-        ROWS["mpt_a100_80_stored_mpt_7b_2048_on_8"],
-        ROWS["mpt_a100_40_mpt_7b_2048_on_8"],
-    )
-    assert steps.order(stored, again, 0.6) == "right"
-    assert steps.order(stored.model_copy(update={"rate": 3000.0}), again, 0.6) == "wrong"
-    assert steps.order(again, again.model_copy(update={"rate": 3000.0}), 0.6) == "none"
-    assert steps.order(again, again, 0.6) is None
-    assert steps.order(stored, ROWS["mpt_a100_80_stored_mpt_13b_2048_on_8"], 0.6) is None
 
 
 @pytest.mark.parametrize("table", SEARCHES)

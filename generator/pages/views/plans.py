@@ -27,16 +27,16 @@ from generator.values import units
 from generator.values.units import Unit
 from generator.values.value import Value, computed, numeric
 from runners.planner.answers.answer import GIB, Answer, Layout, answers_of, needs, verdict
-from runners.planner.answers.law_of_time import Bounds, Cluster
+from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import named_rows
 from runners.planner.answers.question import PlanError
-from runners.planner.answers.recommendation import Choice, Turn, choice, longer_by
+from runners.planner.answers.recommendation import Choice, Turn, choice
 
 ID = "plan"
 TITLE = "What each layout needs, simulated"  # of the bars
 WITHIN, BETWEEN = "A device sends within its node", "A node sends to others"
-AT_LEAST, AT_MOST = "A step, at least", "A step, without overlap"
-NUMBERS = ("A rank needs", WITHIN, BETWEEN, AT_LEAST, AT_MOST, "Other layouts")
+PROBABLY, AT_LEAST = "A step, probably", "A step, at least"
+NUMBERS = ("A rank needs", WITHIN, BETWEEN, PROBABLY, AT_LEAST, "Other layouts")
 LAYOUTS = ("Layout", *(f"#{one}" for one in NUMBERS))
 NOTHING_FITS = "No simulated layout fits"
 MOST = 8  # layouts that fit, of which bars and the table show the best
@@ -148,19 +148,17 @@ class Plans:
 
     def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
         """What one compares of a layout."""
-        path, bounds = self.path(layout.answer), layout.bounds
-        law, rates = f"law_of_time({path}, {_mesh(chosen.cluster)})", _rates(chosen.device)
-
-        def by_law(name: str) -> Markup:
-            number = getattr(bounds, name)
-            return _by_law(number, units.SECONDS, f"{law}.{name}", path, rates, self.folio)
-
+        path, mesh = self.path(layout.answer), _mesh(chosen.cluster)
+        read, rates = (path, _rates(chosen.device), self.folio), layout.bounds
+        seconds, least = layout.estimate.seconds, rates.at_least
         return {
             "layout": label(self.label(layout.answer)),
             "needs": self.needs(layout.answer),
-            "at_least": by_law("at_least"),
-            "at_most": by_law("at_most"),
-            "decided_by": decided_by(bounds),
+            "probably": _computed(seconds, units.SECONDS, f"estimate({path}, {mesh})", *read),
+            "at_least": _computed(
+                least, units.SECONDS, f"law_of_time({path}, {mesh}).at_least", *read
+            ),
+            "decided_by": rates.decides,
         }
 
 
@@ -172,10 +170,10 @@ def _largest(path: str, measure: str) -> str:
     return f"{path}.ranks | each('measures.{measure}') | largest"
 
 
-def _by_law(
+def _computed(
     number: float, unit: Unit, says: str, path: str, rates: Iterable[str], folio: Folio
 ) -> Markup:
-    """What the law of time makes of a simulated layout, with what it was made from."""
+    """What a formula makes of a simulated layout, with what it was made from."""
     read = [_largest(path, "flops"), _largest(path, "sent_bytes"), *rates]
     inputs = tuple(filter(None, map(folio.value, read)))
     return folio.show(computed(number, unit, says, inputs))
@@ -204,15 +202,15 @@ def recommended_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
         by_law = (
             (WITHIN, law.within * links.within, units.BYTES),
             (BETWEEN, law.between * links.between, units.BYTES),
+            (PROBABLY, one.layout.estimate.seconds, units.SECONDS),
             (AT_LEAST, law.at_least, units.SECONDS),
-            (AT_MOST, law.at_most, units.SECONDS),
         )
         said = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
         tokens, use = one.layout.answer.question.training.sequence, folio.line(uses[one.run])
         rows[one.run] = [
             said.format(use, folio.place_of(one.run), named(one.run, folio), tokens),
             folio.cell(_largest(one.run, "needed_bytes")),
-            *(_by_law(num, unit, says, one.run, (), folio) for says, num, unit in by_law),
+            *(_computed(num, unit, says, one.run, (), folio) for says, num, unit in by_law),
             counted(len(one.others)),
         ]
     return list(rows.values()), folio.caption
@@ -318,9 +316,9 @@ def _answer(plans: Plans, chosen: Choices) -> View:
         memory=plans.folio.show(chosen.memory) if made else None,
         best=compared[0] if compared else None,
         rows=[list(one.values()) for one in compared],
-        is_tight=bool(made and later and made.best.is_tight(memory)),
+        is_tight=bool(made and made.best.is_tight(memory)),
         later=plans.compared(later, chosen) if later else None,
-        longer=longer_by(later, made.best) if made and later else "",
+        is_open=bool(made and later and made.best.is_as_fast_as(later)),
         turns=[_turned(plans, chosen, one) for one in made.turns] if made else [],
         least=None if made else plans.needs(min(chosen.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
@@ -333,17 +331,11 @@ def _answer(plans: Plans, chosen: Choices) -> View:
     )
 
 
-def decided_by(bounds: Bounds) -> str:
-    """The part of a step that its lower bound is."""
-    has_to_wait = bounds.waiting and bounds.at_least == bounds.computing + bounds.waiting
-    return "computing and waiting" if has_to_wait else bounds.decides
-
-
 def _turned(plans: Plans, chosen: Choices, one: Turn) -> Markup:
     """Other links or less memory, and the layout to take there."""
     given = chosen.cluster.between / 1e9
     where = (
-        f"{one.between / 1e9:.3g} GB/s between nodes instead of {given:.3g}" if one.between
+        f"{one.between / 1e9:.4g} GB/s between nodes instead of {given:.4g}" if one.between
         else f"Below {one.memory_bytes / GIB:.1f} GiB per device"
     )  # fmt: skip
     return label(f"{where}: {plans.label(one.best.answer) if one.best else 'no layout fits'}")

@@ -1,8 +1,8 @@
 """Published measurements beside what is computed of them: memory, and rates of training steps.
 
-In: planner/plan_published.json and planner/plan_steps.json as traces, and a citation of each
-published number. Out: for each of the two the rows of a table of scores and of one of every
-number, with the place that it was published at; of steps also those of searches for a layout.
+In: planner/plan_published.json, plan_steps.json and plan_layouts.json as traces, and a citation of
+each published number. Out: the rows of tables of scores and of every number, with the place that it
+was published at, and of searches for a layout; and the figure of what the estimate prefers there.
 """
 
 import re
@@ -13,18 +13,21 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.content.plan_page import PeaksPage
+from generator.figures.drawings.plot import MARKS, Axis, Series, plot
+from generator.figures.picture import Seen, both
 from generator.pages.view import Row, counted, label
 from generator.printing.folio import Folio, breakable
 from generator.values.value import Value, computed, numeric
 from runners.planner.answers.published import (
     KINDS,
+    LAYOUTS,
     MOST_ERROR,
     PEAKS,
     STEPS,
     published_bytes_of,
     reference_of,
 )
-from runners.planner.answers.published_steps import APART, WITHIN
+from runners.planner.answers.published_steps import WITHIN
 from runners.traces.records import Run
 
 *ALLOCATED, RESERVED = KINDS
@@ -36,13 +39,17 @@ SHARDING = {
 LAYOUT = "tensor {}, pipeline {}, microbatch {}"
 SEARCH = "{model}, {devices} devices, {batch:,} × {sequence:,} tokens"
 CASE = "Configuration, and where it is published"
-DIFFER = label(f"that differ by {APART - 1:.0%} or more")
+REGRETS = {
+    LAYOUTS.experiment: "H100, fitted to other clusters",
+    STEPS.experiment: "A100, not fitted",
+}
+MOST_SLOWER = 30  # per cent, where the axis of the figure ends
+FITTED = "replicas {}, pipeline {}, tensor {}, {}, microbatch {}"
 SCORES = {
-    "#Fitted efficiency": ["efficiency_share"],
-    "#" + label(f"Held-out rows within {WITHIN:.0%}"): ["num_within", "num_held_out"],
-    "#Pairs " + DIFFER: ["num_pairs"],
-    "#Pairs in the right order": ["num_right"],
-    "#Pairs in the wrong order": ["num_wrong"],
+    "#Rows": "num_rows",
+    "#Not below the bound": "num_possible",
+    "#Estimate next to measured step, median": "estimate_ratio",
+    "#" + label(f"Within {WITHIN:.0%} of that"): "num_within",
 }
 
 
@@ -143,25 +150,28 @@ def _axes(sizes: dict[str, Any]) -> list[str]:
 
 
 def step_scores(folio: Folio) -> Iterator[Row]:
-    """For each device its efficiency, and how far this explains the rows that were held out."""
+    """For each device how the estimate compares, which was fitted to none of these rows."""
     rates = _listed(STEPS.experiment, "rate", folio)
     for one in dict.fromkeys(str(run.settings["device"]) for _, run in rates):
-        scores = ([_step(one, part, folio) for part in parts] for parts in SCORES.values())
-        yield [_named(one, label(one.upper())), *map(Markup(" of ").join, scores)]
+        yield [
+            _named(one, label(one.upper())),
+            *(_step(one, part, folio) for part in SCORES.values()),
+        ]
 
 
 def step_rows(folio: Folio) -> Iterator[Row]:
-    """Every published rate, with the bound and the prediction."""
+    """Every published rate, with the bound and the estimate."""
     for name, run in _listed(STEPS.experiment, "rate", folio):
         error = run.ranks[0].measures["error_share"]
         unit = Markup('&nbsp;<small class="pb-label">{}</small>').format(run.settings["unit"])
-        misses = isinstance(error, float) and abs(error) > WITHIN
+        usual = folio.book.traces[STEPS.experiment].trace.runs[str(run.settings["device"])]
+        ratio = float(str(usual.ranks[0].measures["estimate_ratio"]))
+        misses = abs((1 + float(str(error))) / ratio - 1) > WITHIN
         yield [
             _case(name, run.settings, folio),
-            "test" if run.settings["is_held_out"] else "fit",
             folio.cell(_cited(name)) + unit,
             _step(name, "at_most", folio) + unit,
-            _step(name, "predicted", folio) + unit,
+            _step(name, "estimated", folio) + unit,
             _marked(_step(name, "error_share", folio), is_off=misses),
         ]
 
@@ -178,19 +188,79 @@ def _case(name: str, settings: dict[str, Any], folio: Folio) -> Markup:
 
 
 def choices(folio: Folio) -> Iterator[Row]:
-    """Published searches for a layout: what won, what the law of time prefers, and its cost."""
+    """Published searches for a layout: what won, what the estimate prefers, and its cost."""
     for name, run in _listed(STEPS.experiment, "won", folio):
         settings = dict[str, Any](run.settings)
         folio.run(f"{STEPS.experiment}.{name}")
         about = _named(name, label(SEARCH.format(**settings)))
-        differs = settings["won"] != settings["preferred"]
-        pairs = (_step(name, f"num_{key}", folio) for key in ("right", "wrong", "pairs"))
         yield [
             about + _source(settings["url"], "the published table"),
             *(label(LAYOUT.format(*settings[key])) for key in ("won", "preferred")),
-            _marked(_step(name, "slower_share | percent", folio), is_off=differs),
-            Markup("{} right, {} wrong, of {}").format(*pairs),
+            _slower(f"{STEPS.experiment}.{name}", run, folio),
         ]
+
+
+def clusters(folio: Folio) -> Iterator[Row]:
+    """Each cluster that the estimate was fitted to: what ran fastest, what it prefers, its cost."""
+    for name, run in _listed(LAYOUTS.experiment, "won", folio):
+        path = f"{LAYOUTS.experiment}.{name}"
+        folio.run(path)
+        ran, failed = (
+            _cell(f"{path}.ranks[0].measures.num_{of}", folio) for of in ("layouts", "failed")
+        )
+        yield [
+            _named(name, label(f"{run.settings['model']}, {run.settings['devices']} H100")),
+            ran,
+            failed,
+            *(label(_fitted(run.settings[key])) for key in ("won", "preferred")),
+            _slower(path, run, folio),
+        ]
+
+
+def _fitted(layout: object) -> str:
+    assert isinstance(layout, list)
+    data, stages, tensor, shards, microbatch = layout
+    return FITTED.format(data, stages, tensor, "ZeRO-1" if shards else "DDP", microbatch)
+
+
+def memories(folio: Folio) -> Iterator[Row]:
+    """For each of their models how far memory by closed forms is off, and what that would say."""
+    parts = (
+        "median_error_share | percent",
+        "num_ran",
+        "num_ran_over",
+        "num_failed",
+        "num_failed_within",
+    )
+    runs = folio.book.traces[LAYOUTS.experiment].trace.runs
+    for name, run in runs.items():
+        if "memory_of" in run.settings:
+            path = f"{LAYOUTS.experiment}.{name}.ranks[0].measures"
+            said = _named(name, label(str(run.settings["memory_of"])))
+            yield [said, *(_cell(f"{path}.{part}", folio) for part in parts)]
+
+
+def regret(name: str, title: str, folio: Folio) -> Markup:
+    """How much longer the step of the preferred layout is than the fastest: a point a cluster."""
+    said, found = [], []
+    for (experiment, who), mark in zip(REGRETS.items(), MARKS, strict=False):
+        points = []
+        for _, run in _listed(experiment, "won", folio):
+            share, num = run.ranks[0].measures["slower_share"], run.settings["devices"]
+            assert isinstance(share, float | int)
+            assert isinstance(num, int)
+            says = f"{run.settings['model']}, {num:,} devices: {share:.0%} slower"
+            points.append((float(num), min(100 * share, MOST_SLOWER), says))
+            said.append(says)
+        found.append(Series(who, points, mark=mark))
+    devices = Axis("devices", [8, 16, 32, 64, 128, 256, 512], is_logarithmic=True)
+    slower = Axis("% slower than the fastest", [0, 10, 20, MOST_SLOWER])
+    return Seen(both(plot, found, devices, slower, 150), "; ".join(said)).svg(name, title)
+
+
+def _slower(path: str, run: Run, folio: Folio) -> Markup:
+    differs = run.settings["won"] != run.settings["preferred"]
+    return _marked(_cell(f"{path}.ranks[0].measures.slower_share | percent", folio), is_off=differs)
 
 
 # --- both
@@ -222,4 +292,8 @@ def _marked(error: Markup, *, is_off: bool) -> Markup:
 
 
 def _step(run: str, measure: str, folio: Folio) -> Markup:
-    return folio.cell(f"{STEPS.experiment}.{run}.ranks[0].measures.{measure}")
+    return _cell(f"{STEPS.experiment}.{run}.ranks[0].measures.{measure}", folio)
+
+
+def _cell(path: str, folio: Folio) -> Markup:
+    return folio.cell(path)

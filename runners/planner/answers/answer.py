@@ -3,7 +3,7 @@
 Bytes are tensor bytes, as the memory meter counts them; `reserved_bytes` is what CUDA's caching
 allocator would hold for the same allocations. Since each row of a grid is the answer that it was,
 pages and the command share one recommendation. On a cluster, an answer with ranks is a `Layout`:
-`runners.planner.answers.device_memory` says which of them fit, and the law of time orders them.
+`runners.planner.answers.device_memory` says which of them fit, and an estimate orders them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from runners.declared.closed_forms import pipelined_work
 from runners.planner.answers import device_memory
 from runners.planner.answers.architecture import Architecture
+from runners.planner.answers.estimate import ALIKE, Estimate, estimated, fitted, work_of
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, State, named_rows
 from runners.planner.answers.question import Model, Question, Training, strategy_of
@@ -24,13 +25,15 @@ GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
 TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
+_TIERS = ("within", "between")
 _HEAD = (
     f"{'':<9}{'layout':<44}{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
-    f"{'at least':>12}{'at most':>12}  decided by"
+    f"{'probably':>12}{'at least':>12}  decided by"
 )
 _UNITS = (
     f"{'':<53}" + "sizes in GiB, of the fullest rank; needs: "
-    f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}"
+    f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}; "
+    "probably: estimated; at least: at the highest rates"
 )
 
 
@@ -49,7 +52,7 @@ class Answer(Record):
         return max(self.ranks, key=lambda one: one.peak_bytes, default=None)
 
     def bounds(self, cluster: Cluster) -> Bounds:
-        """Between which times a step lies on these devices, by the law of time."""
+        """How long a step takes at the least, at the highest rates of these devices."""
         asked, strategy = self.question, self.question.strategy
         if strategy.pipeline == 1:
             return bounds(self.ranks, strategy, cluster)
@@ -61,6 +64,11 @@ class Answer(Record):
         units = asked.num_microbatches * strategy.chunks
         pipelined = pipelined_work([one.flops for one in self.ranks], inner, units)
         return bounds(self.ranks, strategy, cluster, float(pipelined))
+
+    def estimate(self, cluster: Cluster) -> Estimate:
+        """How long a step probably takes on these devices."""
+        work = work_of(self.question, self.ranks, cluster)
+        return estimated(work, fitted().parameters).times(cluster.slower)
 
 
 # --- committed rows
@@ -133,6 +141,7 @@ class Layout:
 
     answer: Answer
     bounds: Bounds
+    estimate: Estimate
     needed_bytes: int
     verdict: device_memory.Verdict
 
@@ -156,21 +165,40 @@ class Layout:
         return ", ".join(words)
 
     @property
-    def key(self) -> tuple[int, float, float, int]:
-        """What layouts are sorted by, best first."""
-        return _VERDICTS.index(self.verdict), *self.bounds.rounded, self.needed_bytes
+    def key(self) -> tuple[int, float, int]:
+        """What layouts are sorted by, best first; times alike in three digits are equal."""
+        seconds = float(f"{self.estimate.seconds:.3g}")
+        return _VERDICTS.index(self.verdict), seconds, self.needed_bytes
+
+    @property
+    def parts(self) -> tuple[int, bool, int]:
+        """What makes it less simple: stages, recomputation, and parts of a sample."""
+        strategy, training = self.answer.question.strategy, self.answer.question.training
+        return strategy.num_stages, training.checkpointing != "none", strategy.context
+
+    @property
+    def tokens(self) -> float:
+        """That all devices together train on in a second, by the estimate."""
+        training = self.answer.question.training
+        return training.global_batch * training.sequence / self.estimate.seconds
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
         """Whether it costs no more in anything, and less in something, on the same cluster.
 
-        What they cost is memory, the time of sending over each tier of links, and both bounds.
+        What they cost is memory, the time of sending over each tier of links, and the estimate.
         """
-        names = ("within", "between", "at_least", "at_most")
-        pairs = [(getattr(self.bounds, name), getattr(other.bounds, name)) for name in names]
+        pairs = [(getattr(self.bounds, tier), getattr(other.bounds, tier)) for tier in _TIERS]
         if not is_memory_free:
             pairs.append((self.needed_bytes, other.needed_bytes))
+        is_faster = self.estimate.seconds <= other.estimate.seconds
         is_less = any(mine < (1 - NEARLY) * its for mine, its in pairs)
-        return is_less and all(mine <= its for mine, its in pairs)
+        is_less |= is_faster and not self.is_as_fast_as(other)
+        return is_less and is_faster and all(mine <= its for mine, its in pairs)
+
+    def is_as_fast_as(self, other: Layout) -> bool:
+        """Whether the estimate's own error is larger than what it says lies between them."""
+        mine, its = self.estimate.seconds, other.estimate.seconds
+        return max(mine, its) <= ALIKE * min(mine, its)
 
     def is_tight(self, memory_bytes: float) -> bool:
         """Whether it leaves so little of a device that a first try may well fail."""
@@ -183,20 +211,40 @@ class Layout:
             **self.answer.model_dump(mode="json"),
             "verdict": self.verdict,
             "needed_bytes": self.needed_bytes,
-            "seconds": {"at_least": law.at_least, "at_most": law.at_most, **law._asdict()},
+            "seconds": {
+                "estimate": {"total": self.estimate.seconds, **self.estimate._asdict()},
+                "at_full_rates": {
+                    "at_least": law.at_least,
+                    "without_overlap": law.at_most,
+                    **law._asdict(),
+                },
+            },
         }
 
 
 def ordered(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
     """Every layout that was simulated, best first."""
-    found = (layout(one, cluster, memory_bytes) for one in answers if one.ranks)
-    return sorted(found, key=lambda one: one.key)
+    return ranked([layout(one, cluster, memory_bytes) for one in answers if one.ranks])
+
+
+def ranked(found: Sequence[Layout]) -> list[Layout]:
+    """Layouts, best first.
+
+    Of those that the estimate cannot tell from the fastest, simpler ones come first: with fewer
+    stages, without recomputation, and with the samples whole.
+    """
+    if not found:
+        return []
+    best, *others = sorted(found, key=lambda one: one.key)
+    near = [one for one in others if one.key[0] == best.key[0] and best.is_as_fast_as(one)]
+    rest = [one for one in others if one not in near]
+    return [*sorted([best, *near], key=lambda one: (*one.parts, *one.key)), *rest]
 
 
 def layout(answer: Answer, cluster: Cluster, memory_bytes: float) -> Layout:
     """One that was simulated, on a cluster."""
-    bounds, fits = answer.bounds(cluster), verdict(answer, memory_bytes)
-    return Layout(answer, bounds, needs(answer), fits)
+    fits = verdict(answer, memory_bytes)
+    return Layout(answer, answer.bounds(cluster), answer.estimate(cluster), needs(answer), fits)
 
 
 def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
@@ -205,14 +253,31 @@ def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) ->
 
 
 def lines(found: Sequence[Layout]) -> list[str]:
-    """The table: memory by class, and both bounds."""
+    """The table: memory by class, the estimate, and what no step is shorter than."""
     return [_HEAD, _UNITS, *map(_line, found)]
 
 
-def _line(one: Layout) -> str:
+def _held(one: Layout) -> dict[str, int]:
+    """Bytes of each class at the peak of the fullest rank."""
     held = max(one.answer.ranks, key=lambda rank: rank.reserved_bytes).at_peak
-    columns = [one.needed_bytes, held.parameters_bytes, held.gradients_bytes, held.optimizer_bytes]
-    columns += [held.activations_bytes, held.buckets_bytes + held.buffers_bytes]
+    return {
+        "parameters": held.parameters_bytes,
+        "gradients": held.gradients_bytes,
+        "optimizer": held.optimizer_bytes,
+        "activations": held.activations_bytes,
+        "buffers": held.buckets_bytes + held.buffers_bytes,
+    }
+
+
+def sizes(one: Layout) -> str:
+    """What fills the memory of the fullest rank, in words."""
+    held = {**_held(one)}
+    held["what the allocator and libraries take"] = one.needed_bytes - sum(held.values())
+    return ", ".join(f"{what} {size / GIB:.1f}" for what, size in held.items() if size / GIB > 0.05)
+
+
+def _line(one: Layout) -> str:
+    columns = [one.needed_bytes, *_held(one).values()]
     sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
-    times = f"{one.bounds.at_least:10.3g} s{one.bounds.at_most:10.3g} s"
+    times = f"{one.estimate.seconds:10.3g} s{one.bounds.at_least:10.3g} s"
     return f"{one.verdict:<9}{one.name:<44}{sizes}{times}  {one.bounds.decides}"

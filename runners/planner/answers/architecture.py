@@ -5,7 +5,7 @@ In: the numbers of a configuration file, and `content/planner/model_presets.yml`
 """
 
 from functools import cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, TypeAdapter, model_validator
@@ -19,6 +19,11 @@ PRESETS = ROOT / "content" / "planner" / "model_presets.yml"
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
 
 
+def _rare(default: Any) -> Any:
+    """A field of few models, which the others do not write."""
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 class Architecture(Record):
     """Layers of attention and a feed-forward network, between an embedding and logits.
 
@@ -27,14 +32,32 @@ class Architecture(Record):
         ffn_size: width inside the feed-forward network, of one expert where there are several.
         vocabulary: rows of the embedding, before any padding.
         context_length: most positions; with learned positions also the rows of their embedding.
-        activation: with `swiglu` the first matrix is two, one of which gates the other.
+        activation: with the `glu` ones the first matrix is two, one of which gates the other.
         has_bias: linear layers have biases (norms of the kind `layernorm` always do).
         has_qkv_bias: the layers of queries, keys and values do, whatever the others do.
+        has_output_bias: the layer after attention does.
+        has_ffn_bias: feed-forward networks and their router do.
         has_tied_embeddings: the logits use the embedding's matrix.
         has_query_key_norm: queries and keys are normalized, head by head.
+        has_wide_query_key_norm: they are so over all heads together.
+        norm_places: of attention and of the feed-forward network, where a norm is.
+        norm_epsilon: added to mean squares.
+        has_fused_inputs: one matrix makes queries, keys and values, and one both inputs of a gate.
+        has_sinks: each head has a parameter that takes a share of its attention.
+        window: tokens to which a token attends, itself included; 0 for all before it.
+        whole_step: every n-th layer attends without the window; 0 if none does.
         head_dim: width of one attention head; 0 where the heads make up the hidden size.
+        value_dim: of one head's values; 0 where it is that of queries and keys.
+        rotary_size: elements of a head that rotary positions turn; 0 for all.
         rotary_base: of the angles of rotary positions (`rope_theta` of a configuration).
+        kv_rank: elements from which keys and values are made (latent attention); 0 without it.
+        query_rank: the same of queries; 0 where they are made from the hidden state.
         num_active_experts: experts that each token passes through.
+        shared_size: width of the network that all tokens pass through beside experts; 0 for none.
+        has_shared_gate: a sigmoid of each token weighs what that network returns.
+        num_dense_layers: first layers, which have one network of width `dense_size` and no experts.
+        expert_step: of the other layers, those whose number, from 1, it divides have experts.
+        other_values: keys of a configuration that change values and no size; no program has them.
     """
 
     num_layers: Count
@@ -45,7 +68,7 @@ class Architecture(Record):
     vocabulary: Count
     context_length: Count
     positions: Literal["learned", "rotary"]
-    activation: Literal["gelu", "swiglu"]
+    activation: Literal["gelu", "gelu_tanh", "swiglu", "geglu", "clamped_swiglu"]
     norm: Literal["layernorm", "rmsnorm"]
     has_bias: bool
     has_tied_embeddings: bool
@@ -55,6 +78,25 @@ class Architecture(Record):
     rotary_base: Count = 10_000
     num_experts: Count = 1
     num_active_experts: Count = 1
+    has_output_bias: bool = _rare(False)
+    has_ffn_bias: bool = _rare(False)
+    has_wide_query_key_norm: bool = _rare(False)
+    norm_places: Literal["before", "after", "both"] = _rare("before")
+    norm_epsilon: float = _rare(1e-5)
+    has_fused_inputs: bool = _rare(False)
+    has_sinks: bool = _rare(False)
+    window: int = _rare(0)
+    whole_step: int = _rare(0)
+    value_dim: int = _rare(0)
+    rotary_size: int = _rare(0)
+    kv_rank: int = _rare(0)
+    query_rank: int = _rare(0)
+    shared_size: int = _rare(0)
+    has_shared_gate: bool = _rare(False)
+    num_dense_layers: int = _rare(0)
+    dense_size: int = _rare(0)
+    expert_step: Count = _rare(1)
+    other_values: str = _rare("")
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -71,6 +113,15 @@ class Architecture(Record):
         """Width of one attention head."""
         return self.head_dim or self.hidden_size // self.num_heads
 
+    def has_experts(self, layer: int) -> bool:
+        """Whether the layer of this number, from 0, has experts."""
+        is_one = layer >= self.num_dense_layers and (layer + 1) % self.expert_step == 0
+        return self.num_experts > 1 and is_one
+
+    def window_of(self, layer: int) -> int:
+        """Tokens to which those of a layer attend; 0 for all before them."""
+        return 0 if self.whole_step and (layer + 1) % self.whole_step == 0 else self.window
+
     @property
     def embedding_parameters(self) -> int:
         """Of the token embedding, which is also the size of an untied output matrix."""
@@ -84,25 +135,49 @@ class Architecture(Record):
     @property
     def attention_parameters(self) -> int:
         """Of one layer's attention: queries, keys and values, and the output."""
-        queries = self.num_heads * self.head_size
-        inputs = queries + 2 * self.num_kv_heads * self.head_size
-        biases = inputs + self.hidden_size if self.has_bias else inputs * self.has_qkv_bias
-        norms = 2 * self.head_size * self._norm_vectors if self.has_query_key_norm else 0
-        return self.hidden_size * (inputs + queries) + biases + norms
+        hidden, heads, size = self.hidden_size, self.num_heads, self.head_size
+        queries, outputs = heads * size, heads * (self.value_dim or size)
+        if self.kv_rank:
+            rank, inputs = self.query_rank, self.query_rank + self.kv_rank + self.rotary_size
+            expanded = heads * (size - self.rotary_size + self.value_dim)
+            matrices = hidden * inputs + (rank or hidden) * queries + self.kv_rank * expanded
+            norms = (rank + self.kv_rank) * self._norm_vectors
+        else:
+            keys = self.num_kv_heads * size
+            inputs = queries + 2 * keys
+            matrices = hidden * inputs
+            normed = queries + keys if self.has_wide_query_key_norm else 2 * size
+            norms = normed * self._norm_vectors * self.has_query_key_norm
+        biases = inputs * (self.has_bias or self.has_qkv_bias)
+        biases += hidden * (self.has_bias or self.has_output_bias)
+        return matrices + outputs * hidden + biases + norms + heads * self.has_sinks
 
     @property
     def expert_parameters(self) -> int:
         """Parameters of one expert's feed-forward network."""
-        gates = 2 if self.activation == "swiglu" else 1
-        biases = gates * self.ffn_size + self.hidden_size if self.has_bias else 0
-        return (gates + 1) * self.hidden_size * self.ffn_size + biases
+        return self._network_parameters(self.ffn_size)
+
+    def _network_parameters(self, width: int) -> int:
+        num_inner = 1 + ("glu" in self.activation)
+        biases = num_inner * width + self.hidden_size
+        matrices = (num_inner + 1) * self.hidden_size * width
+        return matrices + biases * (self.has_bias or self.has_ffn_bias)
+
+    def parameters_of_layer(self, layer: int) -> int:
+        """Of one layer by its number, from 0: attention, networks and their router, norms."""
+        networks = self._network_parameters(self.dense_size or self.ffn_size)
+        if self.has_experts(layer):
+            router = self.hidden_size + self.has_ffn_bias
+            networks = self.num_experts * (self.expert_parameters + router)
+            networks += self._network_parameters(self.shared_size) if self.shared_size else 0
+            networks += self.hidden_size * self.has_shared_gate
+        norms = (4 if self.norm_places == "both" else 2) * self.norm_parameters
+        return self.attention_parameters + networks + norms
 
     @property
     def layer_parameters(self) -> int:
-        """Of one layer: attention, all experts, the router where there are several, two norms."""
-        router = self.num_experts * self.hidden_size if self.num_experts > 1 else 0
-        experts = self.num_experts * self.expert_parameters
-        return self.attention_parameters + experts + router + 2 * self.norm_parameters
+        """Of the largest layer; see `parameters_of_layer` where only some layers have experts."""
+        return max(map(self.parameters_of_layer, range(self.num_layers)))
 
     @property
     def num_parameters(self) -> int:
@@ -110,7 +185,7 @@ class Architecture(Record):
         logits = 0 if self.has_tied_embeddings else self.embedding_parameters
         positions = self.context_length * self.hidden_size if self.positions == "learned" else 0
         ends = self.embedding_parameters + positions + self.norm_parameters + logits
-        return self.num_layers * self.layer_parameters + ends
+        return sum(map(self.parameters_of_layer, range(self.num_layers))) + ends
 
     @property
     def _norm_vectors(self) -> int:

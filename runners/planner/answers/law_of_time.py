@@ -1,10 +1,10 @@
 """The law of time: the bounds of a step by what its ranks compute and send. No torch.
 
 In: simulated ranks, a strategy, and a cluster of nodes. Out: `Bounds`, in seconds. A step takes at
-least as long as the longest of three parts, which a rank can overlap: computing, with the waits of
-tensor parallelism; sending within its node; and sending between nodes. It takes at most their sum,
-and in addition what the program does outside of its operations, which no bound includes. The rates
-are a device's highest, so these bounds compare layouts and predict no times.
+least as long as the longest of three parts, which a rank can overlap: computing, sending within its
+node, and sending between nodes. A program that overlaps nothing takes their sum at the least. Both
+are bounds at a device's highest rates. They predict no times, and order no layouts: real steps
+take longer than either, by how much says `estimate`.
 
 A collective whose group spans several nodes is assumed to run in two tiers: among the ranks of each
 node, and between nodes once for all of them.
@@ -24,7 +24,6 @@ from runners.simulate.log import RESHARDED, AxisCalls
 Part = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
 _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
-_WAITED = ("tensor", "expert")  # whose collectives the next operation needs
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class Cluster:
         flops: that a device does in a second, at its highest rate.
         within: bytes that a device sends in a second to the others of its node.
         between: bytes that all devices of a node together send in a second to other nodes.
+        slower: how many times as long as estimated a step takes here, where one was measured.
     """
 
     nodes: int
@@ -44,6 +44,7 @@ class Cluster:
     flops: float
     within: float
     between: float
+    slower: float = 1.0
 
     @property
     def num_devices(self) -> int:
@@ -61,39 +62,30 @@ class Bounds(NamedTuple):
 
     Attributes:
         computing: the operations of the rank that has most, and the idle time of a pipeline.
-        waiting: for collectives of tensor and expert parallelism, which the next operation needs.
         within: sending to devices of the same node.
         between: sending to other nodes.
     """
 
     computing: float
-    waiting: float
     within: float
     between: float
 
     @property
     def at_least(self) -> float:
         """Seconds: the longest of the parts, which may run at once; no step is shorter."""
-        return max(self.computing + self.waiting, self.within, self.between)
+        return max(self.computing, self.within, self.between)
 
     @property
     def at_most(self) -> float:
-        """What a program without any overlap needs for the same operations and bytes."""
+        """What a program needs at the least that overlaps nothing."""
         return self.computing + self.within + self.between
-
-    @property
-    def rounded(self) -> tuple[float, float]:
-        """Both bounds, to three digits: layouts that differ by less are equally fast."""
-        return float(f"{self.at_least:.3g}"), float(f"{self.at_most:.3g}")
 
     @property
     def decides(self) -> Part:
         """What makes the lower bound as long as it is."""
         if self.at_least == self.between:
             return "links between nodes"
-        if self.at_least == self.within or self.waiting > self.computing:
-            return "links within a node"
-        return "computing"
+        return "links within a node" if self.at_least == self.within else "computing"
 
 
 def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> tuple[int, int]:
@@ -110,8 +102,8 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
     return inner, ceil(num_ranks / inner)
 
 
-def _seconds(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
-    """What a call needs at least of the links within a node, and of those between nodes."""
+def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
+    """Seconds that calls need at least of the links within a node, and of those between nodes."""
     inner, nodes = _spread(call.axis, call.num_ranks, strategy, cluster)
     groups = cluster.per_node / inner  # that share the node's links
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
@@ -145,9 +137,6 @@ def bounds(
     computing = max(pipelined_flops, *(one.flops for one in ranks)) / cluster.flops
     found = []
     for rank in ranks:
-        by_call = [(call.axis, *_seconds(call, strategy, cluster)) for call in rank.calls]
-        waiting = sum(inner + outer for axis, inner, outer in by_call if axis in _WAITED)
-        within = sum(inner for _, inner, _ in by_call)
-        between = sum(outer for *_, outer in by_call)
-        found.append((waiting, within, between))
+        tiers = [seconds_of_call(call, strategy, cluster) for call in rank.calls]
+        found.append([sum(tier) for tier in zip(*tiers, strict=True)] or [0.0, 0.0])
     return Bounds(computing, *(max(column) for column in zip(*found, strict=True)))

@@ -1,9 +1,10 @@
 """Published numbers beside what is computed of them: committed traces, `planner/<name>.json`.
 
 Flow: `python -m runners plan check --write` simulates the measurements of memory that others
-published (`plan_published`), and applies the law of time to published steps (`plan_steps`). Each is
-a trace with a run for each row, which pages read alone. A run's settings are the row's
-configuration, the published numbers, and where they stand; its measures are what was computed:
+published (`plan_published`), applies the law of time to published steps (`plan_steps`), and fits
+the estimate of a step to published layouts (`plan_layouts`). Each is a trace with a run for each
+row, which pages read alone. A run's settings are the row's configuration, the published numbers,
+and where they stand; its measures are what was computed:
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
 """
 
@@ -52,24 +53,30 @@ class Comparison(NamedTuple):
     @property
     def digest(self) -> str:
         """The digest of the lists and of the code that computes."""
-        lists = [(PLANNER / f"{name}.yml").read_text(encoding="utf-8") for name in self.lists]
+        lists = [(PLANNER / name).read_text(encoding="utf-8") for name in self.lists]
         return digest_of([*lists, code_digest(ROOT / "runners" / "planner" / f"{self.code}.py")])
 
 
 PEAKS = Comparison(
     f"{PREFIX}published",
     "How far are simulated peaks from published ones?",
-    lists=("published_measurements",),
+    lists=("published_measurements.yml",),
     code="simulated/published_peaks",
     simulates=True,
 )
 STEPS = Comparison(
     f"{PREFIX}steps",
     "How far does one efficiency for each device explain published rates of training steps?",
-    lists=("published_steps", "published_choices"),
+    lists=("published_steps.yml", "published_choices.yml"),
     code="answers/published_steps",
 )
-COMPARISONS = {one.experiment: one for one in (PEAKS, STEPS)}
+LAYOUTS = Comparison(
+    f"{PREFIX}layouts",
+    "How much slower than the fastest is the layout that the estimate prefers?",
+    lists=("published_layouts.yml", "published_layouts.csv"),
+    code="answers/published_layouts",
+)
+COMPARISONS = {one.experiment: one for one in (LAYOUTS, PEAKS, STEPS)}
 
 
 def run(settings: dict[str, Setting], measures: dict[str, Setting], seconds: float = 0.0) -> Run:

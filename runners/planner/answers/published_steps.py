@@ -1,25 +1,29 @@
-"""Published training steps beside the law of time: bounds, fits, scores, choices. No torch.
+"""Published training steps beside their bounds and the estimate. No torch.
 
 In: planner/published_steps.yml and planner/published_choices.yml, whose heads state what qualifies.
-Out: runs. A published rate's has the rate that the law allows at most, and the rate at its device's
-efficiency. A device's has this efficiency, how many rows that were held out it predicts, and how
-many pairs of layouts it orders. That of a search for the best layout says how much longer the step
-of the layout that the law prefers took than that of the winner, and which pairs it orders. Nothing
-is simulated: operations and bytes are closed forms.
+Out: runs. A published rate's has the rate that the law of time allows at most, and the estimate's.
+A device's says how the estimate compares there, since it was fitted to other rows, and how many
+rows are near that. That of a search for the best layout says how much longer the step of the layout
+that the estimate prefers took than that of the winner. Nothing is simulated: operations and bytes
+are closed forms.
 """
 
 from collections.abc import Sequence
-from itertools import combinations, groupby
+from dataclasses import replace
+from functools import cache
+from itertools import groupby
 from statistics import median
 from typing import Literal
 
 import yaml
 
 from runners.declared.closed_forms import layers_of_stages, pipelined_work
+from runners.planner.answers import closed_form
+from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from runners.planner.answers.plan_grid import GridRank
 from runners.planner.answers.published import PLANNER, run, run_name
-from runners.planner.answers.question import Strategy
+from runners.planner.answers.question import Model, Question, Strategy, Training
 from runners.simulate.log import AxisCalls
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
@@ -27,13 +31,13 @@ from runners.traces.schema import Record, Setting
 STEPS, CHOICES = "published_steps.yml", "published_choices.yml"
 PER_NODE = 8
 WIDTH_BYTES = 2  # of a gathered parameter, and of an activation
-WITHIN = 0.2  # a predicted time may differ from the published one by so much
+WITHIN = 0.2  # an estimate may differ by so much from the usual one of its device
 SETTINGS = {
     "device", "model", "sequence", "devices", "tensor", "pipeline", "micro", "batch", "sharding",
     "rate", "unit", "title", "where", "url",
 }  # fmt: skip
 OF_SEARCH = {"url", "model", "sequence", "devices", "batch", "num_out_of_memory"}
-APART = 1.05  # times that differ by less are no order
+HEAD = 128  # width of a head, which the sources do not state
 
 
 class PublishedStep(Record):
@@ -70,7 +74,7 @@ class PublishedStep(Record):
     hidden: int
     vocabulary: int
     layer_weights: int = 0
-    sharding: Literal["none", "fsdp"]
+    sharding: Literal["none", "zero1", "fsdp"]
     is_interleaved: bool = True
     recomputed: float
     reduced_bytes: int = 2
@@ -126,18 +130,16 @@ def flops(row: PublishedStep) -> float:
     return _tokens(row) * (layers * (1 + row.recomputed / 3) + head)
 
 
-def law(row: PublishedStep, efficiency: float = 1.0, *, is_flat: bool = False) -> Bounds:
-    """The bounds of a step, where a device computes at a share of its highest rate.
+def law(row: PublishedStep, *, is_flat: bool = False) -> Bounds:
+    """The bounds of a step.
 
     Args:
         row: what is trained, and on what.
-        efficiency: the share.
         is_flat: one ring over all ranks, which uses one adapter of each node.
     """
-    # On one node, no byte takes the links between nodes.
-    between = (row.between or row.within) / (PER_NODE if is_flat else 1)
-    nodes = max(1, row.devices // PER_NODE)
-    cluster = Cluster(nodes, PER_NODE, row.flops * efficiency, row.within, between)
+    given = _cluster(row)
+    between = given.between / (PER_NODE if is_flat else 1)
+    cluster = replace(given, between=between)
     strategy = Strategy(name=row.table, data=data(row), tensor=row.tensor, pipeline=row.pipeline)
     # Interleaved as far as possible: each layer of a stage is a chunk.
     stages, chunks = [flops(row)] * row.pipeline, row.layers / row.pipeline
@@ -147,6 +149,11 @@ def law(row: PublishedStep, efficiency: float = 1.0, *, is_flat: bool = False) -
     pipelined = pipelined_work([sum(before), last], 1, chunks * _microbatches(row))
     rank = GridRank.model_construct(flops=max(stages), calls=_calls(row))
     return bounds([rank], strategy, cluster, float(pipelined))
+
+
+def _cluster(row: PublishedStep) -> Cluster:
+    nodes, between = max(1, row.devices // PER_NODE), row.between or row.within
+    return Cluster(nodes, PER_NODE, row.flops, row.within, between)  # one node sends within itself
 
 
 def _stages(row: PublishedStep) -> list[float]:
@@ -205,51 +212,21 @@ def published_seconds(row: PublishedStep) -> float:
     return row.rate if row.unit == "s" else _rate(row, 1.0) / row.rate
 
 
-def efficiency(rows: Sequence[PublishedStep]) -> float:
-    """The median share of the highest rate at which the law gives the published times exactly."""
-    exact = []
-    for row in rows:
-        highest = law(row)
-        exact.append(highest.computing / (published_seconds(row) - highest.waiting))
-    return median(exact)
-
-
-def error(row: PublishedStep, share: float) -> float:
-    """Of the time that the law gives at an efficiency, relative to the published one."""
-    return law(row, share).at_least / published_seconds(row) - 1
-
-
-def order(
-    one: PublishedStep, other: PublishedStep, share: float
-) -> Literal["right", "wrong", "none"] | None:
-    """How the law orders two layouts; None where they are no pair."""
-    if (one.model, one.sequence) != (other.model, other.sequence):
-        return None
-    published = [published_seconds(row) / _tokens(row) for row in (one, other)]
-    if max(published) < APART * min(published):
-        return None
-    predicted = [law(row, share).at_least / _tokens(row) for row in (one, other)]
-    if max(predicted) < APART * min(predicted):
-        return "none"
-    return "right" if (published[0] < published[1]) == (predicted[0] < predicted[1]) else "wrong"
-
-
 def runs() -> dict[str, Run]:
     """Every rate, every device and every search as a run."""
     found: dict[str, Run] = {}
     for device, of_device in groupby(published_steps(STEPS), lambda row: row.device):
         rows = list(of_device)
-        share = efficiency(rows[::2])
-        for number, row in enumerate(rows):
-            place: dict[str, Setting] = {"place": len(found), "is_held_out": number % 2 == 1}
+        for row in rows:
             measures: dict[str, Setting] = {
                 "at_most": _rate(row, law(row).at_least),
                 "at_most_flat": _rate(row, law(row, is_flat=True).at_least),
-                "predicted": _rate(row, law(row, share).at_least),
-                "error_share": error(row, share),
+                "estimated": _rate(row, estimate(row)),
+                "error_share": estimate(row) / published_seconds(row) - 1,
             }
+            place: dict[str, Setting] = {"place": len(found)}
             found[row.run] = run(place | row.model_dump(include=SETTINGS), measures)
-        found[device] = _scores(rows, share)
+        found[device] = _scores(rows)
     searches = groupby(published_steps(CHOICES), lambda row: row.table)
     return found | {
         run_name(f"choice-{table}"): _choice(list(rows), place)
@@ -257,29 +234,21 @@ def runs() -> dict[str, Run]:
     }
 
 
-def _scores(rows: Sequence[PublishedStep], share: float) -> Run:
-    held_out = rows[1::2]
-    pairs = [(one, other, order(one, other, share)) for one, other in combinations(rows, 2)]
-    right, wrong = ([pair for pair in pairs if pair[2] == how] for how in ("right", "wrong"))
+def _scores(rows: Sequence[PublishedStep]) -> Run:
+    ratios = [estimate(row) / published_seconds(row) for row in rows]
+    usual = median(ratios)
     measures: dict[str, Setting] = {
-        "efficiency_share": share,
         "num_rows": len(rows),
         "num_possible": sum(law(row).at_least <= published_seconds(row) for row in rows),
-        "num_held_out": len(held_out),
-        "num_within": sum(abs(error(row, share)) <= WITHIN for row in held_out),
-        "num_pairs": sum(found is not None for *_, found in pairs),
-        "num_right": len(right),
-        "num_right_by_checkpointing": sum(a.recomputed != b.recomputed for a, b, _ in right),
-        "num_wrong": len(wrong),
-        "num_wrong_by_sharding": sum(a.sharding != b.sharding for a, b, _ in wrong),
+        "estimate_ratio": usual,
+        "num_within": sum(abs(one / usual - 1) <= WITHIN for one in ratios),
     }
-    return run({"device": rows[0].device}, measures)
+    return run({"device": rows[0].device, "head": HEAD}, measures)
 
 
 def _choice(rows: Sequence[PublishedStep], place: int) -> Run:
-    """What won in a search, and what the law prefers."""
-    won, preferred = min(rows, key=published_seconds), min(rows, key=_key)
-    orders = [order(one, other, 1.0) for one, other in combinations(rows, 2)]
+    """What won in a search, and what the estimate prefers."""
+    won, preferred = min(rows, key=published_seconds), min(rows, key=estimate)
     settings = {
         "place": place,
         "id": won.table,
@@ -290,9 +259,6 @@ def _choice(rows: Sequence[PublishedStep], place: int) -> Run:
     measures: dict[str, Setting] = {
         "slower_share": published_seconds(preferred) / published_seconds(won) - 1,
         "num_layouts": len(rows),
-        "num_pairs": sum(one is not None for one in orders),
-        "num_right": orders.count("right"),
-        "num_wrong": orders.count("wrong"),
     }
     return run(settings, measures)
 
@@ -301,6 +267,40 @@ def _axes(row: PublishedStep) -> list[int]:
     return [row.tensor, row.pipeline, row.micro]
 
 
-def _key(row: PublishedStep) -> tuple[float, float, int, int]:
-    """The order of the law; among layouts that are equally fast, less memory is better."""
-    return *law(row).rounded, -row.tensor * row.pipeline, row.micro
+@cache
+def estimate(row: PublishedStep) -> float:
+    """Seconds of a step by the estimate, which was fitted to none of these rows."""
+    width, is_gated = row.hidden // HEAD, bool(row.layer_weights)
+    gated = (row.layer_weights - 4 * row.hidden**2) // (3 * row.hidden)
+    shape = Architecture(
+        num_layers=row.layers,
+        hidden_size=row.hidden,
+        num_heads=width,
+        num_kv_heads=width,
+        ffn_size=gated if is_gated else 4 * row.hidden,
+        vocabulary=row.vocabulary,
+        context_length=row.sequence,
+        positions="rotary",
+        activation="swiglu" if is_gated else "gelu",
+        norm="rmsnorm",
+        has_bias=False,
+        has_tied_embeddings=False,
+    )
+    strategy = Strategy(
+        name=row.table,
+        data=data(row),
+        tensor=row.tensor,
+        pipeline=row.pipeline,
+        sharding=row.sharding,
+        schedule="1f1b" if row.pipeline > 1 else "none",
+        has_sequence_parallel=row.tensor > 1,
+    )
+    training = Training(
+        sequence=row.sequence,
+        microbatch=row.micro,
+        global_batch=row.batch,
+        checkpointing="all" if row.recomputed == 1 else "selective" if row.recomputed else "none",
+    )
+    model = Model(name=row.model, architecture=shape)
+    answer = closed_form.answer(Question(model=model, training=training, strategy=strategy))
+    return answer.estimate(_cluster(row)).seconds

@@ -279,14 +279,15 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
         (strategy.tensor, tensor, shape.num_kv_heads, "heads of keys and values"),
         (strategy.tensor, tensor, shape.num_heads, "heads"),
         (strategy.tensor, tensor, shape.ffn_size, "columns of the feed-forward network"),
+        (strategy.tensor, tensor, shape.dense_size, "columns of layers without experts"),
+        (strategy.tensor, tensor, shape.shared_size, "columns of the shared expert"),
         (strategy.expert, expert, shape.num_experts, "experts"),
         (strategy.expert, expert, strategy.num_summing, "ranks of the data axis"),
         (parts, f"{parts} parts", training.sequence, "tokens of a sample"),
     ):
         if count % size:
             yield f"{ranks} do not divide {count} {what}"
-    if strategy.context > 1 and not question.implementation.has_fused_attention:
-        yield "ring attention is a fused kernel"
+    yield from _obstacles_of_layers(question, shape)
     if strategy.expert > 1:
         is_plain = strategy.sharding.startswith("fsdp") and not strategy.reshards_to
         if not is_plain or strategy.replicas * strategy.tensor > 1:
@@ -294,6 +295,21 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
         tokens = training.microbatch * training.sequence // strategy.context
         if tokens * shape.num_active_experts % shape.num_experts:
             yield f"{tokens} tokens do not divide among {shape.num_experts} experts"
+
+
+def _obstacles_of_layers(question: Question, shape: Architecture) -> Iterator[str]:
+    """What of few models is planned on few meshes."""
+    strategy, is_fused = question.strategy, question.implementation.has_fused_attention
+    if strategy.context > 1 and not is_fused:
+        yield "ring attention is a fused kernel"
+    has_window = 0 < shape.window < question.training.sequence
+    if (has_window or shape.has_sinks or shape.kv_rank) and (strategy.context > 1 or not is_fused):
+        yield "windows, sinks and latent attention are planned in a fused kernel and without cp"
+    if strategy.tensor > 1 and (shape.kv_rank or shape.has_wide_query_key_norm):
+        yield "latent attention, and norms over all heads, are planned without tp"
+    first = len(question.layers_of(0))
+    if strategy.pipeline > 1 and (shape.expert_step > 1 or shape.num_dense_layers > first):
+        yield "only the first stage of a planned pipeline has layers without experts"
 
 
 def _missing_functions(model: Model, strategy: Strategy) -> Iterator[str]:

@@ -1,17 +1,27 @@
-"""One recommendation for a model on a cluster: searched, ordered by the law of time, and justified.
+"""One recommendation for a model on a cluster: searched, ordered by an estimate, and justified.
 
-In: a model, a training, a cluster, the memory of a device, and how long to search. Out: a `Choice`
-(what fits, best first, the runner-up, and with which other devices another layout would be best),
-and the lines that say so. No torch.
+In: a model, a training, a cluster, and the memory of a device. Out: a `Choice` (what fits, best
+first, the runner-up, and with which other devices another layout would be best), and the lines that
+say so. The same question has the same answer, on any machine and at any time. No torch.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from runners.planner.answers.answer import GIB, Answer, Layout, layouts, needs
+from runners.planner.answers import closed_form
+from runners.planner.answers.answer import (
+    GIB,
+    Answer,
+    Layout,
+    layout,
+    layouts,
+    needs,
+    ranked,
+    sizes,
+)
+from runners.planner.answers.estimate import fitted
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.question import (
     Model,
@@ -21,11 +31,11 @@ from runners.planner.answers.question import (
     Training,
     strategy_of,
 )
-from runners.traces.machine import num_cores
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
-# Bytes of each parameter beside what is gathered: the parameter, its gradient, and the state.
-_STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
+MOST = 24  # layouts that a search simulates
+TOGETHER = 2  # of them, whatever the machine, so that the same ones are
+SLACK = 1.3  # closed forms may be off by so much where the allocator keeps fragments
 
 
 # --- the search
@@ -34,8 +44,8 @@ _STATE = {"adam": 12, "adam8bit": 6, "momentum": 8, "sgd": 4}
 def strategies(cluster: Cluster, num_experts: int = 1, tensor: str = "tp-sp") -> list[Strategy]:
     """Those that a cluster is searched for: each axis alone, and products of two and three.
 
-    Tensor parallelism stays within a node: between nodes its collectives, which the next operation
-    waits for, are the longest part of any step. HSDP has a replica in each node; a sequence,
+    Tensor parallelism stays within a node: in all but one of the published searches over several
+    nodes, the fastest layout did. HSDP has a replica in each node; a sequence,
     and the experts of a layer, stay in one.
 
     Args:
@@ -69,33 +79,25 @@ def strategies(cluster: Cluster, num_experts: int = 1, tensor: str = "tp-sp") ->
 
 
 def microbatch_of(strategy: Strategy, samples: int) -> int:
-    """The microbatch with which a strategy is tried first.
+    """The microbatch with which a strategy is compared with others.
 
     Each rank gets as many samples, except in a pipeline, which idles less with more microbatches.
     """
     return samples if strategy.pipeline > 1 else samples * strategy.tensor
 
 
-def _state_bytes(question: Question) -> float:
-    """Of parameters, gradients and optimizer, by closed form: what a layout needs at the least."""
-    strategy, shape = question.strategy, question.model.architecture
-    if shape is None:
-        return 0.0
-    parameters = shape.num_parameters / (strategy.tensor * strategy.pipeline)
-    whole = 2 if strategy.sharding in ("none", "zero1") else 0
-    state = _STATE[question.training.optimizer]
-    if question.training.precision == "bf16":  # no fp32 copy, and the rest half as wide
-        state = (state - 4) // 2
-    return parameters * (whole + (state + 2) / strategy.shards)
+class Found(NamedTuple):
+    """What a search found.
 
+    Attributes:
+        answers: every layout that was simulated, in the order in which it was.
+        num_left: others whose memory by closed forms does not rule them out.
+        over: others that need far more memory than there is, by closed forms.
+    """
 
-def _is_possible(question: Question, memory_bytes: float) -> bool:
-    """Whether the model and the mesh allow it, and its state alone does not fill a device."""
-    try:
-        question.check()
-    except PlanError:
-        return False
-    return _state_bytes(question) < memory_bytes
+    answers: list[Answer]
+    num_left: int
+    over: list[Layout]
 
 
 def search(
@@ -104,68 +106,68 @@ def search(
     cluster: Cluster,
     memory_bytes: float,
     simulate: Simulate,
-    seconds: float,
     tried: Sequence[Strategy] | None = None,
-) -> tuple[list[Answer], bool]:
-    """Simulate layouts until all are known, or one more round would probably last too long.
+) -> Found:
+    """Simulate layouts, in an order that nothing but the question decides.
 
-    Returns:
-        The answers, and whether nothing was left out.
-    """
-    shape, known = model.architecture, dict[str, Answer]()
-    if tried is None:
-        tried = strategies(cluster, shape.num_experts if shape else 1, "tp-sp" if shape else "tp")
-    now = time.monotonic()
-    end, longest = now + seconds, 0.0
-
-    def best() -> list[Layout]:
-        return layouts([*known.values()], cluster, memory_bytes)
-
-    for wave in _waves(model, training, tried, best):
-        asked = {one.model_dump_json(): one for one in wave if _is_possible(one, memory_bytes)}
-        new = [key for key in asked if key not in known]
-        for start in range(0, len(new), num_cores()):
-            if now + longest > end:
-                return list(known.values()), False
-            keys, began = new[start : start + num_cores()], now
-            known |= zip(keys, simulate([asked[key] for key in keys]), strict=True)
-            now = time.monotonic()
-            longest = max(longest, now - began)
-    return list(known.values()), True
-
-
-def _waves(
-    model: Model, training: Training, tried: Sequence[Strategy], best: Callable[[], list[Layout]]
-) -> Iterator[list[Question]]:
-    """What a search asks in turn.
-
-    First comes every strategy, with as many tokens on each rank; then those that do not fit, with
-    smaller microbatches and with checkpointing; then the best ones, with larger microbatches.
+    Closed forms give each possible layout its memory and its time. What fits by them comes first,
+    the fastest first, and then what nearly fits, the smallest first. Two at a time are simulated,
+    until the best of two strategies are known to fit.
 
     Args:
-        model: of each question.
-        training: of each, but for what a wave changes.
-        tried: strategies.
-        best: gives the layouts that fit, of those that were asked before.
+        model: a preset's, or one's own, whose layouts are simulated in the order of `strategies`.
+        training: with the smallest microbatch; larger ones, and checkpointing, are tried too.
+        cluster: nodes and devices.
+        memory_bytes: of a device.
+        simulate: gives the answers of some questions.
+        tried: strategies; None for all.
     """
+    shape = model.architecture
+    if tried is None:
+        tried = strategies(cluster, shape.num_experts if shape else 1, "tp-sp" if shape else "tp")
+    asked = [one for one in _questions(model, training, tried) if _is_possible(one)]
+    left, over = _ordered(asked, cluster, memory_bytes) if shape else (asked, [])
+    found: list[Answer] = []
+    while left and len(found) < MOST:
+        fitting = {one.strategy for one in layouts(found, cluster, memory_bytes)}
+        if len(fitting) > 1:
+            break
+        left = [one for one in left if one.strategy.name not in fitting] if shape else left
+        now, left = left[:TOGETHER], left[TOGETHER:]
+        found += simulate(now)
+    return Found(found, len(left), over)
 
-    def question(strategy: Strategy, times: int = 1, **changes: object) -> Question:
-        microbatch = microbatch_of(strategy, training.microbatch) * times
-        settings = training.model_copy(update={"microbatch": microbatch, **changes})
-        return Question(model=model, training=settings, strategy=strategy)
 
-    yield [question(one) for one in tried]
-    fitting = {one.strategy for one in best()}
-    others = [one for one in tried if one.name not in fitting]
-    if training.checkpointing == "none":
-        yield [question(one, microbatch=training.microbatch) for one in others]
-        yield [question(one, checkpointing="all") for one in others]
-    for times in (2, 4, 8):
-        leading = [one.answer.question for one in best()[:4]]
-        yield [
-            question(one.strategy, times, checkpointing=one.training.checkpointing)
-            for one in leading
-        ]
+def _questions(model: Model, training: Training, tried: Sequence[Strategy]) -> Iterator[Question]:
+    """Each strategy with several microbatches, each with and without checkpointing."""
+    again = ("none", "all") if training.checkpointing == "none" else (training.checkpointing,)
+    for checkpointing, times, one in product(again, (1, 2, 4, 8), tried):
+        samples = {training.microbatch * times, microbatch_of(one, training.microbatch) * times}
+        for microbatch in sorted(samples):
+            changed = {"microbatch": microbatch, "checkpointing": checkpointing}
+            settings = training.model_copy(update=changed)
+            yield Question(model=model, training=settings, strategy=one)
+
+
+def _is_possible(question: Question) -> bool:
+    try:
+        question.check()
+    except PlanError:
+        return False
+    return True
+
+
+def _ordered(
+    asked: Sequence[Question], cluster: Cluster, memory_bytes: float
+) -> tuple[list[Question], list[Layout]]:
+    """What may fit by closed forms: what does, by time, then others, by memory; and what cannot."""
+    forms = {one.model_dump_json(): one for one in asked}
+    found = [layout(closed_form.answer(one), cluster, memory_bytes) for one in forms.values()]
+    found.sort(key=lambda one: one.needed_bytes)
+    likely = ranked([one for one in found if one.needed_bytes <= memory_bytes])
+    unsure = [one for one in found if memory_bytes < one.needed_bytes <= SLACK * memory_bytes]
+    questions = [one.answer.question for one in (*likely, *unsure)]
+    return questions, found[len(questions) :]
 
 
 # --- what is recommended, and what is said of it
@@ -212,75 +214,77 @@ def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> 
     """
     found = layouts(answers, cluster, memory_bytes)
     if not found:
-        none = "no layout fits: parameters, gradients and optimizer alone need more memory"
-        why = next((one.reason for one in answers if one.reason), none)
-        if least := min((needs(one) for one in answers if one.ranks), default=0):
-            given = f"{memory_bytes / GIB:.4g} GiB"
-            why = f"no layout fits {given}; the least needs {least / GIB:.1f}"
-        raise PlanError(why)
+        least = min((needs(one) for one in answers if one.ranks), default=0)
+        given = f"{memory_bytes / GIB:.4g} GiB"
+        raise PlanError(
+            f"no layout fits {given}; the least needs {least / GIB:.1f}"
+            if least
+            else next((one.reason for one in answers if one.reason), f"no layout fits {given}")
+        )
     best = found[0]
     runner_up = next((one for one in found if one.strategy != best.strategy), None)
     return Choice(found, runner_up, list(_turns(answers, found, cluster, memory_bytes)))
 
 
-def recommendation_lines(
-    answers: Sequence[Answer], cluster: Cluster, memory_bytes: float, *, is_whole: bool
-) -> list[str]:
-    """The recommendation, its reason, the runner-up, and what would turn the choice.
+def recommendation_lines(found: Found, cluster: Cluster, memory_bytes: float) -> list[str]:
+    """The recommendation, its reason, the runner-up, what would turn the choice, what was left out.
 
     Raises:
-        PlanError: nothing fits.
+        PlanError: nothing fits; says whether all was tried.
     """
+    tried = f"{len(found.answers)} layouts simulated"
+    left = f"{found.num_left} others not simulated"
+    over = f"{len(found.over)} need far more memory by closed forms" if found.over else ""
     try:
-        made = choice(answers, cluster, memory_bytes)
+        made = choice(found.answers, cluster, memory_bytes)
     except PlanError as error:
-        if is_whole:
-            raise
-        cut = f"{len(answers)} layouts simulated, the time of the search was over; see --seconds"
-        raise PlanError(f"{error} ({cut})") from None
-    lines = [f"recommended: {made.best.name}", f"  {_reason(made.best, memory_bytes)}"]
+        if found.num_left:
+            raise PlanError(f"no answer yet: {error}, of {tried}; {left}") from None
+        if not found.answers and found.over:
+            least = found.over[0]
+            size, its = least.needed_bytes / GIB, f"{least.name}, by closed forms"
+            error = PlanError(
+                f"no layout fits {memory_bytes / GIB:.4g} GiB; {its}, needs {size:.1f}"
+            )
+        raise PlanError("; ".join(filter(None, [str(error), tried, over]))) from None
+    lines = [f"recommended: {made.best.name}", *_reasons(made.best, memory_bytes)]
     if made.runner_up is not None:
         lines.append(f"runner-up:   {made.runner_up.name}")
         lines.append(f"  {_compared(made.runner_up, made.best)}")
     for one in made.turns:
-        other = one.best.name if one.best else "nothing that was simulated fits"
-        links, memory = f"with {one.between / 1e9:.3g} GB/s between nodes", one.memory_bytes / GIB
-        lines.append(f"it turns:    {links if one.between else f'below {memory:.1f} GiB'}: {other}")
-    lines.append(
-        f"{len(answers)} layouts simulated, {len(made.fitting)} fit; "
-        + ("all that the search knows" if is_whole else "the time of the search was over")
-    )
+        if one.best is None:
+            continue
+        links, memory = f"with {one.between / 1e9:.4g} GB/s between nodes", one.memory_bytes / GIB
+        where = links if one.between else f"below {memory:.1f} GiB"
+        lines.append(f"it turns:    {where}: {one.best.name}")
+    slower = f"{left}: slower by the estimate, or larger by closed forms" if found.num_left else ""
+    lines.append(f"tried:       {'; '.join(filter(None, [tried, slower, over]))}")
     return lines
 
 
-def _reason(one: Layout, memory_bytes: float) -> str:
-    law = one.bounds
-    return (
-        f"needs {one.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB; "
-        f"a step takes at least {law.at_least:.3g} s, by {law.decides}, "
-        f"and without any overlap {law.at_most:.3g} s (computing {law.computing:.3g}, "
-        f"within a node {law.within:.3g}, between nodes {law.between:.3g})"
-        + ("; little memory is left" if one.is_tight(memory_bytes) else "")
-    )
-
-
-def longer_by(other: Layout, best: Layout) -> Literal["at least", "at most", "neither"]:
-    """The bound by which a layout comes after the best one."""
-    _, at_least, at_most, _ = (mine > its for mine, its in zip(other.key, best.key, strict=True))
-    return "at least" if at_least else "at most" if at_most else "neither"
+def _reasons(one: Layout, memory_bytes: float) -> list[str]:
+    error, bounds = fitted().error, one.bounds
+    parts = {"computing": one.estimate.computing, "idle stages": one.estimate.idle}
+    parts |= {"sums of gradients": one.estimate.sums, "the update and the rest": one.estimate.rest}
+    said = ", ".join(f"{what} {its:.3g}" for what, its in parts.items() if its)
+    slow, fast = one.tokens / (1 + error), one.tokens * (1 + error)
+    found = [
+        f"  probably {one.estimate.seconds:.3g} s a step ({said}), at least "
+        f"{bounds.at_least:.3g} s at the highest rates, by {bounds.decides}",
+        f"  {one.tokens:,.3g} tokens a second on all devices, "
+        f"{slow:,.3g} to {fast:,.3g} if the estimate errs as on published layouts",
+        f"  needs {one.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB: {sizes(one)}",
+    ]
+    if one.is_tight(memory_bytes):
+        found.append("  it nearly fills the device: measure its first steps before you rely on it")
+    return found
 
 
 def _compared(other: Layout, best: Layout) -> str:
-    mine, its = other.bounds, best.bounds
-    match longer_by(other, best):
-        case "at least":
-            why = f"at least {mine.at_least:.3g} s instead of {its.at_least:.3g}, by {mine.decides}"
-        case "at most":
-            why = f"as long at least, but {mine.at_most:.3g} s instead of {its.at_most:.3g}"
-            why += " unless hidden"
-        case _:
-            why = "as long by both bounds"
-    return f"{why}; needs {other.needed_bytes / GIB:.1f} GiB"
+    said = f"probably {other.estimate.seconds:.3g} s; needs {other.needed_bytes / GIB:.1f} GiB"
+    if best.is_as_fast_as(other):
+        said += "; the estimate cannot tell them apart: measure both (`plan program` writes them)"
+    return said
 
 
 def _turns(
@@ -295,8 +299,8 @@ def _turns(
                 yield Turn(there, between)
                 break
     least = best
-    while below := next((one for one in found if one.needed_bytes < least.needed_bytes), None):
-        if below.kind != best.kind:
+    while below := layouts(answers, cluster, least.needed_bytes - 1):
+        if below[0].kind != best.kind:
             break
-        least = below
-    yield Turn(below, memory_bytes=least.needed_bytes)
+        least = below[0]
+    yield Turn(below[0] if below else None, memory_bytes=least.needed_bytes)

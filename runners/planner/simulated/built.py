@@ -34,6 +34,7 @@ _SAVED = {
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+    torch.ops.planning.attention.default,
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
 }
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.question import Implementation, Training
 from runners.planner.simulated.context_axis import ring_attention
-from runners.planner.simulated.fused_kernels import rms_norm
+from runners.planner.simulated.fused_kernels import attention, rms_norm
 from runners.planner.simulated.tensor_axis import (
     DividedCrossEntropy,
     TensorAxis,
@@ -87,8 +87,11 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
 
     Args:
         x: (batch, sequence, heads, head size).
-        angles: (sequence, head size / 2), complex.
+        angles: (sequence, head size / 2), complex; narrower ones turn the first elements alone.
     """
+    if (size := 2 * angles.shape[-1]) < x.shape[-1]:
+        turning, staying = x.split([size, x.shape[-1] - size], -1)
+        return torch.cat([rotated(turning, angles), staying], -1)
     pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
     turned = pairs * angles[: x.shape[1]].view(1, x.shape[1], 1, -1)
     return torch.view_as_real(turned).flatten(3).type_as(x)
@@ -115,26 +118,31 @@ class Logits(nn.Linear):
 
 
 class Attention(nn.Module):
-    """Causal attention; this rank's share of the heads."""
+    """Causal attention of the layer with this number; this rank's share of the heads."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, layer: int) -> None:
         super().__init__()
         self._part, shape = part, part.shape
+        window = shape.window_of(layer)
+        self._window = window if window < part.training.sequence else 0
         self._heads = part.axis.share(shape.num_heads)
+        self.sinks = nn.Parameter(torch.empty(self._heads)) if shape.has_sinks else None
+        self._build(shape)
+
+    def _build(self, shape: Architecture) -> None:
+        part, hidden, has_bias = self._part, shape.hidden_size, shape.has_qkv_bias
         self._kv_heads = part.axis.share(shape.num_kv_heads)
         self._sizes = [self._heads * shape.head_size, *[self._kv_heads * shape.head_size] * 2]
-        self._is_one_matrix = shape.activation == "gelu"
+        self._is_one_matrix = shape.has_fused_inputs or "glu" not in shape.activation
         if self._is_one_matrix:
-            self.inputs = part.linear(shape.hidden_size, sum(self._sizes))
+            self.inputs = part.linear(hidden, sum(self._sizes), has_bias=has_bias)
         else:
             self.query, self.key, self.value = (
-                part.linear(shape.hidden_size, size, has_bias=shape.has_qkv_bias)
-                for size in self._sizes
+                part.linear(hidden, size, has_bias=has_bias) for size in self._sizes
             )
-        self.output = part.linear(self._sizes[0], shape.hidden_size)
-        self.norms = nn.ModuleList(
-            part.norm(shape.head_size) for _ in range(2 * shape.has_query_key_norm)
-        )
+        self.output = part.linear(self._sizes[0], hidden, has_bias=shape.has_output_bias)
+        sizes = self._sizes[:2] if shape.has_wide_query_key_norm else [shape.head_size] * 2
+        self.norms = nn.ModuleList(map(part.norm, sizes if shape.has_query_key_norm else ()))
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
@@ -143,9 +151,11 @@ class Attention(nn.Module):
             parts: Sequence[Tensor] = axis.products(x, self.inputs)[0].split(self._sizes, -1)
         else:
             parts = axis.products(x, self.query, self.key, self.value)
-        size = self._part.shape.head_size
+        size, is_wide = self._part.shape.head_size, self._part.shape.has_wide_query_key_norm
+        if is_wide:
+            parts = [self.norms[0](parts[0]), self.norms[1](parts[1]), parts[2]]
         queries, keys, values = (part.unflatten(-1, (-1, size)) for part in parts)
-        if self.norms:
+        if self.norms and not is_wide:
             queries, keys = self.norms[0](queries), self.norms[1](keys)
         if angles is not None:
             queries, keys = rotated(queries, angles), rotated(keys, angles)
@@ -162,6 +172,13 @@ class Attention(nn.Module):
         """(batch, heads, sequence, head size) of each → the same."""
         if self._part.context is not None:
             return ring_attention(queries, keys, values, self._part.context)
+        if self._window or self.sinks is not None or values.shape != queries.shape:
+            result: Tensor
+            result, logs = attention(queries, keys, values, self._window)
+            if self.sinks is not None:  # as torchtitan weighs them
+                shares = torch.sigmoid(logs - self.sinks.unsqueeze(-1)).unsqueeze(-1)
+                result = result * shares.type_as(result)
+            return result
         if self._part.implementation.has_fused_attention:
             return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         scores = queries @ keys.transpose(-1, -2) * (1 / math.sqrt(queries.shape[-1]))
@@ -171,16 +188,49 @@ class Attention(nn.Module):
         return dropped(weights, self._part.implementation.dropout) @ values
 
 
-class FeedForward(nn.Module):
-    """Two matrices with GELU between them, or three with SwiGLU; this rank's share of the width."""
+class LatentAttention(Attention):
+    """Attention whose keys and values come of a small vector of each token, as in DeepSeek-V2."""
 
-    def __init__(self, part: Part) -> None:
+    def _build(self, shape: Architecture) -> None:
+        part, hidden, has_bias = self._part, shape.hidden_size, shape.has_qkv_bias
+        self._sizes, rank = [shape.head_size - shape.rotary_size, shape.value_dim], shape.query_rank
+        self.queries = nn.Sequential(part.linear(rank or hidden, self._heads * shape.head_size))
+        if rank:
+            self.queries.insert(0, part.linear(hidden, rank, has_bias=has_bias))
+            self.queries.insert(1, part.norm(rank))
+        self.down = part.linear(hidden, shape.kv_rank + shape.rotary_size, has_bias=has_bias)
+        self.norm = part.norm(shape.kv_rank)
+        self.up = part.linear(shape.kv_rank, self._heads * sum(self._sizes))
+        values = self._heads * shape.value_dim
+        self.output = part.linear(values, hidden, has_bias=shape.has_output_bias)
+
+    def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
+        """(batch, sequence, hidden) → (batch, sequence, hidden)."""
+        assert angles is not None
+        heads, shape = self._heads, self._part.shape
+        queries = rotated(self.queries(x).unflatten(-1, (heads, -1)), angles)
+        latent, turning = self.down(x).split([shape.kv_rank, shape.rotary_size], -1)
+        turned = rotated(turning.unsqueeze(2), angles).expand(-1, -1, heads, -1)
+        expanded = self.up(self.norm(latent)).unflatten(-1, (heads, -1))
+        keys, values = expanded.split(self._sizes, -1)
+        parts = queries, torch.cat([turned, keys], -1), values
+        context = self._attend(*(part.transpose(1, 2) for part in parts))
+        result: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return result
+
+
+class FeedForward(nn.Module):
+    """Two matrices with GELU between them, or three with a gate; this rank's share of the width."""
+
+    def __init__(self, part: Part, size: int = 0) -> None:
         super().__init__()
-        self._axis, hidden = part.axis, part.shape.hidden_size
-        width = part.axis.share(part.shape.ffn_size)
-        num_inner = 2 if part.shape.activation == "swiglu" else 1
-        self.inner = nn.ModuleList(part.linear(hidden, width) for _ in range(num_inner))
-        self.outer = part.linear(width, hidden)
+        self._axis, shape = part.axis, part.shape
+        self._activation, has_bias = shape.activation, shape.has_ffn_bias
+        self._is_gated = "glu" in shape.activation
+        hidden, width = shape.hidden_size, part.axis.share(size or shape.ffn_size)
+        widths = [2 * width] if shape.has_fused_inputs else [width] * (1 + self._is_gated)
+        self.inner = nn.ModuleList(part.linear(hidden, one, has_bias=has_bias) for one in widths)
+        self.outer = part.linear(width, hidden, has_bias=has_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
@@ -191,7 +241,15 @@ class FeedForward(nn.Module):
         return self._finish(*(one(x) for one in self.inner))
 
     def _finish(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
-        inner = F.gelu(inner) if gate is None else F.silu(inner) * gate
+        if gate is None and self._is_gated:
+            inner, gate = inner.chunk(2, -1)
+        if gate is None:
+            inner = F.gelu(inner)
+        elif self._activation == "clamped_swiglu":  # of GPT-OSS
+            inner, gate = inner.clamp(max=7.0), gate.clamp(-7.0, 7.0)
+            inner = (gate + 1) * (inner * torch.sigmoid(inner * 1.702))
+        else:
+            inner = (F.silu if self._activation == "swiglu" else F.gelu)(inner) * gate
         result: Tensor = self.outer(inner)
         return result
 
@@ -223,7 +281,10 @@ class Experts(nn.Module):
         self._ranks = part.expert
         self._num_experts = part.shape.num_experts
         self._num_own = self._num_experts // (self._ranks.size() if self._ranks else 1)
-        self.router = nn.Linear(part.shape.hidden_size, self._num_experts, bias=False)
+        hidden, shared = part.shape.hidden_size, part.shape.shared_size
+        self.router = nn.Linear(hidden, self._num_experts, bias=part.shape.has_ffn_bias)
+        self.shared = FeedForward(part, shared) if shared else None
+        self.gate = nn.Linear(hidden, 1, bias=False) if part.shape.has_shared_gate else None
         self.experts = OwnExperts(part, self._num_own)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -240,6 +301,9 @@ class Experts(nn.Module):
             outputs = self._from_experts(self.experts(received))
         outputs = outputs * weights.flatten()[order].unsqueeze(-1).to(outputs.dtype)
         total = torch.zeros_like(tokens).index_add(0, order // self._active, outputs.to(x.dtype))
+        if self.shared is not None:
+            shared = self.shared.compute(tokens)
+            total = total + (shared if self.gate is None else self.gate(tokens).sigmoid() * shared)
         return self._axis.leave(total.view_as(whole))
 
     def _to_experts(self, x: Tensor) -> Tensor:
@@ -265,20 +329,28 @@ class Experts(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each behind a norm and beside a residual connection."""
+    """Attention and feed-forward, each between norms and beside a residual connection."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, number: int) -> None:
         super().__init__()
-        self.attention_norm = part.norm(part.shape.hidden_size)
-        self.attention = Attention(part)
-        self.ffn_norm = part.norm(part.shape.hidden_size)
-        self.ffn = Experts(part) if part.shape.num_experts > 1 else FeedForward(part)
+        shape, places = part.shape, part.shape.norm_places
+        before, after = (
+            part.norm if places in (place, "both") else nn.Identity for place in ("before", "after")
+        )
+        self.attention_norm = before(shape.hidden_size)
+        self.attention = (LatentAttention if shape.kv_rank else Attention)(part, number)
+        self.attention_end = after(shape.hidden_size)
+        self.ffn_norm = before(shape.hidden_size)
+        dense = shape.dense_size
+        self.ffn = Experts(part) if shape.has_experts(number) else FeedForward(part, dense)
+        self.ffn_end = after(shape.hidden_size)
         self._dropout = part.implementation.dropout
 
     def forward(self, x: Tensor, angles: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
-        x = x + dropped(self.attention(self.attention_norm(x), angles), self._dropout)
-        return x + dropped(self.ffn(self.ffn_norm(x)), self._dropout)
+        ends = self.attention_end, self.ffn_end
+        x = x + dropped(ends[0](self.attention(self.attention_norm(x), angles)), self._dropout)
+        return x + dropped(ends[1](self.ffn(self.ffn_norm(x))), self._dropout)
 
 
 class Transformer(nn.Module):
@@ -308,14 +380,15 @@ class Transformer(nn.Module):
             if self.is_first and shape.positions == "learned"
             else None
         )
-        self.layers = nn.ModuleList(Layer(part) for _ in own)
+        self.layers = nn.ModuleList(Layer(part, number) for number in own)
         if self.is_last:
             self.norm = part.norm(shape.hidden_size)
         if self.is_last and not shape.has_tied_embeddings:
             self.logits = Logits(part, rows)
         if shape.positions == "rotary":
             length = min(training.sequence, shape.context_length)
-            angles = torch.empty(length, shape.head_size // 2, dtype=torch.complex64)
+            width = (shape.rotary_size or shape.head_size) // 2
+            angles = torch.empty(length, width, dtype=torch.complex64)
             self.register_buffer("angles", angles, persistent=False)
         else:
             self.register_buffer("angles", None)
