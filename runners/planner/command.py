@@ -330,8 +330,7 @@ def _plan(asked: argparse.Namespace) -> int:
 def _simulated(how: Implementation, questions: Sequence[Question]) -> list[Answer]:
     """Answers of a search, which leaves out how a framework does it."""
     found = [one.model_copy(update={"implementation": how}) for one in questions]
-    by = cached if any(one.model.architecture for one in found) else answers
-    return by(found, num_workers=num_cores())
+    return (cached if found[0].model.architecture else answers)(found, num_cores())
 
 
 def _check_program(asked: argparse.Namespace) -> None:

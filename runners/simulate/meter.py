@@ -112,7 +112,9 @@ class Meter(FakeMemoryMeter):
             formula = flop_registry.get(packet) or _FORMULAS.get(packet)
             if formula:
                 flops = int(formula(*args, **kwargs, out_val=result))
-                self.flops[self.phase] += flops // 2 if _is_causal(func, args, kwargs) else flops
+                names = [one.name for one in func._schema.arguments]
+                is_causal = {**dict(zip(names, args, strict=False)), **kwargs}.get("is_causal")
+                self.flops[self.phase] += flops // 2 if is_causal else flops
 
     def _count_call(self, name: str, args: Any) -> None:
         operation, group = OPERATIONS.get(name), _group_of(args)
@@ -208,12 +210,6 @@ class Meter(FakeMemoryMeter):
 Meter.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
     Meter.__torch_dispatch__
 )
-
-
-def _is_causal(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether an operation is attention to earlier tokens alone."""
-    names = [one.name for one in func._schema.arguments]
-    return bool({**dict(zip(names, args, strict=False)), **kwargs}.get("is_causal"))
 
 
 def _device_of(tensor: torch.Tensor) -> torch.device:

@@ -195,9 +195,8 @@ class Question(Record):
     @property
     def reduces_each(self) -> bool:
         """Whether FSDP reduces the gradients of each microbatch."""
-        by_torch = self.strategy.pipeline == 1 and self.strategy.sharding != "zero1"
-        asked = self.implementation.reduces_each
-        return by_torch if asked is None else asked
+        strategy, asked = self.strategy, self.implementation.reduces_each
+        return strategy.pipeline == 1 and strategy.sharding != "zero1" if asked is None else asked
 
     @property
     def num_microbatches(self) -> int:

@@ -198,8 +198,8 @@ class Step:
         self._meter.name(_whole_gradients(wrapped), "gradients")
         is_last = turn.kind == BACKWARD and turn.microbatch == self._num - 1
         if is_last and self._question.strategy.pipeline > 1:
-            stage: Any = PipelineStage
-            stage.perform_reduce_grad(SimpleNamespace(submod=wrapped), 1)
+            stage: Any = SimpleNamespace(submod=wrapped)
+            PipelineStage.perform_reduce_grad(stage, 1)
 
     def _forward(self, turn: Turn) -> None:
         built = self._chunks[turn.chunk]
@@ -283,8 +283,7 @@ class Step:
 
 def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
     """Those of several microbatches, which FSDP has not reduced to shards yet."""
-    fsdp: Any = fully_shard
-    for state in fsdp.state(module)._state_ctx.all_states:
+    for state in fully_shard.state(module)._state_ctx.all_states:  # type: ignore[attr-defined]
         for one in (one for group in state._fsdp_param_groups for one in group.fsdp_params):
             found = one.unsharded_accumulated_grad, one._unsharded_param.grad
             yield from (local(gradient) for gradient in found if gradient is not None)
