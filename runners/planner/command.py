@@ -11,7 +11,6 @@ MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, prod
@@ -20,7 +19,7 @@ from typing import get_args
 
 from runners.planner import program
 from runners.planner.answers import closed_form, published_layouts, published_steps
-from runners.planner.answers.answer import GIB, Answer, Layout, layouts, lines, ordered
+from runners.planner.answers.answer import GIB, Layout, layouts, lines, ordered
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
@@ -310,9 +309,9 @@ def _plan(asked: argparse.Namespace) -> int:
         said = lines(best)
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
-        simulate = partial(_simulated, question.implementation)
+        simulate = partial(cached if model.architecture else answers, num_workers=num_cores())
         tried = program.covered(model, training, cluster) if writes else None
-        searched = search(model, training, cluster, memory, simulate, tried)
+        searched = search(question, cluster, memory, simulate, tried)
         found, unplanned = searched.answers, []
         best = ordered(found, cluster, memory)
         said = recommendation_lines(searched, cluster, memory)
@@ -325,12 +324,6 @@ def _plan(asked: argparse.Namespace) -> int:
     if writes:
         _write_program(best[0], asked)
     return 1 if any(one.has_failed for one in found) else 0
-
-
-def _simulated(how: Implementation, questions: Sequence[Question]) -> list[Answer]:
-    """Answers of a search, which leaves out how a framework does it."""
-    found = [one.model_copy(update={"implementation": how}) for one in questions]
-    return (cached if found[0].model.architecture else answers)(found, num_cores())
 
 
 def _check_program(asked: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from runners.planner import command
 from runners.planner.answers.answer import Answer
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.question import _AXES, Training, strategy_of
+from runners.planner.simulated import processes
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.processes import answers
 from runners.planner.simulated.updates import Update
@@ -311,3 +313,35 @@ def test_ctrl_c_ends_the_command_in_one_line_and_leaves_no_process(tmp_path):
     assert command.returncode == 130
     assert sum("strategies simulated" not in one for one in said.splitlines()) == 1
     wait_until(lambda: not marked(tmp_path))
+
+
+def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
+    asked_of = []
+
+    def simulate(questions, num_workers):
+        asked_of.extend(questions)
+        return [Answer(question=one, reason="not today", seconds=0) for one in questions]
+
+    monkeypatch.setattr(processes, "answers", simulate)
+    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    first, second = asked("fsdp"), asked("ddp")
+    found = processes.cached([first])
+    assert processes.cached([second, first])[1] == found[0]
+    assert asked_of == [first, second]
+    monkeypatch.setattr(processes, "engine_digest", lambda: "other code")
+    processes.cached([first])
+    assert asked_of == [first, second, first]
+
+
+@pytest.mark.builds
+def test_a_measured_step_corrects_the_estimates_of_a_search(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "64"]
+    assert main(words) == 0
+    usual = capsys.readouterr().out
+    assert main(words) == 0
+    assert capsys.readouterr().out == usual  # the same question, the same answer
+    assert main([*words, "--measured", "50", "--layout", "fsdp-keep"]) == 0
+    slower = capsys.readouterr().out
+    first, *_ = re.findall(r"probably (\S+) s a step", slower)
+    assert float(first) == pytest.approx(50, rel=0.2)

@@ -9,7 +9,7 @@ from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.estimate import ALIKE
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import as_trace, read_grid
-from runners.planner.answers.question import Model, Training
+from runners.planner.answers.question import Model, Question, Training, strategy_of
 from runners.planner.answers.recommendation import search
 from runners.planner.simulated import grid
 from runners.simulate import processes
@@ -129,7 +129,8 @@ def test_no_row_of_a_state_is_clearly_faster_than_what_the_search_ends_in(
         microbatch=committed.microbatch,
         global_batch=committed.microbatch * usual.devices,
     )
-    found = search(model, training, cluster, gib * 2**30, look_up)
+    question = Question(model=model, training=training, strategy=strategy_of("single", 1))
+    found = search(question, cluster, gib * 2**30, look_up)
     of_state = [
         one
         for one, row in zip(known.values(), committed.rows, strict=True)

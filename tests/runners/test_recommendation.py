@@ -10,7 +10,7 @@ from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.estimate import ALIKE
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import Model, PlanError, Question, Training
+from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
 from runners.planner.answers.recommendation import (
     MOST,
     Found,
@@ -42,6 +42,10 @@ def asked_of(strategy, model=MODEL, training=TRAINING):
     except PlanError:
         return None
     return question
+
+
+def single(model, training):
+    return Question(model=model, training=training, strategy=strategy_of("single", 1))
 
 
 def by_forms(questions):
@@ -90,10 +94,10 @@ def test_a_search_simulates_the_fastest_by_closed_forms_two_at_a_time():
 
     model = Model(name="8b", architecture=model_presets()["llama-8b"].architecture)
     training, cluster = Training(sequence=4096, global_batch=16), Cluster(2, 8, *RATES)
-    found = search(model, training, cluster, 80 * GIB, simulate)
+    found = search(single(model, training), cluster, 80 * GIB, simulate)
     assert [len(one) for one in rounds] == [2]
     assert len({one.strategy.name for one in rounds[0]}) == 2
-    assert search(model, training, cluster, 80 * GIB, by_forms) == found
+    assert search(single(model, training), cluster, 80 * GIB, by_forms) == found
     every = [one for one in strategies(cluster) if asked_of(one, model, training)]
     fitting = layouts(by_forms(asked_of(one, model, training) for one in every), cluster, 80 * GIB)
     best = layouts(found.answers, cluster, 80 * GIB)[0]
@@ -112,7 +116,7 @@ def test_what_fits_by_closed_forms_is_found_however_little_it_is(name, cluster, 
     model = Model(name=name, architecture=model_presets()[name].architecture)
     devices = Cluster(*cluster, *RATES)
     training = Training(sequence=sequence, global_batch=devices.num_devices)
-    found = search(model, training, devices, memory * GIB, by_forms)
+    found = search(single(model, training), devices, memory * GIB, by_forms)
     assert layouts(found.answers, devices, memory * GIB)
 
 
@@ -130,7 +134,7 @@ def test_more_layouts_than_a_search_simulates_are_no_proof_that_none_fits():
 
     model = Model(name="8b", architecture=model_presets()["llama-8b"].architecture)
     training, cluster = Training(sequence=4096, global_batch=8), Cluster(1, 8, *RATES)
-    found = search(model, training, cluster, 14 * GIB, simulate)
+    found = search(single(model, training), cluster, 14 * GIB, simulate)
     assert found.num_left or len(found.answers) < MOST
     with pytest.raises(PlanError, match="^no answer yet" if found.num_left else "^no layout fits"):
         recommendation_lines(found, cluster, 14 * GIB)
@@ -139,7 +143,7 @@ def test_more_layouts_than_a_search_simulates_are_no_proof_that_none_fits():
 def test_what_needs_far_too_much_is_refused_without_a_simulation():
     model = Model(name="70b", architecture=model_presets()["llama-70b"].architecture)
     training, cluster = Training(sequence=4096, global_batch=8), Cluster(1, 8, *RATES)
-    found = search(model, training, cluster, 80 * GIB, by_forms)
+    found = search(single(model, training), cluster, 80 * GIB, by_forms)
     assert not found.answers
     with pytest.raises(PlanError, match=r"^no layout fits 80 GiB; .*by closed forms, needs 14\d"):
         recommendation_lines(found, cluster, 80 * GIB)

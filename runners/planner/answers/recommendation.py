@@ -23,14 +23,7 @@ from runners.planner.answers.answer import (
 )
 from runners.planner.answers.estimate import fitted
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import (
-    Model,
-    PlanError,
-    Question,
-    Strategy,
-    Training,
-    strategy_of,
-)
+from runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
 MOST = 24  # layouts that a search simulates
@@ -101,8 +94,7 @@ class Found(NamedTuple):
 
 
 def search(
-    model: Model,
-    training: Training,
+    question: Question,
     cluster: Cluster,
     memory_bytes: float,
     simulate: Simulate,
@@ -115,22 +107,23 @@ def search(
     until the best of two strategies are known to fit.
 
     Args:
-        model: a preset's, or one's own, whose layouts are simulated in the order of `strategies`.
-        training: with the smallest microbatch; larger ones, and checkpointing, are tried too.
+        question: the training, with the smallest microbatch: larger ones, and checkpointing, are
+            tried too. Layouts of a model of one's own are in the order of `strategies`.
         cluster: nodes and devices.
         memory_bytes: of a device.
         simulate: gives the answers of some questions.
         tried: strategies; None for all.
     """
-    shape = model.architecture
+    shape = question.model.architecture
     if tried is None:
         tried = strategies(cluster, shape.num_experts if shape else 1, "tp-sp" if shape else "tp")
-    asked = [one for one in _questions(model, training, tried) if _is_possible(one)]
+    asked = [one for one in _questions(question, tried) if _is_possible(one)]
     left, over = _ordered(asked, cluster, memory_bytes) if shape else (asked, [])
     found: list[Answer] = []
+    enough = 0 if shape else len({one.strategy.name for one in asked})  # each is simulated once
     while left and len(found) < MOST:
         fitting = {one.strategy for one in layouts(found, cluster, memory_bytes)}
-        if len(fitting) > 1:
+        if len(fitting) > 1 and len(found) >= enough:
             break
         left = [one for one in left if one.strategy.name not in fitting] if shape else left
         now, left = left[:TOGETHER], left[TOGETHER:]
@@ -138,15 +131,16 @@ def search(
     return Found(found, len(left), over)
 
 
-def _questions(model: Model, training: Training, tried: Sequence[Strategy]) -> Iterator[Question]:
+def _questions(question: Question, tried: Sequence[Strategy]) -> Iterator[Question]:
     """Each strategy with several microbatches, each with and without checkpointing."""
+    training = question.training
     again = ("none", "all") if training.checkpointing == "none" else (training.checkpointing,)
     for checkpointing, times, one in product(again, (1, 2, 4, 8), tried):
         samples = {training.microbatch * times, microbatch_of(one, training.microbatch) * times}
         for microbatch in sorted(samples):
             changed = {"microbatch": microbatch, "checkpointing": checkpointing}
             settings = training.model_copy(update=changed)
-            yield Question(model=model, training=settings, strategy=one)
+            yield question.model_copy(update={"training": settings, "strategy": one})
 
 
 def _is_possible(question: Question) -> bool:
