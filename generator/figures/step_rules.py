@@ -114,7 +114,9 @@ class Overlapped(NamedTuple):
 
 
 def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped:
-    """The step that the settings of a run of `overlap` describe, in milliseconds.
+    """What a rank computes and sends in the step that the settings of a run of `overlap` describe.
+
+    Each action has its start and its end in milliseconds; the step ends with the last one.
 
     Args:
         settings: how many layers, and for how long all of them compute and send.

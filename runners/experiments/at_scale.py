@@ -143,9 +143,10 @@ class Settings(TransformerSettings):
         return self.num_shards * self.num_tensor_ranks
 
     def closed_forms(self) -> dict[str, Setting]:
-        """What the model has, and what a rank keeps between steps, with gradients, and at its peak.
+        """Size of the model; bytes that a rank keeps between steps, and at its peak.
 
-        Nothing shards the gradient of a table that is split by its rows: DTensor leaves it whole.
+        What it keeps includes its gradients. Without FSDP, the gradient of a table that is split by
+        its rows stays whole: DTensor does not shard it.
         """
         shape, table = self.shape, FLOAT * self.vocabulary * self.width
         own = FLOAT * shape.parameters_on_a_rank(self.num_shards, self.num_tensor_ranks)

@@ -340,7 +340,7 @@ class Rank(Recorder, Generic[S]):
     def receive(
         self, shape: Iterable[int], source: int, dtype: torch.dtype | None = None
     ) -> Tensor:
-        """Wait for a tensor from another rank."""
+        """Wait for a tensor of this shape from another rank; of fp32, where no type is given."""
         tensor = torch.empty(*shape, dtype=dtype or torch.float32, device=self.device)
         passed = self._where_it_can_travel(tensor)
         self._passed("recv", source, lambda: dist.recv(passed, source))

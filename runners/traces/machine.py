@@ -90,7 +90,11 @@ def circumstances() -> Circumstances:
 
 
 def torch_version() -> str:
-    """The torch that would measure now, which is not loaded for this."""
+    """The torch that would measure now, such as 2.13.0, which is not loaded for this.
+
+    Raises:
+        PackageNotFoundError: it is not installed.
+    """
     return metadata.version("torch")
 
 

@@ -147,7 +147,7 @@ class Plans:
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
     def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
-        """What one compares of a layout."""
+        """The cells of a layout's row, by column, as the page prints them."""
         path, mesh = self.path(layout.answer), _mesh(chosen.cluster)
         read, rates = (path, _rates(chosen.device), self.folio), layout.bounds
         seconds, least = layout.estimate.seconds, rates.at_least
