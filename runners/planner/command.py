@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from runners.planner import program
-from runners.planner.answers import closed_form, published_layouts, published_steps
+from runners.planner.answers import published_layouts, published_steps
 from runners.planner.answers.answer import GIB, Layout, layouts, lines, ordered
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
@@ -289,7 +289,11 @@ def _calibrated(cluster: Cluster, question: Question, asked: argparse.Namespace)
         return cluster
     if question.model.architecture is None:
         raise PlanError("--measured calibrates presets and configuration files; leave it out")
-    measured = closed_form.answer(_on_mesh(question, asked.layout, asked))
+    (measured,) = cached([_on_mesh(question, asked.layout, asked)])
+    if measured.reason:
+        raise PlanError(measured.reason)
+    if asked.measured < (least := measured.bounds(cluster).at_least):
+        raise PlanError(f"--measured: at these rates no such step is shorter than {least:.3g} s")
     return replace(cluster, slower=asked.measured / measured.estimate(cluster).seconds)
 
 

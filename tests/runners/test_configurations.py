@@ -64,6 +64,14 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
         ("gpt_oss", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types: no"),
         ("deepseek_v2", {"num_experts_per_tok": 0}, "num_experts_per_tok: Input should be greater"),
         ("deepseek_v3", {"moe_layer_freq": 2}, "moe_layer_freq: no plan has 2; 1 is planned"),
+        ("deepseek_v3", {"moe_intermediate_size": None}, "moe_intermediate_size: no plan has null"),
+        ("deepseek_v2", {"qk_nope_head_dim": "128"}, 'qk_nope_head_dim: no plan has "128"'),
+        ("phi3", {"partial_rotary_factor": "0.75"}, 'partial_rotary_factor: no plan has "0.75"'),
+        ("qwen3_moe", {"mlp_only_layers": 3}, "mlp_only_layers: no plan has 3"),
+        ("llama", {"architectures": ["A\nB"]}, "architectures: .* has no head for causal"),
+        ("llama", {"head_dim": 63}, "rotary positions turn pairs, and a head has 63"),
+        ("llama", {"num_hidden_layers": 10**9}, "at most 10,000 layers are planned"),
+        ("mistral", {"sliding_window": -5}, "sliding_window: Input should be greater"),
     ],
 )  # fmt: skip
 def test_what_is_not_planned_is_refused_by_its_name(family, change, why, tmp_path):

@@ -37,10 +37,10 @@ def architecture_of(path: Path) -> Architecture:
         stated = dict(json.loads(path.read_text()))
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
     family, known = stated.get("model_type"), _read()["families"]
-    if family not in known:
+    if not isinstance(family, str) or family not in known:
         raise PlanError(
             f"{path}: a model of type {family!r} is not known; "
             f"known are {', '.join(sorted(known))}; give others as MODULE:FUNCTION"
@@ -53,8 +53,23 @@ def architecture_of(path: Path) -> Architecture:
         keys = [*_read()["own_keys"].get(field, ()), *_read()["keys"].get(field, ())]
         where = " or ".join([key for key in keys if key in stated] or keys) or "the sizes"
         raise PlanError(f"{path}: {where}: {first['msg']}") from error
-    except (PlanError, TypeError) as error:
+    except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise PlanError(f"{path}: {_culprit(stated, known[family])}") from error
+
+
+def _culprit(stated: dict[str, Any], family: dict[str, Any]) -> str:
+    """The key whose value cannot be computed with: without it, the rest can."""
+    for key, value in stated.items():
+        try:
+            _architecture({other: one for other, one in stated.items() if other != key}, family)
+        except PlanError:
+            pass  # a refusal that can be said
+        except (TypeError, ValueError, LookupError, AttributeError):
+            continue
+        return f"{key}: no plan has {json.dumps(value)}"
+    return "several keys have values that no plan has"
 
 
 def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architecture:
@@ -110,7 +125,7 @@ def _check(said: dict[str, Any], known: set[str]) -> None:
             _refuse(key, value, right)
     for one in said.get("architectures") or []:
         if not one.endswith(("LMHeadModel", "ForCausalLM")):
-            raise PlanError(f"architectures: {one} has another head than ForCausalLM")
+            raise PlanError(f"architectures: {json.dumps(one)} has no head for causal language")
 
 
 def _activation(said: dict[str, Any], of_family: str) -> str:
@@ -137,4 +152,5 @@ def _windows(said: dict[str, Any], *, reads: bool) -> dict[str, int]:
 
 
 def _refuse(key: str, value: object, right: object) -> NoReturn:
-    raise PlanError(f"{key}: no plan has {json.dumps(value)}; {json.dumps(right)} is planned")
+    said = f"no plan has {json.dumps(value)}; {json.dumps(right)} is planned"
+    raise PlanError(f"{json.dumps(key)[1:-1]}: {said}")

@@ -113,11 +113,17 @@ def search(
         memory_bytes: of a device.
         simulate: gives the answers of some questions.
         tried: strategies; None for all.
+
+    Raises:
+        PlanError: no layout is possible.
     """
     shape = question.model.architecture
     if tried is None:
         tried = strategies(cluster, shape.num_experts if shape else 1, "tp-sp" if shape else "tp")
-    asked = [one for one in _questions(question, tried) if _is_possible(one)]
+    reasons: list[str] = []
+    asked = [one for one in _questions(question, tried) if _is_possible(one, reasons)]
+    if not asked:
+        raise PlanError(reasons[0])
     left, over = _ordered(asked, cluster, memory_bytes) if shape else (asked, [])
     found: list[Answer] = []
     enough = 0 if shape else len({one.strategy.name for one in asked})  # each is simulated once
@@ -143,10 +149,11 @@ def _questions(question: Question, tried: Sequence[Strategy]) -> Iterator[Questi
             yield question.model_copy(update={"training": settings, "strategy": one})
 
 
-def _is_possible(question: Question) -> bool:
+def _is_possible(question: Question, reasons: list[str]) -> bool:
     try:
         question.check()
-    except PlanError:
+    except PlanError as error:
+        reasons.append(str(error))
         return False
     return True
 
