@@ -9,12 +9,13 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-BUDGET, SCHEDULE, RING, RESHARDING, STEP = (
+BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
     ("topics/ddp/deep.html", "ring"),
     ("topics/sharding/why.html", "resharding"),
     ("topics/ddp/trace.html", "one-step"),
+    ("topics/sharding/trace.html", "one-step"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
@@ -59,6 +60,7 @@ class Operated:
 
 def test_arrow_keys_choose_a_state_and_the_page_says_which(opened):
     one = opened(RESHARDING)
+    one.root.locator("summary").click()
     one.root.locator("input").first.focus()
     first = one.drawn()
     second = one.changed(lambda: one.page.keyboard.press("ArrowRight"))
@@ -130,7 +132,7 @@ class Played(Operated):
     def __init__(self, page, name):
         super().__init__(page, name)
         self.range = self.root.locator(".pb-player input")
-        self.button = self.root.locator(".pb-player button")
+        self.back, self.button, self.forward = self.root.locator(".pb-player button").all()
         told = self.root.locator("[data-moments]").get_attribute("data-moments")
         self.moments = json.loads(told)
 
@@ -151,10 +153,13 @@ class Played(Operated):
         return (_place(line) - start) / (end - start)
 
 
-def test_a_play_opens_at_its_end_and_keys_and_the_pointer_go_from_moment_to_moment(opened):
+def test_a_play_opens_at_its_beginning_and_keys_and_the_pointer_go_from_moment_to_moment(opened):
     one = opened(STEP, Played)
     last = len(one.moments) - 1
-    assert one.told() == last
+    assert one.told() == 0
+    for button, moment in ((one.forward, 1), (one.forward, 2), (one.back, 1)):
+        button.click()
+        assert one.told() == moment
     one.range.focus()
     for key, moment in (("Home", 0), ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1)):
         one.page.keyboard.press(key)
@@ -196,13 +201,52 @@ def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_en
     assert one.told() == len(one.moments) - 1
     last = one.root.locator("svg.pb-wide [data-during] text:visible").all_text_contents()
     assert last.count("4,444") == 4
+    one.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert one.range.input_value() == at
+
+
+@pytest.mark.parametrize(("speed", "seconds"), [("0.5", 24), ("1", 12), ("2", 6)])
+def test_a_play_of_many_moments_takes_twelve_seconds_at_speed_one(
+    built_site, open_page, speed, seconds
+):
+    page = open_page(built_site / UNITS[0])
+    page.clock.install(time=0)
+    page.reload()
+    one = Played(page, UNITS[1])
+    assert len(one.moments) > 30
+    one.root.locator(".pb-player select").select_option(speed)
+    one.button.click()
+    page.clock.run_for(1000 * seconds // 2)
+    assert int(one.range.input_value()) == pytest.approx(500, abs=10)
+    page.clock.run_for(1000 * seconds // 2 + 100)
+    assert one.told() == len(one.moments) - 1
+    assert one.button.text_content() == "Play"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_play_stands_above_the_drawing_and_within_the_first_screen_of_a_figure(opened, width):
+    one = opened(STEP, Played, viewport={"width": width, "height": 780})
+    top, play, drawn = (
+        found.bounding_box()
+        for found in (one.root, one.button, one.root.locator(".pb-states-drawn"))
+    )
+    assert play["y"] + play["height"] < drawn["y"]
+    assert drawn["y"] - top["y"] < 780 - 100
+
+
+def test_the_numbers_that_bars_show_are_folded_and_others_are_not(opened):
+    bars = opened(RESHARDING)
+    assert bars.rows() == []
+    bars.root.locator("summary").click()
+    assert {*bars.rows()} == {0}
+    assert opened(STEP).rows() == [0]  # waits are not drawn as numbers
 
 
 def test_where_motion_is_not_wanted_a_play_goes_from_moment_to_moment(opened):
     one = opened(STEP, Played, reduced_motion="reduce")
-    assert one.button.text_content() == "Next step"
-    for moment in range(3):  # from its end to its beginning, and on
-        one.button.click()
+    assert not one.button.is_visible()
+    for moment in range(1, 4):
+        one.forward.click()
         assert one.told() == moment
         assert one.line() == pytest.approx(one.moments[moment][0], abs=1e-3)
 

@@ -5,7 +5,7 @@ const book = window.proofbook;
 const words = book.playing;
 const all = (root, selector) => Array.from(root.querySelectorAll(selector));
 const figures = {};
-const MOMENT = 900; // milliseconds, of a play
+const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play, at speed 1
 
 // What a figure's own script calls.
 book.play = async (name, packed) => {
@@ -14,22 +14,29 @@ book.play = async (name, packed) => {
   figures[name].filled(await new Response(stream).json());
 };
 
-// A play of the drawings: it opens at its end, and moves only where readers ask for it.
+// A play of the drawings: it opens at its beginning, and moves only where readers ask for it.
 class Player {
   constructor(root, bar) {
     this.root = root;
-    [this.words, this.button, this.range] = bar.children;
+    const [back, button, next, range, speed, said] = all(bar, "button, input, select, p");
+    Object.assign(this, { button, range, speed, words: said });
     this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.button.addEventListener("click", () => this.run());
-    this.range.addEventListener("input", () => this.halt(this.range.value / 1000));
+    back.addEventListener("click", () => this.step(-1));
+    button.addEventListener("click", () => this.run());
+    next.addEventListener("click", () => this.step(1));
+    range.addEventListener("input", () => this.halt(range.value / 1000));
     bar.addEventListener("keydown", (event) => this.pressed(event));
-    window.addEventListener("beforeprint", () => this.halt(1));
-    this.halt(this.range.value / 1000);
+    window.addEventListener("beforeprint", () => {
+      this.stood = this.at;
+      this.halt(1);
+    });
+    window.addEventListener("afterprint", () => this.seek(this.stood));
+    this.halt(range.value / 1000);
   }
 
   pressed(event) {
     const to = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity }[event.key];
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.speed) return;
     if (to) this.step(to);
     else if (event.key === " " && event.target === this.range) this.run();
     else return;
@@ -50,17 +57,18 @@ class Player {
   pause() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    this.button.textContent = this.isStill ? words.next : words.play;
+    this.button.textContent = words.play;
   }
 
   run() {
     if (this.frame) return this.pause();
-    if (this.isStill) return this.at < 1 ? this.step(1) : this.halt(0);
+    if (this.isStill) return this.step(1);
     this.button.textContent = words.pause;
     let before = performance.now();
     if (this.at >= 1) this.seek(0);
     const move = (now) => {
-      this.seek(this.at + Math.max(0, now - before) / (MOMENT * this.moments.length));
+      const whole = Math.min(MOMENT * this.moments.length, LONGEST) / this.speed.value;
+      this.seek(this.at + Math.max(0, now - before) / whole);
       before = now;
       if (this.at < 1) this.frame = requestAnimationFrame(move);
       else this.pause();
