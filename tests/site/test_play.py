@@ -243,7 +243,7 @@ def test_a_play_of_many_moments_takes_twelve_seconds_at_speed_one(
     page.reload()
     one = Played(page, UNITS[1])
     assert len(one.moments) > 30
-    one.root.locator(".pb-player select").select_option(speed)
+    one.root.locator(".pb-player select").select_option(f"{speed}×")
     one.button.click()
     page.clock.run_for(1000 * seconds // 2)
     assert int(one.range.input_value()) == pytest.approx(500, abs=10)
@@ -292,6 +292,7 @@ def test_without_a_script_a_play_stands_whole_and_its_moments_are_listed(
     last = root.locator("svg.pb-wide [data-during] text:visible").all_text_contents()
     sums = [f"{1111 * chunk:,}" for chunk in range(1, 5)]
     assert sorted(last) == (["averaged"] * 4 if figure == STEP else sorted(sums * 4))
+    assert root.locator(".pb-drawn").is_visible()
     root.locator("noscript summary").click()
     moments = json.loads(root.locator("[data-moments]").get_attribute("data-moments"))
     assert root.locator("noscript li").all_text_contents() == [words for _, words in moments]

@@ -67,7 +67,7 @@ class Player {
     let before = performance.now();
     if (this.at >= 1) this.seek(0);
     const move = (now) => {
-      const whole = Math.min(MOMENT * this.moments.length, LONGEST) / this.speed.value;
+      const whole = Math.min(MOMENT * this.moments.length, LONGEST) / parseFloat(this.speed.value);
       this.seek(this.at + Math.max(0, now - before) / whole);
       before = now;
       if (this.at < 1) this.frame = requestAnimationFrame(move);
