@@ -195,9 +195,8 @@ def test_both_schedules_stand_in_one_drawing_over_the_same_time(played, folio, f
         ends[title] = max(float(x) + float(width) for x, width in boxes)
     assert ends["GPipe"] == ends["1F1B"]
     moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
-    brief, whole = dict(moments)[0].split("\n")
-    assert brief == "GPipe: 1 of 4 ranks compute; 1F1B: 1 of 4 ranks compute."
-    assert whole == "GPipe, rank 0: forward 0; 1F1B, rank 0: forward 0."
+    assert moments[0] == [0, "GPipe: 1 of 4 ranks compute; 1F1B: 1 of 4 ranks compute."]
+    assert moments[-1] == [1, "The step has ended."]
 
 
 # --- plays

@@ -140,7 +140,7 @@ def _moments(
         rows: the actions of each, by its name.
         words: names of actions, and `done`, for a moment without any.
         more: what else there is to say of a time.
-        brief: what is said of a time above the drawing, which shows the rest.
+        brief: what is said of a time instead of its actions, where these are too many.
     """
     actions = [(row, one) for row, found in rows.items() for one in found]
     end = max(one.end for _, one in actions)
@@ -151,7 +151,7 @@ def _moments(
             for row, one in actions
             if _is_under_way(one, time)
         ]
-        said = "; ".join(filter(None, [*(now or [words["done"]]), more(time)]))
-        before = f"{brief(time)}.\n" if brief and now else ""
-        told.append((round(time / end, 4), f"{before}{said[:1].upper()}{said[1:]}."))
+        said = [brief(time)] if brief and now else [*(now or [words["done"]]), more(time)]
+        joined = "; ".join(filter(None, said))
+        told.append((round(time / end, 4), f"{joined[:1].upper()}{joined[1:]}."))
     return tuple(told)
