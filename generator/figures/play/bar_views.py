@@ -68,8 +68,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     unit, size = byte_unit(max(peaks))
     start = (numeric(budget) if budget else max(peaks)) / size
     top = max(max(peaks) / size, start) * 1.05
-    label = folio.ui["play"]["budget"]
-    moved = _moved(start, top, unit, folio.show(budget), label) if budget else None
+    moved = _moved(start, top, unit, folio.show(budget)) if budget else None
     is_one = all(one.run.world_size == 1 and one.run.nature == "real" for one in runs)
     title = unit if is_one else f"{unit} per rank"
     found = []
@@ -82,12 +81,12 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     return found
 
 
-def _moved(start: float, top: float, unit: str, shown: Markup, label: str) -> SimpleNamespace:
+def _moved(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespace:
     """Where a line starts, and how far readers may move it, in the unit of the axis."""
     step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
     low = round(start % step, 3)  # from which steps lead to `start`
     return SimpleNamespace(
-        label=label, start=start, low=low, top=round(top, 3), step=step, unit=unit, shown=shown,
+        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit, shown=shown,
         powers="",
     )  # fmt: skip
 

@@ -81,8 +81,8 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
     ends = [value for x, y, _ in places.values() for value in (x, y)]
     across, up = (axis_of(title, ends, 5, is_logarithmic=True) for title in titles)
     devices, moved = _devices(written, titles, sides, folio)
-    title = folio.ui["play"]["regions"]["runs"].format(runs=plainly(written.runs, folio))
-    title, seen = title[:1].upper() + title[1:], []
+    name, seen = plainly(written.runs, folio), []
+    title = f"{name[:1].upper()}{name[1:]}, on a scale of their own"
     for state in states:
         drawn = [places[one.path] for one in state.runs if one.path in places]
         others = [place for place in places.values() if place not in drawn]
@@ -120,10 +120,12 @@ def _devices(
     way = math.log(math.prod(thresholds) ** (1 / len(points)) / low) / math.log(high / low)
     place = round(SLIDES * way)
     start = float(f"{low * (high / low) ** (place / SLIDES):.2g}")  # as play.js rounds it
-    title = folio.ui["play"]["regions"]["devices"]
-    drawings = both(crossed, points, x, y, HEIGHT_OF_REGIONS, sides=sides, at=start, title=title)
+    drawings = both(
+        crossed, points, x, y, HEIGHT_OF_REGIONS, sides=sides, at=start,
+        title="Devices at specified rates",
+    )  # fmt: skip
     label = titles[1][:1].upper() + titles[1][1:]
     return drawings, SimpleNamespace(
         label=label, start=place, low=0, top=SLIDES, step=1, unit=titles[1], shown=None,
-        powers=f"{low:g} {high:g}",
+        powers=f"{low:g} {high:g}", said="{budget}: communication can hide on {n} of {m} nodes",
     )  # fmt: skip

@@ -53,7 +53,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
         def num_busy(time: float, steps: dict[str, list[list[Action]]] = steps) -> str:
             said = (
-                f"{title}: {words['computing'].format(n=_busy(step, time), of=len(step))}"
+                f"{title}: {_busy(step, time)} of {len(step)} ranks compute"
                 for title, step in steps.items()
             )
             return "; ".join(said)

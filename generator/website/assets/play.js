@@ -190,7 +190,7 @@ class Figure {
   // Move the line to the budget, and say beside each bar whether it fits.
   limit() {
     if (!this.budget) return;
-    const { unit, powers } = this.budget.dataset;
+    const { unit, powers, said: own } = this.budget.dataset;
     let budget = Number(this.budget.value);
     if (powers) {
       const [low, high] = powers.split(" ");
@@ -215,7 +215,7 @@ class Figure {
     const { fits: n, marginal: k, over } = counts;
     const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }; // as pages print
     const slots = { budget: budget.toLocaleString("en", digits), unit, n, m: n + k + over, k };
-    const pattern = powers ? words.num_hide : words.num_fit + (k ? words.num_marginal : "");
+    const pattern = own || words.num_fit + (k ? words.num_marginal : "");
     const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => slots[name]);
     this.budget.setAttribute("aria-valuetext", said);
     this.root.querySelector("output").textContent = said;
