@@ -46,7 +46,7 @@ class PlayFact(Written):
 
 
 class RegionMark(Written):
-    """Something that lies on the line: what it is called, and where."""
+    """Something that readers move across the line: what it is called, and where it crosses."""
 
     label: Line
     x: Expression
@@ -66,9 +66,9 @@ class Regions(Written):
     below: Line
     """words on each side of the line."""
     runs: Line
-    """what the points are called."""
+    """what the runs are called, in a plane of their own."""
     marks: Annotated[list[RegionMark], Field(max_length=4)] = []
-    """places on the line."""
+    """devices, which readers move up and down above the runs."""
 
 
 View = Literal[

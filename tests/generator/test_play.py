@@ -14,6 +14,7 @@ import pytest
 
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
+from generator.figures.drawings.stacks import LOOKS
 from generator.figures.play import frame, grid_views
 from generator.figures.play.states import RULES, faults, states
 from generator.printing.folio import Folio
@@ -179,6 +180,25 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
         assert most == counted, path
 
 
+@pytest.mark.parametrize("figure", ["schedule", "timelines"])
+def test_both_schedules_stand_in_one_drawing_over_the_same_time(played, folio, figure):
+    drawn = frame.play(played["pipeline-parallelism", figure], folio).play.drawn
+    wide = re.search(r'<svg class="pb-drawing pb-wide.*?</svg>', drawn)[0]
+    assert wide.count("data-now") == 1
+    ends = {}
+    for title in ("GPipe", "1F1B"):
+        assert f">{title}</text>" in wide
+        boxes = re.findall(
+            rf'x="([\d.]+)" y="[\d.]+" width="([\d.]+)" [^>]*data-say="{title}, rank 0, ', wide
+        )
+        assert len(boxes) == 16  # forward and backward of eight microbatches
+        ends[title] = max(float(x) + float(width) for x, width in boxes)
+    assert ends["GPipe"] == ends["1F1B"]
+    moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
+    assert moments[0] == [0, "GPipe: 1 of 4 ranks compute; 1F1B: 1 of 4 ranks compute."]
+    assert moments[-1] == [1, "The step has ended."]
+
+
 # --- plays
 
 
@@ -234,6 +254,17 @@ def test_a_play_of_fsdp_peaks_where_the_closed_form_does_and_calls_what_the_run_
     called = {c["operation"]: c["count"] for c in one["ranks"][0]["collectives"]}
     assert counts["gather"] == called["all_gather"]
     assert counts["reduce"] == called["reduce_scatter"]
+
+
+def test_a_whole_gradient_has_the_colour_that_gradients_have_as_bars(played, folio):
+    drawn = frame.play(played["sharding", "one-step"], folio).play.drawn
+    colour = LOOKS["gradients"][0]
+    keys = re.findall(r'<rect class="([^"]+)"[^>]*/><text[^>]*>([^<]+)</text>', drawn)
+    found = [
+        look.split() for look, name in keys if name in ("whole gradients", "gradients, shards")
+    ]
+    assert len(found) == 4  # of two layouts
+    assert all(f"pb-{colour}" in look and "pb-communication" not in look for look in found)
 
 
 @pytest.mark.parametrize("num", [2, 3, 4, 5])

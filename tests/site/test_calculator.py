@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 import yaml
@@ -42,13 +43,16 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
     page = open_page(built_site / "topics/ddp/cost.html")
     form, below = page.locator("[data-calculator] form"), page.locator("[data-beyond]")
     assert below.text_content() == ""
-    for named in ("parameters", "parameters, ranks"):
-        field = form.locator(f"[name={named.rpartition(' ')[2]}][type=number]")
+    model, ranks = "parameters of the model", "number of ranks"
+    for name, named in (("parameters", model), ("ranks", f"{model}, {ranks}")):
+        field = form.locator(f"[name={name}][type=number]")
         high = float(field.get_attribute("data-covered").split(" ")[1])
         field.fill(str(2 * high / float(field.get_attribute("data-size"))))
         assert below.text_content().startswith(f"Outside the values of the runs: {named}.")
     field.fill("0")
-    assert below.text_content().startswith("Outside the values of the runs: parameters.")
+    assert below.text_content().startswith(
+        "Outside the values of the runs: parameters of the model."
+    )
     fault = form.locator(".pb-field [role=status]").last
     assert fault.text_content() == "Enter a number above zero."
 
@@ -63,3 +67,42 @@ def test_a_field_shows_four_digits_of_its_start_and_calculates_with_all(built_si
     assert float(_shown(page, "default_peak")[1]) == pytest.approx(float(first[1]), rel=1e-12)
     largest.fill(largest.get_attribute("value") + "0")  # the same as a number that is typed
     assert _shown(page, "default_peak")[0] == first[0]
+
+
+def test_a_known_model_fills_all_fields_until_one_is_changed(built_site, open_page):
+    page = open_page(built_site / "topics/large-models/cost.html")
+    own, *known = page.locator("[data-numbers]").all()
+    started = _shown(page, "fsdp")
+    known[0].click()
+    assert known[0].text_content() == "Llama 8B, bf16, Adam, 8 GPUs"
+    fields = {
+        one.get_attribute("name"): float(one.input_value()) * float(one.get_attribute("data-size"))
+        for one in page.locator("[data-calculator] [type=number]").all()
+    }
+    total, ends, layers = 8_030_261_248, 2 * 128_256 * 4096, 32  # of the published configuration
+    block = (total - ends) / layers
+    wanted = {
+        "parameters": total, "ranks": 8, "value_bytes": 2, "state_bytes": 12,
+        "largest": ends / total, "next": block / total,
+        "excess": (4 * block + ends / 2) * 8 / total - 1,
+    }  # fmt: skip
+    assert fields == {name: pytest.approx(number, rel=1e-3) for name, number in wanted.items()}
+    assert float(_shown(page, "single")[1]) == pytest.approx(16 * total, rel=1e-3)
+    assert [one.get_attribute("aria-pressed") for one in (own, known[0])] == ["false", "true"]
+    page.locator("[name=ranks][type=number]").fill("16")
+    assert page.locator("[data-numbers][aria-pressed=true]").count() == 0
+    own.click()
+    assert _shown(page, "fsdp") == started
+
+
+def test_a_calculator_prints_words_and_no_name_of_a_field(built_site, open_page):
+    for topic in ("ddp", "large-models", "pipeline-parallelism", "communication-and-time"):
+        page = open_page(built_site / f"topics/{topic}/cost.html")
+        names = [
+            one.get_attribute("name")
+            for one in page.locator("[data-calculator] [type=number]").all()
+        ]
+        formulas = page.locator("[data-calculator] td[data-label=Formula]").all_inner_texts()
+        said = page.locator(".pb-covered").inner_text() + " ".join(formulas)
+        assert [name for name in names if "_" in name and name in said] == []
+        assert not re.search(r"\b(moments|largest [)×]|next|excess|rate|flops|kept)\b", said)

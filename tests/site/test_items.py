@@ -157,6 +157,20 @@ def test_the_slider_works_by_keyboard_and_says_its_number(page):
     assert item.box.locator(".pb-number-field").input_value() == "6.1"  # halfway between
 
 
+def test_the_truth_is_marked_on_the_slider_once_the_question_is_answered(page):
+    item = Asking(page, "how-slow")
+    mark = item.box.locator(".pb-truth")
+    assert mark.count() == 0
+    item.give("9")
+    assert mark.inner_text().split() == ["2.20", "ms"]
+    slider = item.box.locator(".pb-slider").bounding_box()
+    left = mark.evaluate("one => parseFloat(getComputedStyle(one, '::before').left)")
+    at = (mark.bounding_box()["x"] + left - slider["x"] - 8) / (slider["width"] - 16)
+    assert at == pytest.approx((2.2 - 0.12) / (12 - 0.12), abs=0.01)
+    item.press("Answer again")
+    assert mark.count() == 0
+
+
 def test_whoever_gives_up_sees_everything_and_may_answer_again(page):
     for one in ITEMS:
         item = Asking(page, one.id)

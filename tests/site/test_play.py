@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import pytest
 
 pytestmark = pytest.mark.browser
 
-BUDGET, SCHEDULE, RING, RESHARDING, STEP = (
+BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS, TOKENS = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
     ("topics/ddp/deep.html", "ring"),
     ("topics/sharding/why.html", "resharding"),
     ("topics/ddp/trace.html", "one-step"),
+    ("topics/sharding/trace.html", "one-step"),
+    ("topics/communication-and-time/learn.html", "hides"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
@@ -59,6 +62,7 @@ class Operated:
 
 def test_arrow_keys_choose_a_state_and_the_page_says_which(opened):
     one = opened(RESHARDING)
+    one.root.locator("summary").click()
     one.root.locator("input").first.focus()
     first = one.drawn()
     second = one.changed(lambda: one.page.keyboard.press("ArrowRight"))
@@ -70,19 +74,19 @@ def test_arrow_keys_choose_a_state_and_the_page_says_which(opened):
 
 def test_a_combination_without_a_run_shows_the_nearest_and_says_what_it_changed(opened):
     one = opened(SCHEDULE)
-    four = one.root.locator("fieldset").nth(1).locator("label").filter(has_text=re.compile("^4$"))
+    four = one.root.locator("fieldset").first.locator("label").filter(has_text=re.compile("^4$"))
     one.changed(four.click)
     without = one.root.locator(".pb-no-run")
-    assert without.all_text_contents() == ["1F1B", "2"]
+    assert without.all_text_contents() == ["2"]
     assert without.first.locator("input").get_attribute("title") == "No run with the other choices"
-    one.changed(one.option("1F1B").click)
+    one.changed(one.root.locator("fieldset").last.locator("label").first.click)
     checked = one.root.locator("input:checked + span").all_text_contents()
-    assert checked == ["1F1B", "8", "4"]  # no run of 1F1B has four microbatches
+    assert checked == ["8", "2"]  # no run of two ranks has four microbatches
     status = one.root.locator("[role=status]")
     assert "Changed as well: Microbatches: 8." in status.text_content()
     assert status.evaluate("one => one.getBoundingClientRect().height") > 10
     one.changed(one.option("16").click)
-    assert status.text_content().startswith("Schedule: 1F1B; Microbatches: 16")
+    assert "Changed as well: Ranks: 4. Microbatches: 16; Ranks: 4" in status.text_content()
 
 
 def _place(line):
@@ -114,6 +118,33 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(opened):
     assert places[0] < places[-1]
 
 
+def test_tokens_move_devices_across_the_line_and_count_those_that_can_hide(opened):
+    one = opened(TOKENS)
+    slider = one.root.locator(".pb-budget-set input")
+    points = one.root.locator("svg.pb-wide [data-need]")
+    needs = [float(point.get_attribute("data-need")) for point in points.all()]
+    moved = one.root.locator("svg.pb-wide [data-scale]")
+    start, end, high, low = map(float, moved.get_attribute("data-scale").split())
+    assert min(needs) > 5 * low  # the devices begin in the middle of the plane
+    assert max(needs) < high / 5
+    slider.focus()
+    found = []
+    for key in ("", "Home", "PageUp", "PageUp", "End"):
+        if key:
+            one.page.keyboard.press(key)
+        said = slider.get_attribute("aria-valuetext")
+        tokens = float(said.partition(":")[0].replace(",", ""))
+        hiding = sum(need <= tokens for need in needs)
+        assert f"can hide on {hiding} of 4 nodes" in said
+        assert one.root.locator("svg.pb-wide .pb-fails").count() == 4 - hiding
+        place = float(moved.get_attribute("transform")[len("translate(0 ") : -1])
+        share = math.log(tokens / low) / math.log(high / low)
+        assert place == pytest.approx(start + share * (end - start), abs=0.1)
+        found.append(hiding)
+    assert found[0] == 2
+    assert (found[1], found[-1]) == (0, 4)
+
+
 @pytest.fixture
 def opened(built_site, open_page):
     def of(figure, kind=Operated, **options):
@@ -130,7 +161,7 @@ class Played(Operated):
     def __init__(self, page, name):
         super().__init__(page, name)
         self.range = self.root.locator(".pb-player input")
-        self.button = self.root.locator(".pb-player button")
+        self.back, self.button, self.forward = self.root.locator(".pb-player button").all()
         told = self.root.locator("[data-moments]").get_attribute("data-moments")
         self.moments = json.loads(told)
 
@@ -151,10 +182,13 @@ class Played(Operated):
         return (_place(line) - start) / (end - start)
 
 
-def test_a_play_opens_at_its_end_and_keys_and_the_pointer_go_from_moment_to_moment(opened):
+def test_a_play_opens_at_its_beginning_and_keys_and_the_pointer_go_from_moment_to_moment(opened):
     one = opened(STEP, Played)
     last = len(one.moments) - 1
-    assert one.told() == last
+    assert one.told() == 0
+    for button, moment in ((one.forward, 1), (one.forward, 2), (one.back, 1)):
+        button.click()
+        assert one.told() == moment
     one.range.focus()
     for key, moment in (("Home", 0), ("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1)):
         one.page.keyboard.press(key)
@@ -196,13 +230,52 @@ def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_en
     assert one.told() == len(one.moments) - 1
     last = one.root.locator("svg.pb-wide [data-during] text:visible").all_text_contents()
     assert last.count("4,444") == 4
+    one.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert one.range.input_value() == at
+
+
+@pytest.mark.parametrize(("speed", "seconds"), [("0.5", 24), ("1", 12), ("2", 6)])
+def test_a_play_of_many_moments_takes_twelve_seconds_at_speed_one(
+    built_site, open_page, speed, seconds
+):
+    page = open_page(built_site / UNITS[0])
+    page.clock.install(time=0)
+    page.reload()
+    one = Played(page, UNITS[1])
+    assert len(one.moments) > 30
+    one.root.locator(".pb-player select").select_option(f"{speed}×")
+    one.button.click()
+    page.clock.run_for(1000 * seconds // 2)
+    assert int(one.range.input_value()) == pytest.approx(500, abs=10)
+    page.clock.run_for(1000 * seconds // 2 + 100)
+    assert one.told() == len(one.moments) - 1
+    assert one.button.text_content() == "Play"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_play_stands_above_the_drawing_and_within_the_first_screen_of_a_figure(opened, width):
+    one = opened(STEP, Played, viewport={"width": width, "height": 780})
+    top, play, drawn = (
+        found.bounding_box()
+        for found in (one.root, one.button, one.root.locator(".pb-states-drawn"))
+    )
+    assert play["y"] + play["height"] < drawn["y"]
+    assert drawn["y"] - top["y"] < 780 - 100
+
+
+def test_the_numbers_that_bars_show_are_folded_and_others_are_not(opened):
+    bars = opened(RESHARDING)
+    assert bars.rows() == []
+    bars.root.locator("summary").click()
+    assert {*bars.rows()} == {0}
+    assert opened(STEP).rows() == [0]  # waits are not drawn as numbers
 
 
 def test_where_motion_is_not_wanted_a_play_goes_from_moment_to_moment(opened):
     one = opened(STEP, Played, reduced_motion="reduce")
-    assert one.button.text_content() == "Next step"
-    for moment in range(3):  # from its end to its beginning, and on
-        one.button.click()
+    assert not one.button.is_visible()
+    for moment in range(1, 4):
+        one.forward.click()
         assert one.told() == moment
         assert one.line() == pytest.approx(one.moments[moment][0], abs=1e-3)
 
@@ -219,6 +292,7 @@ def test_without_a_script_a_play_stands_whole_and_its_moments_are_listed(
     last = root.locator("svg.pb-wide [data-during] text:visible").all_text_contents()
     sums = [f"{1111 * chunk:,}" for chunk in range(1, 5)]
     assert sorted(last) == (["averaged"] * 4 if figure == STEP else sorted(sums * 4))
+    assert root.locator(".pb-drawn").is_visible()
     root.locator("noscript summary").click()
     moments = json.loads(root.locator("[data-moments]").get_attribute("data-moments"))
     assert root.locator("noscript li").all_text_contents() == [words for _, words in moments]

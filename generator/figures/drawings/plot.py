@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from generator.figures.axes import (
     BELOW,
@@ -15,7 +16,7 @@ from generator.figures.axes import (
     room_for,
 )
 from generator.figures.axes import up as grid
-from generator.figures.drawing import LINE, Drawing, PageWidth
+from generator.figures.drawing import LINE, Drawing, PageWidth, number
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
 MARKS = (
@@ -99,7 +100,7 @@ def _is_on(later: Series, one: Series, near: float) -> bool:
 
 def plot(
     series: Sequence[Series], x: Axis, y: Axis, height: float, layout: PageWidth, *,
-    sides: tuple[str, str] | None = None,
+    sides: tuple[str, str] | None = None, title: str = "",
 ) -> Drawing:  # fmt: skip
     """Draw the series, with a legend above them.
 
@@ -110,11 +111,13 @@ def plot(
         height: between the axes.
         layout: the room there is.
         sides: what holds above the line y = x, and below it, if that line is drawn.
+        title: above the drawing, if it has one.
     """
     drawing = Drawing(layout.width)
+    drawing.word(0, LINE / 2, title, "strong")
     series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
     keys = [LegendEntry(one.name, one.line, one.mark) for one in series if one.name]
-    top = legend(drawing, keys) + GAP
+    top = GAP + (legend(drawing, keys, 10 + LINE * bool(title)) if keys or not title else LINE)
     drawing.word(0, top + LINE / 2, y.title, "soft")
     top += LINE + GAP if y.title else 4
     bottom = top + height
@@ -130,6 +133,58 @@ def plot(
         for at, value, say in one.points:
             if one.mark and say:
                 drawing.point(to_x(at), to_y(value), *one.mark, one.radius, say)
+    drawing.height = bottom + BELOW
+    return drawing
+
+
+class Point(NamedTuple):
+    """Something that lies on a line which readers move: its name, its place, and what it says."""
+
+    name: str
+    x: float
+    say: str
+
+
+def crossed(
+    points: Sequence[Point], x: Axis, y: Axis, height: float, layout: PageWidth, *,
+    sides: tuple[str, str], at: float, title: str,
+) -> Drawing:  # fmt: skip
+    """Draw a plane that the line y = x divides, and points which readers move up and down in it.
+
+    Args:
+        points: each needs a height as large as its `x`.
+        x: the axis below; both axes are logarithmic and have the same ends.
+        y: the axis at the left.
+        height: between the axes.
+        layout: the room there is.
+        sides: what holds above the line, and below it.
+        at: the height at which all points start.
+        title: above the drawing.
+    """
+    drawing = Drawing(layout.width)
+    drawing.word(0, LINE / 2, title, "strong")
+    shapes = dict(zip((one.name for one in points), (shape for _, shape in MARKS), strict=False))
+    keys = [LegendEntry(name, mark=("", shape)) for name, shape in shapes.items()]
+    top = legend(drawing, keys, LINE * 1.5) + GAP
+    drawing.word(0, top + LINE / 2, y.title, "soft")
+    top += LINE + GAP
+    bottom = top + height
+    to_x, to_y = x.between(room_for(y.ticks, y.says), layout.width - RIGHT), y.between(bottom, top)
+    _divided(drawing, to_x, to_y, *sides)
+    grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
+    across(drawing, to_x, bottom, x.title, x.ticks, x.says)
+    for one in points:
+        drawing.line(to_x(one.x), top, to_x(one.x), bottom, "idle dotted")
+    ends = f"{number(bottom)} {number(top)} {y.ticks[-1]:g} {y.ticks[0]:g}"
+    place = number(to_y(at))
+    drawing.parts.append(f'<g data-scale="{ends}" transform="translate(0 {place})">')
+    drawing.line(to_x.start, 0, to_x.end, 0, "series-a thick")
+    for one in points:
+        fails = ' class="pb-fails"' if at < one.x else ""
+        drawing.parts.append(f'<g{fails} data-need="{one.x:.6g}" data-least="{one.x:.6g}">')
+        drawing.point(to_x(one.x), 0, "", shapes[one.name], 6, one.say)
+        drawing.parts.append("</g>")
+    drawing.parts.append("</g>")
     drawing.height = bottom + BELOW
     return drawing
 

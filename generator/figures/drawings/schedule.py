@@ -24,7 +24,7 @@ from generator.figures.step_rules import Action, Kind, Overlapped
 
 ROW, HALF = 32, 10.0
 LOADED, LOAD = 52, 16  # of a row that has a load: its height, and that of the largest load
-CURVE = 150  # the height of a curve
+CURVE, TITLE = 150, 24  # the height of a curve, and of the title of a group
 LOOKS: dict[Kind, tuple[str, str]] = {
     "whole": ("communication hollow", ""),
     "gather": ("communication faint", ""),
@@ -58,7 +58,7 @@ class Curve(NamedTuple):
 def schedule(
     rows: Rows, unit: str, words: Mapping[str, str], layout: PageWidth, *,
     upper: float = 0, longest: float = 0, mark: Mark | None = None,
-    curve: Curve | None = None, loads: Loads = (),
+    curve: Curve | None = None, loads: Loads = (), groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
     """Draw the actions of each row, up to the end of the last.
 
@@ -72,18 +72,22 @@ def schedule(
         mark: when the step was over in a run.
         curve: what is held meanwhile; the time of such a step is the order of its events.
         loads: the same as a number for each row, drawn below it.
+        groups: titles above as many rows each, which may be named "title, row".
     """
     drawing, end = Drawing(layout.width), max(one.end for row in rows.values() for one in row)
     mosts = [f"{words['most']} {_most(row)}" for row in loads]
-    left = max(room_for(curve.ticks if curve else []), GAP + max(map(text_width, [*rows, *mosts])))
+    labels = [row.removeprefix(f"{title}, ") for row, title in _titled(rows, groups)]
+    left = max(room_for(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
     top, height = upper + LINE * bool(mark), LOADED if loads else ROW
-    bottom = top + height * len(rows)
-    _rows(drawing, rows, words, x.between(0, end), top, height)
+    size = len(rows) // max(len(groups), 1)  # of a group
+    tops = [top + height * n + TITLE * (n // size + 1) * bool(groups) for n in range(len(rows))]
+    bottom = tops[-1] + height
+    _rows(drawing, rows, labels, words, x.between(0, end), tops)
     used = [kind for kind in LOOKS if any(one.kind == kind for row in rows.values() for one in row)]
     keys = [LegendEntry(words[kind], box=f"span {LOOKS[kind][0]}") for kind in used]
     for position, (row, most) in enumerate(zip(loads, mosts, strict=True)):
-        base = top + LOADED * (position + 1) - 4
+        base = tops[position] + LOADED - 4
         y = Scale(0, max(map(_most, loads)), base, base - LOAD)
         drawing.area(_stepped([*row, (end, 0)], x, y), LOOK_OF_LOAD)
         drawing.word(x.start - GAP, base - LOAD / 2, most, "soft", "end")
@@ -91,6 +95,8 @@ def schedule(
         keys.append(LegendEntry(words["load"], box=LOOK_OF_LOAD))
     keys.append(LegendEntry(words["idle"], line="waiting"))
     drawing.playhead(x(0), x(end), top, bottom)
+    for title, first in zip(groups, tops[::size], strict=False):
+        drawing.word(0, first - TITLE / 2, title, "strong")
     if mark:  # what was measured is veiled at no time
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
@@ -103,9 +109,16 @@ def schedule(
     return drawing
 
 
+def _titled(rows: Rows, groups: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each row's name, and the title of its group."""
+    size = len(rows) // max(len(groups), 1)
+    return ((row, groups[n // size] if groups else "") for n, row in enumerate(rows))
+
+
 def _rows(
-    drawing: Drawing, rows: Rows, words: Mapping[str, str], x: Scale, top: float, height: float
-) -> None:
+    drawing: Drawing, rows: Rows, labels: Sequence[str], words: Mapping[str, str], x: Scale,
+    tops: Sequence[float],
+) -> None:  # fmt: skip
     """A box for each action, and a line where a row does nothing.
 
     The boxes of a kind are named where each of them has room for its name: some names without the
@@ -115,8 +128,8 @@ def _rows(
         one.kind for row in rows.values() for one in row
         if text_width(one.name) + 2 > x(one.end) - x(one.start)
     }  # fmt: skip
-    for position, (label, actions) in enumerate(rows.items()):
-        middle = top + height * position + ROW / 2
+    for (name, actions), label, top in zip(rows.items(), labels, tops, strict=True):
+        middle = top + ROW / 2
         drawing.word(x.start - GAP, middle, label, anchor="end")
         edges = [x(at) for one in actions for at in (one.start, one.end)]
         for start, end in zip([x.start, *edges[1::2]], [*edges[::2], x.end], strict=True):
@@ -125,10 +138,10 @@ def _rows(
         for one in actions:
             look, letters = LOOKS[one.kind]
             start, width = x(one.start), x(one.end) - x(one.start)
-            say = f"{label}, {words[one.kind]} {one.name}".rstrip()
+            say = f"{name}, {words[one.kind]} {one.name}".rstrip()
             drawing.box(start, middle - HALF, width, 2 * HALF, f"span {look}", say=say)
-            name = "" if one.kind in tight else one.name
-            drawing.word(start + width / 2, middle, name, letters, "middle")
+            inside = "" if one.kind in tight else one.name
+            drawing.word(start + width / 2, middle, inside, letters, "middle")
 
 
 def _most(row: Iterable[tuple[float, int]]) -> int:

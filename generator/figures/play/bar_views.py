@@ -86,8 +86,9 @@ def _moved(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespac
     step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
     low = round(start % step, 3)  # from which steps lead to `start`
     return SimpleNamespace(
-        start=start, low=low, top=round(top, 3), step=step, unit=unit, shown=shown
-    )
+        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit, shown=shown,
+        powers="",
+    )  # fmt: skip
 
 
 def _peaks(one: ShownRun) -> list[tuple[Memory, RankRecord]]:

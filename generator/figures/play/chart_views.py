@@ -1,10 +1,23 @@
 """Runs as lines and points: the loss of each step, and where runs lie in a plane."""
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 
-from generator.content.exhibit import Figure
+from generator.content.exhibit import Figure, Regions
 from generator.figures.axes import Scale
-from generator.figures.drawings.plot import MARKS, Axis, Series, axis_of, dashed, plot
+from generator.figures.drawing import Drawing
+from generator.figures.drawings.plot import (
+    MARKS,
+    Axis,
+    Point,
+    Series,
+    axis_of,
+    crossed,
+    dashed,
+    plot,
+)
 from generator.figures.picture import Seen, both, plainly
 from generator.figures.play.states import State
 from generator.printing.folio import Folio
@@ -12,7 +25,9 @@ from generator.values import units
 from generator.values.value import numeric
 
 HEIGHT = 170  # of losses
-HEIGHT_OF_REGIONS = 260
+HEIGHT_OF_REGIONS, HEIGHT_OF_RUNS = 230, 130
+AROUND = 5  # times the least and the largest threshold: how far a plane goes beyond them
+SLIDES = 1000  # places of a slider
 
 
 def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
@@ -46,36 +61,71 @@ def _lines(state: State, folio: Folio) -> Iterator[Series]:
 
 
 def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
-    """All runs in a plane that a law divides, and devices; the runs of a state stand out."""
+    """Devices in a plane that a law divides, and below it all runs on a scale of their own.
+
+    Readers move the devices up and down; the runs of a state stand out.
+    """
     assert figure.play is not None
     assert figure.play.regions is not None
     written = figure.play.regions
     titles = [plainly(text, folio) for text in (written.x_label, written.y_label)]
     sides = (plainly(written.above, folio), plainly(written.below, folio))
-    series = []
-    for mark, look in zip(written.marks, MARKS[1:], strict=False):
-        found, name = folio.value(mark.x), plainly(mark.label, folio)
-        if found is not None:
-            place = numeric(found)
-            series.append(Series(name, [(place, place, name)], mark=look, radius=5))
     places = {}
     for run in (run for state in states for run in state.runs):
         x, y = (folio.evidence.one(what, run.path) for what in (written.x, written.y))
         if x is not None and y is not None:
             side = sides[numeric(y) < numeric(x)]
             places[run.path] = (numeric(x), numeric(y), f"{run.path}: {y}, {x}: {side}")
-    every = [*places.values(), *(point for one in series for point in one.points)]
-    ends = [value for x, y, _ in every for value in (x, y)]
+    if not places:
+        return []
+    ends = [value for x, y, _ in places.values() for value in (x, y)]
     across, up = (axis_of(title, ends, 5, is_logarithmic=True) for title in titles)
+    devices, moved = _devices(written, titles, sides, folio)
     name, seen = plainly(written.runs, folio), []
+    title = f"{name[:1].upper()}{name[1:]}, on a scale of their own"
     for state in states:
         drawn = [places[one.path] for one in state.runs if one.path in places]
         others = [place for place in places.values() if place not in drawn]
-        runs = [Series(name, others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
-        drawings = both(plot, [*series, *runs], across, up, HEIGHT_OF_REGIONS, sides=sides)
+        runs = [Series("", others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
+        below = both(plot, runs, across, up, HEIGHT_OF_RUNS, sides=sides, title=title)
+        drawings = tuple(map(_joined, devices or (None, None), below))
         cells = tuple(
             {titles[0]: folio.printed(folio.evidence.one(written.x, one.path))}
             for one in state.runs
         )
-        seen.append(Seen(drawings, "; ".join(say for _, _, say in drawn), cells))
+        says = "; ".join(say for _, _, say in drawn)
+        seen.append(Seen((drawings[0], drawings[1]), says, cells, budget=moved))
     return seen
+
+
+def _joined(above: Drawing | None, below: Drawing) -> Drawing:
+    """One drawing over the other; the upper one is used by all states, so it stays as it is."""
+    return replace(above, parts=[*above.parts]).below(below) if above else below
+
+
+def _devices(
+    written: Regions, titles: Sequence[str], sides: tuple[str, str], folio: Folio
+) -> tuple[tuple[Drawing, Drawing] | None, SimpleNamespace | None]:
+    """The plane of the devices, in whose middle they start, and the slider that moves them."""
+    found = [(plainly(one.label, folio), folio.value(one.x)) for one in written.marks]
+    points = [
+        Point(name, float(numeric(at)), f"{name}: {titles[0]}: {at}") for name, at in found if at
+    ]
+    if not points:
+        return None, None
+    thresholds = [one.x for one in points]
+    ends = (min(thresholds) / AROUND, max(thresholds) * AROUND)
+    x, y = (axis_of(title, ends, 5, is_logarithmic=True) for title in titles)
+    low, high = y.ticks[0], y.ticks[-1]
+    way = math.log(math.prod(thresholds) ** (1 / len(points)) / low) / math.log(high / low)
+    place = round(SLIDES * way)
+    start = float(f"{low * (high / low) ** (place / SLIDES):.2g}")  # as play.js rounds it
+    drawings = both(
+        crossed, points, x, y, HEIGHT_OF_REGIONS, sides=sides, at=start,
+        title="Devices at specified rates",
+    )  # fmt: skip
+    label = titles[1][:1].upper() + titles[1][1:]
+    return drawings, SimpleNamespace(
+        label=label, start=place, low=0, top=SLIDES, step=1, unit=titles[1], shown=None,
+        powers=f"{low:g} {high:g}", said="{budget}: communication can hide on {n} of {m} nodes",
+    )  # fmt: skip

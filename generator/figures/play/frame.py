@@ -21,6 +21,7 @@ from generator.figures.play.grid_views import block, ring
 from generator.figures.play.states import Control, State, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
 from generator.printing.folio import ABSENT, Folio
+from generator.values.units import BYTES
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "memory": memory, "sent": sent, "loss": loss, "regions": regions,
@@ -99,7 +100,8 @@ def _table(
 ) -> dict[str, object]:  # fmt: skip
     """A row for each run of every state: what tells it apart, its facts, and what is drawn of it.
 
-    `words` are the heads of the columns that tell rows apart, `head` those of the others.
+    `words` are the heads of the columns that tell rows apart, `head` those of the others;
+    `is_drawn` tells that bars show all of its numbers.
     """
     assert figure.play is not None
     facts, beside = figure.play.facts, figure.play.beside
@@ -131,4 +133,6 @@ def _table(
         known = (row.drawn.get(name, ABSENT) for name in names)
         row.cells = [*map(folio.printed, row.facts), *known]
     head = [*(plainly(fact.label, folio) for fact in facts), *names]
-    return {"words": words, "head": head, "rows": rows}
+    sizes = [fact for row in rows for fact in row.facts if fact]
+    is_drawn = set(seen) <= {"memory", "sent"} and all(one.unit == BYTES for one in sizes)
+    return {"words": words, "head": head, "rows": rows, "is_drawn": is_drawn}

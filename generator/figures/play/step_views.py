@@ -17,33 +17,65 @@ from generator.figures.step_rules import Action, UnitStep, number
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.units import AS_RULED
+from runners.traces.records import Run
 
-# Of the parts of what is held: shards as in other figures, and what is whole as it travels.
+# Of the parts of what is held, as in other figures: a gradient is grey, whole or not.
 LOOKS = {
-    "optimizer": "series-a faint", "parameters": "series-a", "gradients": "series-e",
-    "whole_parameters": "communication faint", "whole_gradients": "communication",
+    "optimizer": "series-a faint", "parameters": "series-a", "gradients": "series-e hollow shard",
+    "whole_parameters": "communication faint", "whole_gradients": "series-e",
     "copies": "communication hollow",
 }  # fmt: skip
 
 
 def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The schedule that each state's first run declares, computed by its rule.
+    """The schedules that the runs of each state declare, computed by their rules, over one time.
 
-    Each has an axis of its own: forward passes of another number of microbatches last another time.
+    Each state has an axis of its own: forward passes of another number of microbatches last another
+    time.
     """
     words, found = folio.ui["play"], []
     is_split = any(state.runs[0].run.settings["num_microbatches"] != 1 for state in states)
     for state in states:
-        run = state.runs[0].run
-        ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
-        rows = step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
-        idle = units.printed(step_rules.idle_share(rows), units.SHARE, AS_RULED)
-        named = {f"rank {n}": actions for n, actions in enumerate(rows)}
+        steps = {one.label: _pipeline(one.run) for one in state.runs}
+        rows = [row for step in steps.values() for row in step]
+        groups = [title for title in steps if title]
+        names = [f"{title}, rank {n}" for title, step in steps.items() for n in range(len(step))]
+        named = dict(zip((name.removeprefix(", ") for name in names), rows, strict=True))
         loads = [step_rules.in_flight(actions) for actions in rows] if is_split else []
-        drawings = both(drawn, named, "time, in forward passes", words["actions"], loads=loads)
-        says = f"Idle, computed: {idle}"
-        found.append(Seen(drawings, says, moments=_moments(named, words["actions"])))
+        drawings = both(
+            drawn, named, "time, in forward passes", words["actions"], loads=loads, groups=groups
+        )
+        idle = {
+            title: units.printed(step_rules.idle_share(step), units.SHARE, AS_RULED)
+            for title, step in steps.items()
+        }
+        says = "; ".join(f"{title} idle, computed: {of}".strip() for title, of in idle.items())
+
+        def num_busy(time: float, steps: dict[str, list[list[Action]]] = steps) -> str:
+            said = (
+                f"{title}: {_busy(step, time)} of {len(step)} ranks compute"
+                for title, step in steps.items()
+            )
+            return "; ".join(said)
+
+        brief = num_busy if groups else None
+        found.append(Seen(drawings, says, moments=_moments(named, words["actions"], brief=brief)))
     return found
+
+
+def _pipeline(run: Run) -> list[list[Action]]:
+    """The actions of each rank of a run."""
+    ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
+    return step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
+
+
+def _is_under_way(one: Action, time: float) -> bool:
+    return one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
+
+
+def _busy(step: Sequence[Sequence[Action]], time: float) -> int:
+    """How many rows do something at a time."""
+    return sum(any(_is_under_way(one, time) for one in row) for row in step)
 
 
 def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
@@ -100,7 +132,7 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
 def _moments(
     rows: Mapping[str, Sequence[Action]], words: Mapping[str, str],
-    more: Callable[[float], str] = lambda _: "",
+    more: Callable[[float], str] = lambda _: "", brief: Callable[[float], str] | None = None,
 ) -> tuple[Moment, ...]:  # fmt: skip
     """The actions under way from each moment on.
 
@@ -108,6 +140,7 @@ def _moments(
         rows: the actions of each, by its name.
         words: names of actions, and `done`, for a moment without any.
         more: what else there is to say of a time.
+        brief: what is said of a time instead of its actions, where these are too many.
     """
     actions = [(row, one) for row, found in rows.items() for one in found]
     end = max(one.end for _, one in actions)
@@ -116,8 +149,9 @@ def _moments(
         now = [
             f"{row}: {words[one.kind]} {one.name}".rstrip()
             for row, one in actions
-            if one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
+            if _is_under_way(one, time)
         ]
-        said = "; ".join(filter(None, [*(now or [words["done"]]), more(time)]))
-        told.append((round(time / end, 4), f"{said[:1].upper()}{said[1:]}."))
+        said = [brief(time)] if brief and now else [*(now or [words["done"]]), more(time)]
+        joined = "; ".join(filter(None, said))
+        told.append((round(time / end, 4), f"{joined[:1].upper()}{joined[1:]}."))
     return tuple(told)

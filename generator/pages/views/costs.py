@@ -4,8 +4,9 @@ A row of a table is what was predicted, what a run measured, and how far off it 
 has fields in units that people think in, formulas, and the runs that these were compared with.
 """
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -15,6 +16,7 @@ from generator.content.calculator import Calculator, CalculatorInput, Calculator
 from generator.content.lesson import CostTable
 from generator.pages.view import Row, View, label
 from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
+from generator.pages.views.known_models import known_models
 from generator.printing.folio import ABSENT, Folio
 from generator.values import calculator as calculators
 from generator.values import units
@@ -27,6 +29,7 @@ from runners.traces.fields import NBSP
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
+_END_OF_CALLED = re.compile(r"[,:]| \(")
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
 
@@ -96,14 +99,32 @@ def calculator(written: Calculator, folio: Folio) -> View:
     fields = [_field(one, inputs.get(one.name), of_all, folio) for one in written.inputs]
     for check in of_all:
         folio.run(check.run)
+    shown = [field for field in fields if field] if all(fields) else []
+    called = {one.name: _called(one) for one in written.inputs}
     return View(
-        fields=[field for field in fields if field] if all(fields) else [],
+        fields=shown,
+        known=list(_known(shown, folio)),
         outputs=[
-            _output(one, found, inputs, folio)
+            _output(one, found, inputs, called, folio)
             for one, found in zip(written.outputs, checked, strict=True)
         ],
         heading=folio.found(check.measured for check in of_all),
     )
+
+
+def _called(one: CalculatorInput) -> str:
+    """What formulas and messages call an input: the beginning of its label."""
+    return _END_OF_CALLED.split(one.label)[0]
+
+
+def _known(fields: Sequence[View], folio: Folio) -> Iterator[View]:
+    """Known models as buttons that fill all fields; none whose number a field would refuse."""
+    for name, numbers in known_models({field.name for field in fields}, folio):
+        own = [field for field in fields if field.name in numbers]
+        typed = {field.name: numbers[field.name] / float(field.size) for field in own}
+        if all(float(one.low) <= typed[one.name] <= float(one.high) for one in own):
+            texts = {name: _typed(number, STARTED) for name, number in typed.items()}
+            yield View(label=name, numbers=json.dumps(texts))
 
 
 def _field(
@@ -121,6 +142,7 @@ def _field(
     return View(
         name=one.name,
         label=folio.line(one.label),
+        called=_called(one),
         unit=f"{unit} {counted}".strip(),
         says=f"{_typed(stands / size, STARTED)} {unit} {counted}".replace(" %", "%").strip(),
         size=_typed(float(size)),  # of one of the field, in what formulas calculate with
@@ -150,16 +172,18 @@ def _typed(number: float, digits: int = MAX_DIGITS) -> str:
 
 
 def _output(
-    one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value | None], folio: Folio
-) -> View:
+    one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value | None],
+    called: dict[str, str], folio: Folio,
+) -> View:  # fmt: skip
     parsed, worst = calculators.parsed(one.formula), calculators.worst(found)
     formula = parsed.readable(one.formula).replace("*", "×").replace("-", "−")
+    formula = re.sub(r"[a-z_]\w*", lambda name: called.get(name[0], name[0]), formula)
     at_start = calculators.result(one, inputs)
     return View(
         name=one.name,
         label=folio.line(one.label),
         quantity=one.quantity,
-        formula=folio.line(f"`{formula}`"),
+        formula=label(formula),
         postfix=parsed.postfix,  # as the script reads formulas
         at_start=folio.printed(at_start),
         checks=found,

@@ -69,7 +69,7 @@ function operate(form) {
       const limit = most ? worked(most, inputs) : Infinity;
       const fault = faultOf(field, number, limit);
       const [low, high] = (covered || `${-Infinity} ${Infinity}`).split(" ").map(Number);
-      if (!fault && (isOver(low, number) || isOver(number, high))) beyond.push(field.name);
+      if (!fault && (isOver(low, number) || isOver(number, high))) beyond.push(field.dataset.called);
       if (fault) inputs[field.name] = NaN; // and allows the next ones anything
       field.setAttribute("aria-invalid", Boolean(fault));
       const told = (said[fault] || "").replace("{most}", Number((limit / size).toPrecision(6)));
@@ -110,6 +110,20 @@ function operate(form) {
     follow();
   }
 
+  // A known model fills all fields, until one of them is changed.
+  const known = form.querySelectorAll("[data-numbers]");
+  const press = (pressed) => known.forEach((one) => one.setAttribute("aria-pressed", one === pressed));
+  known.forEach((one) =>
+    one.addEventListener("click", () => {
+      const numbers = JSON.parse(one.dataset.numbers);
+      fields.forEach((field) => {
+        field.value = numbers[field.name] ?? field.defaultValue;
+        field.dispatchEvent(new Event("input"));
+      });
+      press(one);
+    })
+  );
+  form.addEventListener("input", () => press());
   fields.forEach(slides);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;

@@ -1,7 +1,7 @@
 // The kinds of questions: how each is read from its form, put back, and compared with its key.
 
 const book = window.proofbook;
-const { say, all } = book;
+const { say, all, made } = book;
 const words = Object.assign(book.words, book.asking);
 
 const place = (element) => Number(element.dataset.position);
@@ -157,6 +157,14 @@ function slides(q, { dataset, firstElementChild: range }) {
   };
   range.addEventListener("input", slide);
   range.addEventListener("click", slide); // where it stands already
+  // Once the question is answered, the truth is marked below the slider.
+  q.mark = () => {
+    const truth = made("p", "pb-truth pb-live");
+    const share = (q.key[0].dataset.number - low) / (high - low);
+    truth.style.setProperty("--at", Math.max(0, Math.min(1, share)));
+    truth.append(made("span", "pb-label", q.key[0].querySelector(".pb-said").textContent));
+    range.after(truth);
+  };
 }
 
 const typed = {

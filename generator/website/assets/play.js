@@ -5,7 +5,7 @@ const book = window.proofbook;
 const words = book.playing;
 const all = (root, selector) => Array.from(root.querySelectorAll(selector));
 const figures = {};
-const MOMENT = 900; // milliseconds, of a play
+const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play, at speed 1
 
 // What a figure's own script calls.
 book.play = async (name, packed) => {
@@ -14,22 +14,29 @@ book.play = async (name, packed) => {
   figures[name].filled(await new Response(stream).json());
 };
 
-// A play of the drawings: it opens at its end, and moves only where readers ask for it.
+// A play of the drawings: it opens at its beginning, and moves only where readers ask for it.
 class Player {
   constructor(root, bar) {
     this.root = root;
-    [this.words, this.button, this.range] = bar.children;
+    const [back, button, next, range, speed, said] = all(bar, "button, input, select, p");
+    Object.assign(this, { button, range, speed, words: said });
     this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.button.addEventListener("click", () => this.run());
-    this.range.addEventListener("input", () => this.halt(this.range.value / 1000));
+    back.addEventListener("click", () => this.step(-1));
+    button.addEventListener("click", () => this.run());
+    next.addEventListener("click", () => this.step(1));
+    range.addEventListener("input", () => this.halt(range.value / 1000));
     bar.addEventListener("keydown", (event) => this.pressed(event));
-    window.addEventListener("beforeprint", () => this.halt(1));
-    this.halt(this.range.value / 1000);
+    window.addEventListener("beforeprint", () => {
+      this.stood = this.at;
+      this.halt(1);
+    });
+    window.addEventListener("afterprint", () => this.seek(this.stood));
+    this.halt(range.value / 1000);
   }
 
   pressed(event) {
     const to = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity }[event.key];
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.speed) return;
     if (to) this.step(to);
     else if (event.key === " " && event.target === this.range) this.run();
     else return;
@@ -50,17 +57,18 @@ class Player {
   pause() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    this.button.textContent = this.isStill ? words.next : words.play;
+    this.button.textContent = words.play;
   }
 
   run() {
     if (this.frame) return this.pause();
-    if (this.isStill) return this.at < 1 ? this.step(1) : this.halt(0);
+    if (this.isStill) return this.step(1);
     this.button.textContent = words.pause;
     let before = performance.now();
     if (this.at >= 1) this.seek(0);
     const move = (now) => {
-      this.seek(this.at + Math.max(0, now - before) / (MOMENT * this.moments.length));
+      const whole = Math.min(MOMENT * this.moments.length, LONGEST) / parseFloat(this.speed.value);
+      this.seek(this.at + Math.max(0, now - before) / whole);
       before = now;
       if (this.at < 1) this.frame = requestAnimationFrame(move);
       else this.pause();
@@ -182,17 +190,24 @@ class Figure {
   // Move the line to the budget, and say beside each bar whether it fits.
   limit() {
     if (!this.budget) return;
-    const budget = Number(this.budget.value);
-    const { unit } = this.budget.dataset;
+    const { unit, powers, said: own } = this.budget.dataset;
+    let budget = Number(this.budget.value);
+    if (powers) {
+      const [low, high] = powers.split(" ");
+      budget = Number((low * (high / low) ** (budget / this.budget.max)).toPrecision(2));
+    }
     const counts = { fits: 0, marginal: 0, over: 0 };
     all(this.root, "[data-scale]").forEach((line) => {
-      const [start, end, top] = line.dataset.scale.split(" ").map(Number);
-      line.setAttribute("transform", `translate(${start + Math.min(budget / top, 1) * (end - start)})`);
+      const [start, end, top, low] = line.dataset.scale.split(" ").map(Number);
+      const share = low ? Math.log(budget / low) / Math.log(top / low) : Math.min(budget / top, 1);
+      line.setAttribute("transform", `translate(${low ? "0 " : ""}${start + share * (end - start)})`); // up or across
       Object.keys(counts).forEach((fate) => (counts[fate] = 0)); // drawings count alike
       all(line.parentNode, "[data-need]").forEach((need) => {
         const fate = need.dataset.need <= budget ? "fits" : need.dataset.least > budget ? "over" : "marginal";
-        need.dataset.words ||= need.textContent.split(" · ")[0];
-        need.textContent = `${need.dataset.words} · ${words[fate]}`;
+        if (!low) {
+          need.dataset.words ||= need.textContent.split(" · ")[0];
+          need.textContent = `${need.dataset.words} · ${words[fate]}`;
+        }
         need.classList.toggle("pb-fails", fate === "over");
         counts[fate] += 1;
       });
@@ -200,7 +215,7 @@ class Figure {
     const { fits: n, marginal: k, over } = counts;
     const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }; // as pages print
     const slots = { budget: budget.toLocaleString("en", digits), unit, n, m: n + k + over, k };
-    const pattern = words.num_fit + (k ? words.num_marginal : "");
+    const pattern = own || words.num_fit + (k ? words.num_marginal : "");
     const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => slots[name]);
     this.budget.setAttribute("aria-valuetext", said);
     this.root.querySelector("output").textContent = said;

@@ -125,6 +125,7 @@ class Question extends Waiting {
     if (this.field) {
       this.answers.hidden = false;
       this.answers.open = true;
+      this.mark?.();
     } else {
       this.explain(this.how.settle ? this.how.settle(this) : this.options, answer);
       const more = this.box.querySelector(".pb-explains");
