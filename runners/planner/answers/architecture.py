@@ -14,6 +14,7 @@ from runners.declared.settings import Count
 from runners.traces.digest import ROOT
 from runners.traces.schema import Record
 
+MOST_LAYERS = 10_000
 PRESETS = ROOT / "content" / "planner" / "model_presets.yml"
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
@@ -21,7 +22,8 @@ Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
 
 def _rare(default: Any) -> Any:
     """A field of few models, which the others do not write."""
-    return Field(default=default, exclude_if=lambda value: value == default)
+    least = None if isinstance(default, str) else 0
+    return Field(default=default, ge=least, exclude_if=lambda value: value == default)
 
 
 class Architecture(Record):
@@ -104,6 +106,10 @@ class Architecture(Record):
             raise ValueError(f"{self.num_heads} heads do not divide a width of {self.hidden_size}")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(f"{self.num_kv_heads} heads of keys do not divide {self.num_heads}")
+        if self.positions == "rotary" and self.head_size % 2:
+            raise ValueError(f"rotary positions turn pairs, and a head has {self.head_size}")
+        if self.num_layers > MOST_LAYERS:
+            raise ValueError(f"at most {MOST_LAYERS:,} layers are planned")
         if self.num_active_experts > self.num_experts:
             raise ValueError(f"{self.num_active_experts} of {self.num_experts} experts are active")
         return self

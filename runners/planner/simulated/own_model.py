@@ -263,13 +263,17 @@ def own_code_at_work() -> Iterator[None]:
 
     Arrays of NumPy keep their own values, `torch.compile` leaves a model as it is, and an LSTM
     computes step by step: a fused one on a CPU has a workspace that fake tensors leave out.
-    Attention has no dropout: a device's kernel keeps a seed for it, and a CPU's all weights.
+    Attention has no dropout: a device's kernel keeps a seed for it, and a CPU's all weights. Other
+    dropout keeps a mask of one byte an element, and a CPU's a factor of the type of its input.
     """
     array, is_fused = Tensor.numpy, torch._C._get_mkldnn_enabled()
     attention = functional.scaled_dot_product_attention
 
     def undropped(*given: Any, dropout_p: float = 0.0, **named: Any) -> Any:
         return attention(*given[:4], *(0.0 for _ in given[4:5]), *given[5:], **named)
+
+    def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        return torch.native_dropout(x, p, True)[0] if p and training else x
 
     def numpy(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
         with torch._C._DisableTorchDispatch():
@@ -278,6 +282,7 @@ def own_code_at_work() -> Iterator[None]:
     with (
         patch.object(Tensor, "numpy", numpy),
         patch.object(functional, "scaled_dot_product_attention", undropped),
+        patch.object(functional, "dropout", dropout),
         torch.compiler.set_stance("force_eager"),
     ):
         torch._C._set_mkldnn_enabled(False)

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.collectives import tensors_in
 from runners.meters.memory import MemoryMeter, local
-from runners.planner.answers.question import Question
+from runners.planner.answers.question import PlanError, Question
 from runners.planner.simulated import own_model
 from runners.planner.simulated.built import Built
 from runners.planner.simulated.updates import Update
@@ -170,6 +170,7 @@ class Step:
                     self._backward(turn)
             self._meter.name((g for _, g in self._update.gradients()), "gradients")
             self._finish(turn)
+        _check_reducer(self._chunks[0].wrapped)
         self._meter.enter("update")
         self._sum_gradients()
         self._update.step()
@@ -287,6 +288,19 @@ def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
         for one in (one for group in state._fsdp_param_groups for one in group.fsdp_params):
             found = one.unsharded_accumulated_grad, one._unsharded_param.grad
             yield from (local(gradient) for gradient in found if gradient is not None)
+
+
+def _check_reducer(wrapped: nn.Module) -> None:
+    """DDP's next step would stop where a parameter took no part in this one.
+
+    Raises:
+        PlanError: names the first.
+    """
+    if not isinstance(wrapped, DistributedDataParallel):
+        return
+    for name, parameter in wrapped.module.named_parameters():
+        if parameter.requires_grad and parameter.grad is None:
+            raise PlanError(f"ddp: {name} takes no part in the loss, so DDP stops in its next step")
 
 
 def _ends(
