@@ -21,6 +21,7 @@ from runners.traces.measured import MemoryClasses
 _STATE = {"adam": 8, "adam8bit": 2, "momentum": 4, "sgd": 0}
 _WIDTHS = {"fp32": 2.0, "autocast": 1.5, "bf16-mixed": 1.0, "bf16": 1.0}  # of activations
 _LOGIT = 12  # bytes of each logit: in 16 bits, in 32, and their gradients
+_LOGIT_MORE = 5  # that torch keeps where ranks divide the logits, or a schedule holds them
 _KEPT = {"none": 1.0, "selective": 0.6, "all": 0.0}  # of a layer's activations
 KEPT_BYTES = 16
 _FRAGMENTS = 1.02  # reserved bytes next to allocated ones, where no stream but one allocates
@@ -173,7 +174,11 @@ class _Rank:
         each = self._tokens * self._shape.vocabulary / self._strategy.tensor
         parts = self._training.loss_chunks
         others = self._num - 1 if self._strategy.schedule == "gpipe" else 0
-        size = _LOGIT / parts + (2 if parts > 1 else 0) + others * 4  # whose softmax is kept
+        in_place = self._question.implementation.has_loss_in_place
+        keeps_more = self._strategy.tensor * self._strategy.pipeline > 1 and not in_place
+        size = (
+            (_LOGIT + _LOGIT_MORE * keeps_more) / parts + (2 if parts > 1 else 0) + others * 4
+        )  # whose softmax is kept
         return self._is_last * each * size
 
     @property

@@ -135,7 +135,7 @@ def _question(said: dict[str, str], file: dict[str, Any]) -> Question:
         microbatch=int(said["microbatch"]),
         global_batch=int(said["global_batch"]),
     )
-    implementation = Implementation(has_wide_gradients=True)
+    implementation = Implementation(has_wide_gradients=True, has_loss_in_place=True)
     model = Model(name=said["model"], architecture=shape)
     return Question(
         model=model, training=training, implementation=implementation, strategy=strategy

@@ -28,6 +28,7 @@ from runners.planner.answers.question import PlanError, Question, Strategy, stra
 Simulate = Callable[[Sequence[Question]], list[Answer]]
 MOST = 24  # layouts that a search simulates
 TOGETHER = 2  # of them, whatever the machine, so that the same ones are
+LIKELY = 1.08  # times the memory: what needs less by closed forms may well fit
 SLACK = 1.3  # closed forms may be off by so much where the allocator keeps fragments
 
 
@@ -165,8 +166,10 @@ def _ordered(
     forms = {one.model_dump_json(): one for one in asked}
     found = [layout(closed_form.answer(one), cluster, memory_bytes) for one in forms.values()]
     found.sort(key=lambda one: one.needed_bytes)
-    likely = ranked([one for one in found if one.needed_bytes <= memory_bytes])
-    unsure = [one for one in found if memory_bytes < one.needed_bytes <= SLACK * memory_bytes]
+    likely = ranked([one for one in found if one.needed_bytes <= LIKELY * memory_bytes])
+    unsure = [
+        one for one in found if LIKELY * memory_bytes < one.needed_bytes <= SLACK * memory_bytes
+    ]
     questions = [one.answer.question for one in (*likely, *unsure)]
     return questions, found[len(questions) :]
 
