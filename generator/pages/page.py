@@ -31,7 +31,7 @@ from generator.pages import views
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks
 from generator.pages.view import counted, label
-from generator.pages.views import claims, frame, listing, question, ways
+from generator.pages.views import claims, frame, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import asked_of_claims
@@ -141,7 +141,7 @@ class Printed:
 
 @dataclass
 class Gathered:
-    """What pages say of claims and of lessons; lessons are printed before the pages that list them.
+    """What pages say of claims and of lessons; pages that others list are printed first.
 
     Attributes:
         evidence: of the machine at hand.
@@ -217,6 +217,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         title = escaped_heading(title)
         headings.read(f"# {title}\n\n{body}")
     row = ways.ways(topic, sheet.mode, folio) if topic else []
+    way = rail.rail(sheet.path, topic, row, folio)
     found = frame.origins(folio, depth)
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.template in OF_MACHINES[:2] else folio.line)(sheet.about)
@@ -227,11 +228,14 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         context,
         body=Markup(body),
         ways=row,
+        rail=way,
         contents=headings.contents() if sheet.has_toc or sheet.mode else [],
         styles=frame.styles(body),
         minutes=minutes,
         # A summary gives away results, and ticks off nothing.
-        scripts=frame.scripts(body, has_ways=bool(row) and sheet.template != "summary.md.j2"),
+        scripts=frame.scripts(
+            body, has_ways=bool(row or way) and sheet.template != "summary.md.j2"
+        ),
         origins=found,
         machines=None if sheet.template in UNMEASURED else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,

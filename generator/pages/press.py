@@ -135,7 +135,7 @@ class Press:
         gathered = Gathered(self.evidence, self.others, pages)
         errors: list[ContentError] = []
         planned = list(_on_machines(sheets(book), self.evidence))
-        for _, alike in groupby(planned, key=lambda sheet: sheet.mode is None):
+        for _, alike in groupby(planned, key=lambda sheet: not (sheet.mode or sheet.text)):
             group = list(alike)
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
             made = dict(zip([s.path for s in to_print], _made(to_print, gathered), strict=True))
