@@ -1,8 +1,7 @@
 """The way that a reader follows: the first hour, the order of a topic, and a topic's tabs.
 
 The rail of a page says its place on one way, and what comes next there; on a page of the first hour
-that way is the first hour. Addresses here begin at the site's root. Without a script, rail and tabs
-are links.
+that way is the first hour. Without a script, rail and tabs are links.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +50,7 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
         path, title, items = name, folio.book.handwritten_by_name[name].title, ""
     return View(
         page=step.page, href=f"{path}.html", title=folio.in_link.line(title), items=items,
-        says=folio.line(step.says), minutes=minutes.get(f"{path}.md"),
+        says=folio.line(step.says), minutes=minutes.get(f"{path}.md", 0),
     )  # fmt: skip
 
 
@@ -64,23 +63,23 @@ def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> V
         row: the modes of the topic.
         folio: the page.
     """
-    steps, here = hour(folio), path.replace(".md", ".html")
-    if here in (step.href for step in steps):
+    steps, base, here = hour(folio), "../" * path.count("/"), path.replace(".md", ".html")
+    is_of_topic = here not in (step.href for step in steps)
+    if not is_of_topic:
         called, place = "First hour", "topics/index.html#first-hour"
     elif topic and any(way.is_here for way in row):
-        called, place = folio.in_link.line(topic.file.title), f"topics/{topic.id}/index.html"
+        called, place, base = folio.in_link.line(topic.file.title), "index.html", ""
+        here = here.rpartition("/")[2]
         steps = [
-            View(
-                page=f"{topic.id}/{way.mode}", href=f"topics/{topic.id}/{way.mode}.html",
-                title=way.word, items=None, says=way.question,
-            )
+            View(href=f"{way.mode}.html", title=way.word, items=None, says=way.question)
             for way in row
-        ]  # fmt: skip
+        ]
     else:
         return None
     at = [step.href for step in steps].index(here)
     return View(
-        called=called, place=place, at=at + 1, steps=steps, here=steps[at],
+        called=called, place=place, base=base, at=at + 1, steps=steps, here=steps[at],
+        is_of_topic=is_of_topic,
         next=steps[at + 1] if at + 1 < len(steps) else None,
         after=next((way for before, way in pairwise(row) if before.is_here), None),
     )  # fmt: skip

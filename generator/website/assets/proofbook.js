@@ -109,7 +109,7 @@ function mark() {
     const { page } = link.dataset;
     const counts = counted(link.dataset);
     const { isDone, isRecall, right, graded, n, m, due } = counts;
-    if (page) done[page] = isDone;
+    done[(link.href ? link : link.querySelector("a"))?.href] = isDone;
     const place = link.querySelector(".pb-progress");
     if (!place) return;
     const isTab = link.closest(".pb-modes");
@@ -121,7 +121,7 @@ function mark() {
     else if (n && !page) place.append(say("answered", counts));
     if (due && (isRecall || !page)) place.append(place.hasChildNodes() ? ", " : " ", say("due", counts));
   });
-  all(document, ".pb-rail [data-page]").forEach((one) => one.toggleAttribute("data-done", done[one.dataset.page]));
+  all(document, ".pb-rail li a").forEach((one) => one.toggleAttribute("data-done", done[one.href]));
 }
 
 // The pages that a reader has opened, or has seen to their end.
