@@ -39,6 +39,8 @@ class Survivor(Written):
 
     run: RunPath
     budgeted: RunPath
+    says: Line | None = None
+    """what a device holds, for readers who do not know the name of the strategy."""
 
 
 class PicturedModel(Written):

@@ -61,7 +61,10 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
         for share, peak in zip(shares, peaks, strict=True)
     ]
     need = max(shares)  # no line may lie below it for the run to fit
-    return View(name=folio.strategy(run), bars=bars, need=need, outcome=outcome, fits=fits)
+    return View(
+        name=folio.strategy(run), says=folio.line(way.says) if way.says else "",
+        bars=bars, need=need, outcome=outcome, fits=fits,
+    )  # fmt: skip
 
 
 def begin(folio: Folio) -> str:

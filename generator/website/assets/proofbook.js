@@ -121,7 +121,11 @@ function mark() {
     else if (n && !page) place.append(say("answered", counts));
     if (due && (isRecall || !page)) place.append(place.hasChildNodes() ? ", " : " ", say("due", counts));
   });
-  all(document, ".pb-rail li a").forEach((one) => one.toggleAttribute("data-done", done[one.href]));
+  const steps = all(document, ".pb-rail li a");
+  steps.forEach((one) => one.toggleAttribute("data-done", done[one.href]));
+  const at = steps.findIndex((one) => one.ariaCurrent);
+  const on = steps[at + (done[steps[at]?.href] ? 1 : 0)]; // home's *Continue* leads there
+  if (on) store.set("last", { href: on.href, way: document.querySelector(".pb-rail a").textContent, title: on.title });
 }
 
 // The pages that a reader has opened, or has seen to their end.
@@ -137,7 +141,7 @@ const isDueNow = (record) =>
 // The last answer; a try that another one has to follow is none yet.
 const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-Object.assign(book, { A_SITTING, store, say, mark, made, button, all, isDueNow });
+Object.assign(book, { A_SITTING, store, say, counted, mark, made, button, all, isDueNow });
 window.addEventListener("storage", mark);
 window.addEventListener("pageshow", mark);
 see(1);
