@@ -42,6 +42,7 @@ DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
 MACROS = ("tables", "programs", "forms", "items", "parts")
 VARIANTS = "assets/variants"
+TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2")  # their feet name no machine
@@ -270,6 +271,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),
+        "terms_apart": lambda: _terms_apart(folio),
         "kept_apart": lambda html: _kept_apart(html, folio),
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
@@ -296,6 +298,15 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     text = json.dumps(html.strip(), ensure_ascii=True)
     folio.assets[path] = f"proofbook.variants({text});\n".encode()
     return path
+
+
+def _terms_apart(folio: Folio) -> str:
+    """Put the definitions of all terms into a script, for popovers; its path under the root."""
+    found = {
+        one.id: [one.term, unlinked(folio.prose(one.definition))] for one in folio.book.terms
+    }
+    folio.assets[TERMS] = f"proofbook.terms = {json.dumps(found, ensure_ascii=True)};\n".encode()
+    return TERMS
 
 
 def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:

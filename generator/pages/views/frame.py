@@ -14,7 +14,7 @@ from runners.traces.records import Run
 WORDS_PER_MINUTE = 180
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
-    "sources": ('data-v="', "<table", 'class="pb-terms"'),
+    "sources": ('data-v="', "<table", 'class="pb-term'),
     "schedule+kinds+question": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
