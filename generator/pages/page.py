@@ -29,7 +29,7 @@ from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
 from generator.pages.headings import Heading, Headings
-from generator.pages.term_links import TermLinks
+from generator.pages.term_links import TermLinks, fewer
 from generator.pages.view import counted, label
 from generator.pages.views import claims, frame, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
@@ -212,7 +212,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     context["headings"], context["heading"] = headings, headings.heading
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    body = _rendered(sheet.template, context)
+    body = fewer(_rendered(sheet.template, context))
     title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
     if sheet.text:
         title = escaped_heading(title)
@@ -302,9 +302,7 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
 
 def _terms_apart(folio: Folio) -> str:
     """Put the definitions of all terms into a script, for popovers; its path under the root."""
-    found = {
-        one.id: [one.term, unlinked(folio.prose(one.definition))] for one in folio.book.terms
-    }
+    found = {one.id: [one.term, unlinked(folio.prose(one.definition))] for one in folio.book.terms}
     folio.assets[TERMS] = f"proofbook.terms = {json.dumps(found, ensure_ascii=True)};\n".encode()
     return TERMS
 

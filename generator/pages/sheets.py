@@ -13,21 +13,21 @@ PLAN = "plan.md"
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
-    """Every page of a book. Lessons and pages by hand are first, because other pages list them."""
+    """Every page of a book, lessons first: other pages list them."""
     for topic in book.topics:
         yield from _lessons(topic)
-    for page in book.handwritten:
-        yield Sheet(
-            page.source.file.partition("/pages/")[2], "handwritten.md.j2",
-            page.model.title, page.model.description, page.source.file,
-            text=page.model.text or "\n", has_toc=True, listings=tuple(page.model.listings),
-        )  # fmt: skip
     for topic in book.topics:
         yield from _of_topic(topic)
     yield from _of_the_book(book)
     yield from _of_machines(book)
     if book.plan:
         yield from _of_plans(book, book.plan)
+    for page in book.handwritten:
+        yield Sheet(
+            page.source.file.partition("/pages/")[2], "handwritten.md.j2",
+            page.model.title, page.model.description, page.source.file,
+            text=page.model.text or "\n", has_toc=True, listings=tuple(page.model.listings),
+        )  # fmt: skip
 
 
 def _lessons(topic: Topic) -> Iterator[Sheet]:

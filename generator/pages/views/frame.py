@@ -9,8 +9,8 @@ from generator.printing.folio import Folio
 from generator.printing.sources import command
 from runners.traces.records import Run
 
-# Besides its words, a page takes a minute for each question and for each figure to operate. A reader
-# took 70 minutes for six pages that these rates give 68.
+# Besides its words, a page takes a minute for each question and for each figure to operate. A
+# reader took 70 minutes for six pages that these rates give 68.
 WORDS_PER_MINUTE = 180
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {

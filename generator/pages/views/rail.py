@@ -10,7 +10,7 @@ from itertools import pairwise
 from generator.content.book import Topic
 from generator.content.topic import HourStep
 from generator.pages.view import View
-from generator.pages.views.ways import marks, ways
+from generator.pages.views.ways import marks
 from generator.printing.folio import Folio
 
 # The tabs of a topic, in groups; the template adds the summary to the last one.
@@ -42,12 +42,14 @@ def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
 
 def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
     """A lesson of the first hour, or a page that somebody wrote by hand."""
-    name, _, mode = step.page.partition("/")
-    if topic := next((one for one in folio.book.topics if mode and one.id == name), None):
+    lessons = ((topic, mode) for topic in folio.book.topics for mode in topic.lessons)
+    named = next((one for one in lessons if f"{one[0].id}/{one[1]}" == step.page), None)
+    if named:
+        topic, mode = named
         path, title = f"topics/{step.page}", topic.lessons[mode].model.title
         items = marks(topic.items_by_mode[mode], topic, folio.evidence)
     else:
-        path, title, items = name, folio.book.handwritten_by_name[name].title, ""
+        path, title, items = step.page, folio.book.handwritten_by_name[step.page].title, ""
     return View(
         page=step.page, href=f"{path}.html", title=folio.in_link.line(title), items=items,
         says=folio.line(step.says), minutes=minutes.get(f"{path}.md", 0),
