@@ -146,3 +146,15 @@ def test_results_are_underlined_and_settings_are_not(frozen_site, open_page):
     for css, line in lines:
         assert line == ("none" if "pb-given" in css else "underline")
     assert {line for _, line in lines} == {"none", "underline"}
+
+
+def test_two_windows_do_not_answer_each_other_for_ever(frozen_site, open_page):
+    page = open_page(frozen_site / FIRST)
+    other = page.context.new_page()
+    other.goto((frozen_site / SECOND).as_uri())
+    for one in (page, other):
+        one.evaluate("num = 0; addEventListener('storage', () => num++)")
+    page.get_by_role("button", name="Show the answer").first.click()
+    page.wait_for_timeout(500)
+    assert page.evaluate("num") == 0
+    assert 0 < other.evaluate("num") < 5

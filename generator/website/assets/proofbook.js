@@ -51,7 +51,7 @@ const store = {
       unkept.delete(ITEM + id);
       tried(() => localStorage.removeItem(ITEM + id));
     });
-    store.set("pages", {});
+    ["pages", "last"].forEach((name) => store.set(name, null));
   },
   // What a reader chose, by name.
   chosen: (name) => read(`proofbook:${name}`),
@@ -102,6 +102,8 @@ function counted({ items, page }) {
   };
 }
 
+const steps = all(document, ".pb-rail li a");
+
 // What stands beside a link. A tab counts only on a page that the reader has opened.
 function mark() {
   const done = {};
@@ -121,11 +123,15 @@ function mark() {
     else if (n && !page) place.append(say("answered", counts));
     if (due && (isRecall || !page)) place.append(place.hasChildNodes() ? ", " : " ", say("due", counts));
   });
-  const steps = all(document, ".pb-rail li a");
   steps.forEach((one) => one.toggleAttribute("data-done", done[one.href]));
+}
+
+// Where home's *Continue* leads: this page, or the next one when it is done. Not in `mark`, which other
+// windows call when this one writes.
+function remember() {
   const at = steps.findIndex((one) => one.ariaCurrent);
-  const on = steps[at + (done[steps[at]?.href] ? 1 : 0)]; // home's *Continue* leads there
-  if (on) store.set("last", { href: on.href, way: document.querySelector(".pb-rail a").textContent, title: on.title });
+  const on = steps[at].matches("[data-done]") ? steps[at + 1] || steps[at] : steps[at];
+  store.set("last", { href: on.href, way: document.querySelector(".pb-rail a").textContent, title: on.title });
 }
 
 // The pages that a reader has opened, or has seen to their end.
@@ -146,6 +152,10 @@ window.addEventListener("storage", mark);
 window.addEventListener("pageshow", mark);
 see(1);
 mark();
+if (steps.length) {
+  remember();
+  window.addEventListener("pagehide", remember);
+}
 const end = document.querySelector(".pb-onward");
 if (end) {
   new IntersectionObserver((shown) => shown.some((one) => one.isIntersecting) && (see(END), mark())).observe(end);
