@@ -15,6 +15,11 @@ def _rail(page):
     return " ".join(page.locator(".pb-rail > p").first.inner_text().split())
 
 
+def _give_up_all(page):
+    while page.get_by_role("button", name="Show the answer").count():
+        page.get_by_role("button", name="Show the answer").first.click()
+
+
 def _nexts(page):
     return {link.evaluate("one => one.href") for link in page.locator("[rel=next]").all()}
 
@@ -69,11 +74,12 @@ def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_si
     row = page.locator(".pb-hour li", has=page.locator("a[href$='averaging/learn.html']"))
     assert "✓" not in row.inner_text()
     page.go_back()
-    while page.get_by_role("button", name="Show the answer").count():
-        page.get_by_role("button", name="Show the answer").first.click()
-    page.go_back()
+    _give_up_all(page)
     page.goto((frozen_site / "topics/index.html").as_uri())
     assert "✓" in row.inner_text()
+    page.goto((frozen_site / CHALLENGE).as_uri())  # a prediction is among its questions
+    _give_up_all(page)
+    assert page.locator(".pb-rail [data-done]").count() == 1
 
 
 def test_home_offers_nothing_to_a_new_reader_and_leads_on_who_returns(frozen_site, open_page):
@@ -94,8 +100,7 @@ def test_what_is_due_today_is_one_queue_over_all_topics_ten_at_a_time(frozen_sit
     for one in ITEMS:  # of one topic; ten, of which Recall leaves one out
         Asking(page, one.id).give(one.right)
     page.goto((frozen_site / "topics/averaging/try.html").as_uri())
-    while page.get_by_role("button", name="Show the answer").count():
-        page.get_by_role("button", name="Show the answer").first.click()
+    _give_up_all(page)
     records = kept(page)
     for name, record in records.items():
         text = json.dumps(record | {"due": 1, "again": False})
