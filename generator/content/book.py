@@ -131,6 +131,14 @@ class Book:
         """The pages of content/pages."""
         return [one for one in self.documents if isinstance(one.model, HandWritten)]
 
+    @cached_property
+    def handwritten_by_name(self) -> dict[str, HandWritten]:
+        """The pages of content/pages, each by its path there without `.md`."""
+        return {
+            one.source.file.partition("/pages/")[2].removesuffix(".md"): one.model
+            for one in self.handwritten
+        }
+
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
         experiment, _, name = path.partition(".")

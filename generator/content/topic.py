@@ -4,8 +4,8 @@ from generator.content.lesson import Mode
 from generator.content.words import (
     ClaimId,
     Expression,
-    LessonPath,
     Line,
+    PagePath,
     Prose,
     RunPath,
     StatementId,
@@ -39,6 +39,8 @@ class Survivor(Written):
 
     run: RunPath
     budgeted: RunPath
+    says: Line | None = None
+    """what a device holds, for readers who do not know the name of the strategy."""
 
 
 class PicturedModel(Written):
@@ -64,9 +66,9 @@ class Fact(Written):
 
 
 class HourStep(Written):
-    """A lesson of the first hour, as `topic/mode`, and what a reader learns there."""
+    """A page of the first hour, and what a reader learns there."""
 
-    page: LessonPath
+    page: PagePath
     says: Line
 
 
@@ -84,7 +86,7 @@ class HomeFile(Written):
     licence: Prose | None = None
     """of the text and the code."""
     first_hour: list[HourStep] = []
-    """the lessons that lead through the book first, in their order."""
+    """the pages that lead through the book first, in their order."""
     statements: list[StatementId] = []
     """the statements that their page shows first."""
     repeat: Prose

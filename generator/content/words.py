@@ -93,6 +93,11 @@ LessonPath = Annotated[
     StringConstraints(pattern=r"^[a-z0-9-]+/[a-z]+$"),
     Mark("lesson", "a lesson as topic/mode: `ddp/deep`"),
 ]
+PagePath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9-]+(/[a-z]+)?$"),
+    Mark("page_path", "a lesson as topic/mode, or a page of content/pages: `first-run`"),
+]
 FigureId = Annotated[Id, Mark("figure", "the id of a figure of this file")]
 ItemId = Annotated[Id, Mark("item", "the id of a question of the topic")]
 _BELIEF = "the belief behind it: an id of misconceptions.yml"

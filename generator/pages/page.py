@@ -29,9 +29,9 @@ from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
 from generator.pages.headings import Heading, Headings
-from generator.pages.term_links import TermLinks
+from generator.pages.term_links import TermLinks, fewer
 from generator.pages.view import counted, label
-from generator.pages.views import claims, frame, listing, question, ways
+from generator.pages.views import claims, frame, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import asked_of_claims
@@ -42,6 +42,7 @@ DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
 MACROS = ("tables", "programs", "forms", "items", "parts")
 VARIANTS = "assets/variants"
+TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2")  # their feet name no machine
@@ -141,7 +142,7 @@ class Printed:
 
 @dataclass
 class Gathered:
-    """What pages say of claims and of lessons; lessons are printed before the pages that list them.
+    """What pages say of claims and of lessons; pages that others list are printed first.
 
     Attributes:
         evidence: of the machine at hand.
@@ -211,12 +212,13 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     context["headings"], context["heading"] = headings, headings.heading
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    body = _rendered(sheet.template, context)
+    body = fewer(_rendered(sheet.template, context))
     title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
     if sheet.text:
         title = escaped_heading(title)
         headings.read(f"# {title}\n\n{body}")
     row = ways.ways(topic, sheet.mode, folio) if topic else []
+    way = rail.rail(sheet.path, topic, row, folio)
     found = frame.origins(folio, depth)
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.template in OF_MACHINES[:2] else folio.line)(sheet.about)
@@ -227,11 +229,14 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         context,
         body=Markup(body),
         ways=row,
+        rail=way,
         contents=headings.contents() if sheet.has_toc or sheet.mode else [],
         styles=frame.styles(body),
         minutes=minutes,
         # A summary gives away results, and ticks off nothing.
-        scripts=frame.scripts(body, has_ways=bool(row) and sheet.template != "summary.md.j2"),
+        scripts=frame.scripts(
+            body, has_ways=bool(row or way) and sheet.template != "summary.md.j2"
+        ),
         origins=found,
         machines=None if sheet.template in UNMEASURED else frame.machines(found, book),
         machine_at_hand=at_hand.book.machine.name,
@@ -266,6 +271,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),
+        "terms_apart": lambda: _terms_apart(folio),
         "kept_apart": lambda html: _kept_apart(html, folio),
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
@@ -292,6 +298,13 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     text = json.dumps(html.strip(), ensure_ascii=True)
     folio.assets[path] = f"proofbook.variants({text});\n".encode()
     return path
+
+
+def _terms_apart(folio: Folio) -> str:
+    """Put the definitions of all terms into a script, for popovers; its path under the root."""
+    found = {one.id: [one.term, unlinked(folio.prose(one.definition))] for one in folio.book.terms}
+    folio.assets[TERMS] = f"proofbook.terms = {json.dumps(found, ensure_ascii=True)};\n".encode()
+    return TERMS
 
 
 def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
-from itertools import groupby
 from multiprocessing import active_children, get_context
 from threading import active_count
 from typing import Any
@@ -133,15 +132,13 @@ class Press:
         _raise_any(_mistakes(self.evidence, under), self.evidence)
         pages: dict[str, Printed] = {}
         gathered = Gathered(self.evidence, self.others, pages)
-        errors: list[ContentError] = []
         planned = list(_on_machines(sheets(book), self.evidence))
-        for _, alike in groupby(planned, key=lambda sheet: sheet.mode is None):
-            group = list(alike)
+        errors = list(_taken(planned))
+        for is_listed in (True, False):  # lessons and pages by hand first, because others list them
+            group = [sheet for sheet in planned if bool(sheet.mode or sheet.text) is is_listed]
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
             made = dict(zip([s.path for s in to_print], _made(to_print, gathered), strict=True))
             for sheet in group:
-                if sheet.path in pages:
-                    errors.append(ContentError(sheet.source or sheet.path, 0, 0, TAKEN))
                 match made.get(sheet.path) or kept[sheet.path]:
                     case Printed() as page:
                         pages[sheet.path] = page
@@ -156,6 +153,15 @@ class Press:
     def assets(self) -> dict[str, bytes]:
         """The files that single pages load, by path, such as the states of a figure."""
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
+
+
+def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:
+    """Sheets whose path another one has."""
+    paths = Counter[str]()
+    for sheet in planned:
+        paths[sheet.path] += 1
+        if paths[sheet.path] > 1:
+            yield ContentError(sheet.source or sheet.path, 0, 0, TAKEN)
 
 
 def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:

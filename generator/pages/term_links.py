@@ -2,7 +2,8 @@
 
 In: the HTML of a paragraph, an item of a list, an explanation of a line or a cell of prose, in the
 order in which a page prints them. Out: the same with links. Text in links, values and code stays as
-it is. Headings, options, questions and captions do not come here.
+it is. Headings, options, questions and captions do not come here. A long page keeps the links of
+its first terms only.
 """
 
 import re
@@ -15,6 +16,14 @@ from generator.content.glossary import Term
 
 PAGE = "glossary"
 _TAG = re.compile(r"(<[^>]+>)")
+MOST_LINKS = 40  # in the text of a page; values open their popover, and do not count
+# What is no running text: tables, headings, what is folded or operated.
+_APART = (
+    r"<(?P<tag>table|script|h[1-6])\b.*?</(?P=tag)>"
+    r'|<details class="pb-details pb-(?:answer|backing|contents|numbers|whole)".*?</details>'
+    r'|<p class="pb-waits.*?</p>|<a\b[^>]*(?:data-v=|pb-run-name|download)[^>]*>'
+)
+_LINK = re.compile(rf'{_APART}|<a class="pb-term"[^>]*>(?P<term>.*?)</a>|<a\b', re.DOTALL)
 _UNLINKED = frozenset({"a", "button", "code", "pre"})
 
 
@@ -50,6 +59,15 @@ class TermLinks:
             return found[0]
         self.used.add(term)
         return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{found[0]}</a>'
+
+
+def fewer(body: str) -> str:
+    """A page with at most `MOST_LINKS` links in its text, where other links than of terms allow."""
+    found = list(_LINK.finditer(body))
+    terms = [one.start() for one in found if one["term"]]
+    num_others = sum(one[0] == "<a" for one in found)
+    lost = {*terms[max(0, MOST_LINKS - num_others) :]}
+    return _LINK.sub(lambda one: one["term"] if one.start() in lost else one[0], body)
 
 
 @lru_cache(maxsize=8)

@@ -8,7 +8,7 @@ import pytest
 from markupsafe import Markup
 
 from generator.content.glossary import Term
-from generator.pages.term_links import TermLinks
+from generator.pages.term_links import MOST_LINKS, TermLinks, fewer
 
 
 def links(*terms):
@@ -46,3 +46,16 @@ def test_no_term_is_linked_in_a_link_code_or_a_value(html):
     page = links(("rank",))
     assert page.linked(Markup(html)) == html
     assert linked(page, f"{html}<p>rank</p>")
+
+
+TERM = '<a class="pb-term" href="g.html#term-rank">rank</a>'
+
+
+def test_a_long_page_keeps_the_links_of_its_first_terms_only():
+    value, apart = '<a data-v="0" href="e.html">2</a>', f"<table><tr><td>{TERM}</td></tr></table>"
+    others = '<a href="x.html">x</a>' * (MOST_LINKS - 2)
+    assert fewer(f"{value * 9}{apart}{TERM}{others}{TERM}{TERM}") == (
+        f"{value * 9}{apart}{TERM}{others}{TERM}rank"
+    )
+    assert fewer(TERM * MOST_LINKS) == TERM * MOST_LINKS
+    assert fewer(f"{others * 2}{TERM}") == f"{others * 2}rank"

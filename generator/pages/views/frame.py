@@ -9,11 +9,12 @@ from generator.printing.folio import Folio
 from generator.printing.sources import command
 from runners.traces.records import Run
 
-WORDS_PER_MINUTE = 200
-MINUTES_PER_ITEM = 0.5
+# Besides its words, a page takes a minute for each question and for each figure to operate. A
+# reader took 70 minutes for six pages that these rates give 68.
+WORDS_PER_MINUTE = 180
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
-    "sources": ('data-v="', "<table", 'class="pb-terms"'),
+    "sources": ('data-v="', "<table", 'class="pb-term'),
     "schedule+kinds+question": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
@@ -51,16 +52,17 @@ _WORD = re.compile(r"\S*\w\S*")
 _NOT_READ = re.compile(
     r"<(?:(pre|svg|style|script)\b.*?</\1>"
     r'|p class="pb-(?:paper|waits).*?</p>'
-    r'|details class="pb-details pb-(?:numbers|answer|backing|whole)".*?</details>)',
+    r'|table class="pb-table pb-states.*?</table>'
+    r'|details class="pb-details(?: pb-(?:numbers|answer|backing|whole|hint))?".*?</details>)',
     re.DOTALL,
 )
 
 
 def minutes(body: str, num_items: int) -> int:
-    """Minutes to read a page: its words, and a moment for each question."""
+    """Minutes for a page: the words that it shows, its questions, its figures to operate."""
     text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body.replace("<wbr>", "")))
     words = _WORD.findall(text)  # a comma behind a link is none
-    return max(1, round(len(words) / WORDS_PER_MINUTE + num_items * MINUTES_PER_ITEM))
+    return max(1, round(len(words) / WORDS_PER_MINUTE + num_items + body.count("data-play=")))
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:

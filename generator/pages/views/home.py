@@ -1,10 +1,11 @@
-"""The home page's picture, the first hour, and the map of topics."""
+"""The home page's picture, and the map of topics."""
 
 from collections.abc import Mapping, Sequence
 
 from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.view import View
+from generator.pages.views.rail import hour
 from generator.pages.views.ways import asked_anywhere, marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
@@ -60,35 +61,17 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
         for share, peak in zip(shares, peaks, strict=True)
     ]
     need = max(shares)  # no line may lie below it for the run to fit
-    return View(name=folio.strategy(run), bars=bars, need=need, outcome=outcome, fits=fits)
-
-
-def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
-    """The lessons of the first hour, each with its title and what leads to it."""
-    found = []
-    for step in folio.book.home.first_hour:
-        name, _, mode = step.page.partition("/")
-        topic = next(one for one in folio.book.topics if one.id == name)
-        way = next(one for one in ways(topic, None, folio, minutes) if one.mode == mode)
-        title = folio.in_link.line(topic.lessons[way.mode].model.title)
-        found.append(View(page=step.page, title=title, says=folio.line(step.says), way=way))
-    return found
-
-
-def in_hour(page: str, folio: Folio) -> View | None:
-    """Where a lesson stands in the first hour, and what follows it there."""
-    pages = [step.page for step in folio.book.home.first_hour]
-    if page not in pages:
-        return None
-    at = pages.index(page) + 1
-    return View(at=at, num=len(pages), next=hour(folio)[at] if at < len(pages) else None)
+    return View(
+        name=folio.strategy(run), says=folio.line(way.says) if way.says else "",
+        bars=bars, need=need, outcome=outcome, fits=fits,
+    )  # fmt: skip
 
 
 def begin(folio: Folio) -> str:
     """The page to start with, from the site's root."""
-    first, steps = folio.book.topics[0], folio.book.home.first_hour
-    page = steps[0].page if steps else f"{first.id}/{next(iter(first.items_by_mode))}"
-    return f"topics/{page}.html"
+    topic = folio.book.topics[0]
+    steps = hour(folio)
+    return steps[0].href if steps else f"topics/{topic.id}/{next(iter(topic.items_by_mode))}.html"
 
 
 def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:

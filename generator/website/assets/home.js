@@ -1,7 +1,8 @@
-// The home page's picture: a reader ticks the ways that he expects to train, sees what the runs did,
+// The home page. Readers who return are led on. Its picture: a reader ticks the ways that he expects to train, sees what the runs did,
 // and moves the line, by its slider or on the bars. Away from the measured budget a row says on which
 // side of the line it lies.
 
+const { store, say, all, counted } = window.proofbook;
 const models = [...document.querySelectorAll("[data-survive]")];
 
 function operate(root) {
@@ -68,3 +69,23 @@ models.forEach((root, n) => {
   root.hidden = n > 0;
   operate(root);
 });
+
+// Who returns goes on at the last page, and with what is due: a queue over all topics, of which the
+// first one with a due question begins.
+const back = document.querySelector("[data-back]");
+
+function greet() {
+  const last = store.chosen("last");
+  const [on, ...topics] = all(back, "a");
+  on.hidden = !last?.href?.startsWith(new URL(".", location).href);
+  if (!on.hidden) Object.assign(on, { href: last.href, textContent: say("go_on", last) });
+  const due = topics.map((topic) => counted(topic.dataset).due);
+  const first = due.findIndex(Boolean);
+  topics.forEach((topic, at) => (topic.hidden = at !== first));
+  if (first >= 0) topics[first].hash = "due=10"; // recall.js asks so many
+  if (first >= 0) topics[first].textContent = say("due_today", { n: due.reduce((sum, n) => sum + n) });
+  back.hidden = on.hidden && first < 0;
+}
+
+window.addEventListener("pageshow", greet);
+greet();

@@ -51,6 +51,7 @@ const store = {
       unkept.delete(ITEM + id);
       tried(() => localStorage.removeItem(ITEM + id));
     });
+    ["pages", "last"].forEach((name) => store.set(name, null));
   },
   // What a reader chose, by name.
   chosen: (name) => read(`proofbook:${name}`),
@@ -76,35 +77,68 @@ const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key)
 
 // `data-items="id:digest …"`: how many of these questions are answered
 // and how many rightly; how many are due, of those that come back (the others begin with `!`).
-function mark() {
-  all(document, ".pb-progress").forEach((place) => {
-    const { items, page } = place.closest("[data-items]").dataset;
-    const records = items.split(" ").map((item) => {
-      const [id, ...digests] = item.split(":");
-      return store.of(id.replace("!", ""), digests);
-    });
-    const isDue = (item, at) => records[at] && item[0] !== "!" && isDueNow(records[at]);
-    const done = records.filter((record) => record?.done);
-    // A prediction is not graded; one that was given up is none. question.js keeps as a prediction
-    // all that is not graded.
-    const graded = done.filter((record) => record.kind !== "predict");
-    const counts = {
-      n: done.filter((record) => graded.includes(record) || last(record).answer !== null).length,
-      m: records.length,
-      due: items.split(" ").filter(isDue).length,
-      right: graded.filter((record) => last(record).is_right).length,
-      graded: graded.length,
-    };
-    const isRecall = /\/recall$/.test(page);
-    const isAll = counts.n === counts.m && !isRecall;
-    place.textContent = "";
-    if (isAll && counts.right === counts.graded) place.append(" ✓", made("span", "pb-hidden", book.words.all_answered));
-    else if (isAll) place.append(" ", say("all_right", counts));
-    else if (counts.n && !page) place.append(say("answered", counts));
-    const comma = place.hasChildNodes() ? ", " : " ";
-    if (counts.due && (isRecall || !page)) place.append(comma, say("due", counts));
+// A page without questions is done when its end was seen.
+function counted({ items, page }) {
+  const asked = items.split(" ").filter(Boolean);
+  const records = asked.map((item) => {
+    const [id, ...digests] = item.split(":");
+    return store.of(id.replace("!", ""), digests);
   });
+  const isDue = (item, at) => records[at] && item[0] !== "!" && isDueNow(records[at]);
+  const done = records.filter((record) => record?.done);
+  // A prediction is not graded; one that was given up is none. question.js keeps as a prediction
+  // all that is not graded.
+  const graded = done.filter((record) => record.kind !== "predict");
+  const n = done.filter((record) => graded.includes(record) || last(record).answer !== null).length;
+  const isRecall = /\/recall$/.test(page);
+  return {
+    n,
+    m: asked.length,
+    due: asked.filter(isDue).length,
+    right: graded.filter((record) => last(record).is_right).length,
+    graded: graded.length,
+    isRecall,
+    isDone: !isRecall && (asked.length ? done.length === asked.length : seen()[page] === END),
+  };
 }
+
+const steps = all(document, ".pb-rail li a");
+
+// What stands beside a link. A tab counts only on a page that the reader has opened.
+function mark() {
+  const done = {};
+  all(document, "[data-items]").forEach((link) => {
+    const { page } = link.dataset;
+    const counts = counted(link.dataset);
+    const { isDone, isRecall, right, graded, n, m, due } = counts;
+    done[(link.href ? link : link.querySelector("a"))?.href] = isDone;
+    const place = link.querySelector(".pb-progress");
+    if (!place) return;
+    const isTab = link.closest(".pb-modes");
+    place.textContent = "";
+    if (isTab && !seen()[page]) return;
+    if (isDone) place.append(" ✓");
+    if (isDone && right === graded && n === m) place.append(made("span", "pb-hidden", book.words.all_answered));
+    else if (isDone && graded) place.append(isTab ? `${right}/${graded}` : ` ${say("all_right", counts)}`);
+    else if (n && !page) place.append(say("answered", counts));
+    if (due && (isRecall || !page)) place.append(place.hasChildNodes() ? ", " : " ", say("due", counts));
+  });
+  steps.forEach((one) => one.toggleAttribute("data-done", done[one.href]));
+}
+
+// Where home's *Continue* leads: this page, or the next one when it is done. Not in `mark`, which other
+// windows call when this one writes.
+function remember() {
+  const at = steps.findIndex((one) => one.ariaCurrent);
+  const on = steps[at].matches("[data-done]") ? steps[at + 1] || steps[at] : steps[at];
+  store.set("last", { href: on.href, way: document.querySelector(".pb-rail a").textContent, title: on.title });
+}
+
+// The pages that a reader has opened, or has seen to their end.
+const END = 2;
+const seen = () => store.chosen("pages") || {};
+const here = document.querySelector("[data-page][aria-current]")?.dataset.page;
+const see = (how) => here && !(seen()[here] >= how) && store.set("pages", { ...seen(), [here]: how });
 
 // A wrong try that a reader left is due, too, once its sitting is over.
 const isDueNow = (record) =>
@@ -113,7 +147,16 @@ const isDueNow = (record) =>
 // The last answer; a try that another one has to follow is none yet.
 const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-Object.assign(book, { A_SITTING, store, say, mark, made, button, all, isDueNow });
+Object.assign(book, { A_SITTING, store, say, counted, mark, made, button, all, isDueNow });
 window.addEventListener("storage", mark);
 window.addEventListener("pageshow", mark);
+see(1);
 mark();
+if (steps.length) {
+  remember();
+  window.addEventListener("pagehide", remember);
+}
+const end = document.querySelector(".pb-onward");
+if (end) {
+  new IntersectionObserver((shown) => shown.some((one) => one.isIntersecting) && (see(END), mark())).observe(end);
+}

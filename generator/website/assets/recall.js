@@ -2,7 +2,7 @@
 // says when a question is answered.
 
 const book = window.proofbook;
-const { store, say, made, button, all, daysBetween, isDueNow } = book;
+const { store, say, counted, made, button, all, daysBetween, isDueNow } = book;
 const part = (name) => document.querySelector(`[data-recall${name}]`);
 const section = part("");
 const words = Object.assign(book.words, book.recall);
@@ -67,6 +67,7 @@ function offer(lead) {
   sitting("start_due", due);
   sitting("start_new", fresh.slice(0, MOST_NEW));
   if (!due.length) sitting("practise", later);
+  if (left >= 0) leadOn();
   book.mark();
 }
 
@@ -159,7 +160,23 @@ part("-delete").onclick = () => {
   done.textContent = words.deleted;
 };
 
+// ——— Home's queue of what is due in all topics: `#due=10` asks ten here, or fewer and then the next topic ———
+
+let left = Number(/^#due=(\d+)$/.exec(location.hash)?.[1]); // of ten; elsewhere no number
+
+function leadOn() {
+  const next = all(document, ".pb-queue a").find((link) => counted(link.dataset).due);
+  if (!next) return;
+  const called = next.firstChild.textContent;
+  const link = made("a", "pb-button", say("next_topic", { called, n: counted(next.dataset).due }));
+  link.href = `${next.href}#due=${left || MOST_NEW}`;
+  actions.prepend(link);
+}
+
 part("-controls").hidden = false;
 book.open(); // its heading is listed now
 section.dataset.ready = "";
+const first = asked.filter((one) => left > 0 && record(one) && isDue(one)).slice(0, left);
+left -= first.length;
 offer("");
+if (first.length) sit(first);

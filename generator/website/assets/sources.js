@@ -1,6 +1,7 @@
-// Where a number comes from. Each value is a link to its run; with this file it opens its source in
-// the one popover of the page, filled from the data at the page's end. And a table, or a line of
-// links in the guide, is one stop of the Tab key: arrow keys go from link to link in it.
+// Where a number comes from, and what a term means. Each value is a link to its run, each term one to the
+// glossary; with this file they open in the one popover of the page, filled from the data at the page's
+// end and from a file of all definitions. And a table, or a line of links in the guide, is one stop of the
+// Tab key: arrow keys go from link to link in it.
 
 const book = window.proofbook;
 const words = book.source;
@@ -94,8 +95,23 @@ function put(at) {
   box.style.setProperty("--pb-left", `${left + scrollX}px`);
 }
 
-function open(at, number) {
-  fill(number, at.firstChild?.textContent.trim());
+// The first term that is opened loads all definitions; without them its link leads to the glossary.
+function define(link) {
+  const [term, definition] = book.terms[link.hash.replace("#term-", "")];
+  box.replaceChildren(made("p", made("b", term)));
+  box.insertAdjacentHTML("beforeend", definition);
+  box.append(made("a", words.glossary, link.href));
+  box.ariaLabel = term;
+  show(link);
+}
+
+function openTerm(link) {
+  if (book.terms) return define(link);
+  const [src, onload, onerror] = [new URL("assets/terms.js", link.href), () => define(link), () => (location = link.href)];
+  document.head.append(Object.assign(document.createElement("script"), { src, onload, onerror }));
+}
+
+function show(at) {
   if (box.matches(":popover-open")) box.hidePopover();
   // Behind the block that it belongs to, so that the Tab key goes on from there.
   (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
@@ -105,19 +121,26 @@ function open(at, number) {
   box.focus();
 }
 
-if (data && box.showPopover) {
+const OPENS = "a[data-v], a.pb-term";
+
+if (box.showPopover) {
   box.className = "pb-source";
   box.popover = "auto";
   box.tabIndex = -1;
   box.role = "dialog";
   document.addEventListener("pointerdown", ({ target }) => {
-    wasOpen = box.matches(":popover-open") && opener === target.closest("[data-v]");
+    wasOpen = box.matches(":popover-open") && opener === target.closest(OPENS);
   }, true);
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[data-v]");
+    const link = event.target.closest(OPENS);
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    if (!wasOpen) open(link, link.dataset.v);
+    if (!wasOpen && link.dataset.v) {
+      fill(link.dataset.v, link.firstChild?.textContent.trim());
+      show(link);
+    } else if (!wasOpen) {
+      openTerm(link);
+    }
     wasOpen = false;
   });
 }

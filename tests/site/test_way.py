@@ -1,0 +1,165 @@
+"""The way of a reader in a browser: rail, tabs, what home offers to those who return, terms."""
+
+import json
+import re
+
+import pytest
+
+from tests.site.asking import CHALLENGE, ITEMS, Asking, kept
+
+FIRST, SECOND = "topics/sharding/deep.html", "topics/averaging/learn.html"  # of the first hour
+WIDTHS = pytest.mark.parametrize("width", [390, 1280])
+
+
+def _rail(page):
+    return " ".join(page.locator(".pb-rail > p").first.inner_text().split())
+
+
+def _give_up_all(page):
+    while page.get_by_role("button", name="Show the answer").count():
+        page.get_by_role("button", name="Show the answer").first.click()
+
+
+def _nexts(page):
+    return {link.evaluate("one => one.href") for link in page.locator("[rel=next]").all()}
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_a_page_of_the_first_hour_has_one_next_which_stays_there(
+    frozen_site, open_page, has_script
+):
+    page = open_page(frozen_site / FIRST, java_script_enabled=has_script)
+    assert _rail(page).startswith("First hour, 1 of 2 · ")
+    assert _nexts(page) == {(frozen_site / SECOND).as_uri()}
+    page.locator(".pb-rail [rel=next]").click()
+    assert _rail(page).startswith("First hour, 2 of 2 · ")
+    assert _nexts(page) == set()
+    page.locator(".pb-modes").get_by_role("link", name="Trace").click()
+    assert _rail(page).startswith("Averaging, 2 of 7 · ")
+    assert _nexts(page) == {page.url.replace("trace", "why")}
+
+
+def test_tabs_stand_in_four_groups_and_each_page_in_one(frozen_site, open_page):
+    page = open_page(frozen_site / SECOND)
+    groups = page.locator(".pb-modes > div").all()
+    assert [" ".join(group.inner_text().split()) for group in groups] == [
+        "Learn Learn Example", "See Trace Cost", "Practise Try Recall", "Reference Why Summary",
+    ]  # fmt: skip
+
+
+def _places(page):
+    return page.locator(".pb-modes a").evaluate_all(
+        "all => all.map(one => { const { x, y } = one.getBoundingClientRect(); return [x, y] })"
+    )
+
+
+@WIDTHS
+def test_marks_move_no_tab_and_count_only_on_pages_that_were_opened(frozen_site, open_page, width):
+    page = open_page(frozen_site / CHALLENGE, viewport={"width": width, "height": 800})
+    before = _places(page)
+    for one in ITEMS:
+        Asking(page, one.id).give(one.right)
+    page.evaluate("scrollTo(0, 0)")
+    marks = page.locator(".pb-modes .pb-progress")
+    assert "✓" in marks.first.inner_text()
+    assert _places(page) == before
+    page.evaluate("localStorage.removeItem('proofbook:pages'); proofbook.mark()")
+    assert marks.all_inner_texts() == ["", ""]
+    assert page.locator(".pb-rail [data-done]").count() == 1  # a tick is no count
+
+
+def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_site, open_page):
+    page = open_page(frozen_site / SECOND)
+    page.goto((frozen_site / "topics/index.html").as_uri())
+    row = page.locator(".pb-hour li", has=page.locator("a[href$='averaging/learn.html']"))
+    assert "✓" not in row.inner_text()
+    page.go_back()
+    _give_up_all(page)
+    page.goto((frozen_site / "topics/index.html").as_uri())
+    assert "✓" in row.inner_text()
+    page.goto((frozen_site / CHALLENGE).as_uri())  # a prediction is among its questions
+    _give_up_all(page)
+    assert page.locator(".pb-rail [data-done]").count() == 1
+
+
+def test_home_offers_nothing_to_a_new_reader_and_leads_on_who_returns(frozen_site, open_page):
+    home = (frozen_site / "index.html").as_uri()
+    page = open_page(frozen_site / "index.html")
+    back = page.locator("[data-back]")
+    assert not back.is_visible()
+    page.goto((frozen_site / SECOND).as_uri())
+    page.goto((frozen_site / "topics/averaging/trace.html").as_uri())
+    page.goto(home)
+    assert back.inner_text().strip() == "Continue: Trace (Averaging)"
+    back.get_by_role("link").click()
+    assert page.url.endswith("topics/averaging/trace.html")
+
+
+def test_what_is_due_today_is_one_queue_over_all_topics_ten_at_a_time(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE)
+    for one in ITEMS:  # of one topic; ten, of which Recall leaves one out
+        Asking(page, one.id).give(one.right)
+    page.goto((frozen_site / "topics/averaging/try.html").as_uri())
+    _give_up_all(page)
+    records = kept(page)
+    for name, record in records.items():
+        text = json.dumps(record | {"due": 1, "again": False})
+        page.evaluate("([key, text]) => localStorage.setItem(key, text)",
+                      [f"proofbook:item:{name}", text])  # fmt: skip
+    page.goto((frozen_site / "index.html").as_uri())
+    due = page.locator("[data-back] [data-items]:visible")
+    (num,) = [int(due.inner_text().removeprefix("Due today: "))]
+    due.click()
+    said = page.locator("[data-recall-said]", has_text="1 of ")
+    said.wait_for()
+    asked = int(said.inner_text().split()[-1])
+    assert 0 < asked < 10 < num
+    lead = page.locator(".pb-actions a")
+    while not lead.count():
+        page.get_by_role("button", name="Show the answer").filter(visible=True).click()
+        page.get_by_role("button", name=re.compile("Next question|Finish")).click()
+    assert str(lead.get_attribute("href")).endswith(f"asking/recall.html#due={10 - asked}")
+    lead.click()
+    page.locator("[data-recall-said]", has_text=f"1 of {10 - asked}").wait_for()
+
+
+@pytest.mark.parametrize("options", [{}, {"viewport": {"width": 390, "height": 800}}])
+def test_a_term_opens_its_definition_where_it_stands(frozen_site, open_page, options):
+    page = open_page(frozen_site / SECOND, **options)
+    term = page.locator("a.pb-term:visible").first
+    term.click()
+    box = page.locator(".pb-source:popover-open")
+    box.wait_for()
+    assert page.url == (frozen_site / SECOND).as_uri()
+    left, width = box.evaluate("one => [one.getBoundingClientRect().left, one.offsetWidth]")
+    assert left >= 0
+    assert left + width <= page.viewport_size["width"]
+    leads = box.get_by_role("link", name="In the glossary").get_attribute("href")
+    assert leads == term.evaluate("one => one.href")
+    page.goto(leads)
+    said = page.locator(":target + dd > p").first.inner_text()
+    page.go_back()
+    term.click()
+    assert said in box.inner_text()
+
+
+def test_results_are_underlined_and_settings_are_not(frozen_site, open_page):
+    page = open_page(frozen_site / FIRST)
+    lines = page.locator(".pb-value").evaluate_all(
+        "all => all.map(one => [one.className, getComputedStyle(one).textDecorationLine])"
+    )
+    for css, line in lines:
+        assert line == ("none" if "pb-given" in css else "underline")
+    assert {line for _, line in lines} == {"none", "underline"}
+
+
+def test_two_windows_do_not_answer_each_other_for_ever(frozen_site, open_page):
+    page = open_page(frozen_site / FIRST)
+    other = page.context.new_page()
+    other.goto((frozen_site / SECOND).as_uri())
+    for one in (page, other):
+        one.evaluate("num = 0; addEventListener('storage', () => num++)")
+    page.get_by_role("button", name="Show the answer").first.click()
+    page.wait_for_timeout(500)
+    assert page.evaluate("num") == 0
+    assert 0 < other.evaluate("num") < 5
