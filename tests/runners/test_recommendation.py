@@ -194,7 +194,10 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
         (json.dumps(FILE | {"decoder_sparse_step": 2}), "decoder_sparse_step: no plan has 2"),
         (json.dumps(FILE | {"mlp_only_layers": [0]}), r"mlp_only_layers: no plan has \[0\]"),
         (json.dumps(FILE | {"layer_types": ["sliding_attention"]}), "layer_types: no plan"),
-        (json.dumps(FILE | {"architectures": ["LlamaForSequenceClassification"]}), "has no head for causal"),
+        (
+            json.dumps(FILE | {"architectures": ["LlamaForSequenceClassification"]}),
+            "has no head for causal",
+        ),
     ],
 )
 def test_a_file_that_is_no_such_configuration_is_refused_in_one_line(text, why, tmp_path):
