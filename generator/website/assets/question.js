@@ -10,6 +10,8 @@ const copies = (element) => Array.from(element.cloneNode(true).childNodes);
 const why = (answer) => answer.querySelector(".pb-why");
 const plain = (element) => element.textContent.trim();
 
+const live = new Map(); // the questions that are asked, by the id of their box
+
 // ——— One question ———
 
 // A question that nobody is asked yet: Recall has many, and asks one at a time.
@@ -29,12 +31,13 @@ class Waiting {
 class Question extends Waiting {
   constructor(form) {
     super(form);
-    const { kind, attempts } = form.dataset;
-    Object.assign(this, { kind, numAttempts: Number(attempts || 1) });
-    this.how = KINDS[kind];
+    this.kind = form.dataset.kind;
+    this.how = KINDS[this.kind];
     this.isGraded = !this.how.isGuess;
+    this.numAttempts = this.isGraded ? 2 : 1;
     this.isDone = false;
     this.pristine = this.box.cloneNode(true);
+    live.set(this.box.id, this);
     this.options = all(form, ".pb-option");
     this.key = all(this.box, ".pb-answers > li");
     this.hints = all(this.box, ".pb-hint");
@@ -125,6 +128,8 @@ class Question extends Waiting {
     if (this.field) {
       this.answers.hidden = false;
       this.answers.open = true;
+      const slip = answer !== null && this.how.judge(this, answer).about[0];
+      if (slip?.matches("[data-verdict=wrong]")) why(slip).prepend(made("strong", "pb-chosen", words.slip), " ");
     } else {
       this.explain(this.how.settle ? this.how.settle(this) : this.options, answer);
       const more = this.box.querySelector(".pb-explains");
@@ -147,19 +152,14 @@ class Question extends Waiting {
 
   // Explanations in their places, with values that open from now on.
   explain(options, answer) {
-    all(this.form, ".pb-chosen").forEach((one) => one.remove()); // of an earlier answer
+    all(this.form, ".pb-chosen").forEach((one) => (one.textContent = words.first_wrong)); // of the first attempt
     options.forEach((option, position) => {
       if (option.querySelector(".pb-why")) return;
       const key = this.key.find((one) => place(one) === place(option));
       const { note, verdict } = this.how.stands(this, answer, option, key.dataset, position);
       const told = made("div", "pb-why");
-      if (note) told.append(made("span", "pb-chosen", note), " ");
-      all(key, ".pb-verdict-word, .pb-beside").forEach((one) => {
-        // An option that nobody chose was no mistake.
-        if (!verdict && one.matches(".pb-wrong")) return;
-        if (note === words.missed && one.matches(".pb-verdict-word")) return; // the note says it
-        told.append(one.cloneNode(true), one.matches(".pb-beside") && !/\.$/.test(plain(one)) ? ". " : " ");
-      });
+      if (note) told.append(made("strong", "pb-chosen", note), " ");
+      all(key, ".pb-beside").forEach((one) => told.append(one.cloneNode(true), /\.$/.test(plain(one)) ? " " : ". "));
       told.append(...copies(why(key)));
       option.dataset.verdict = verdict;
       option.append(told);
@@ -175,7 +175,7 @@ class Question extends Waiting {
     const given = { lead: words.given_up, about: [], hint: "" };
     const judged = answer === null ? given : this.how.judge(this, answer);
     const isQuiet = this.how.isQuiet && !this.isDone;
-    const { isRight, lead, hint, about } = isQuiet ? { ...judged, lead: "", about: [] } : judged;
+    const { isRight, lead, hint, about } = isQuiet ? { ...judged, about: [] } : judged;
     const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
     this.status.textContent = "";
     this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
@@ -302,6 +302,39 @@ all(document, "[data-show-all]").forEach((box) => {
     open();
   });
 });
+
+// ——— Paper ———
+
+// On paper nothing is answered. The answers follow at the end, or not at all.
+const onPaper = document.querySelector("[data-on-paper]");
+let keys; // what paper has at its end
+
+window.addEventListener("beforeprint", () => {
+  live.forEach(({ box, pristine }) => box.replaceWith(pristine));
+  if (!onPaper?.checked || keys) return;
+  keys = made("ol", "pb-keys");
+  all(document, ".pb-question").forEach((box) => {
+    const line = made("li");
+    const { item } = box.querySelector("form").dataset;
+    all(document, `#${box.id} .pb-answer > .pb-inside, .pb-worked[data-after="${item}"] > .pb-inside`).forEach((one) =>
+      line.append(one.cloneNode(true))
+    );
+    keys.append(line);
+  });
+  onPaper.closest("[data-paper]").append(keys);
+});
+
+window.addEventListener("afterprint", () => {
+  live.forEach(({ box, pristine }) => pristine.replaceWith(box));
+  keys?.remove();
+  keys = null;
+});
+
+if (onPaper) {
+  onPaper.closest("[hidden]").hidden = false;
+  onPaper.checked = !store.chosen("paper-without-answers");
+  onPaper.addEventListener("change", () => store.set("paper-without-answers", !onPaper.checked));
+}
 
 const waiting = all(document, "[data-after]");
 waiting.forEach((one) => (one.hidden = true));
