@@ -128,7 +128,7 @@ class Question extends Waiting {
     if (this.field) {
       this.answers.hidden = false;
       this.answers.open = true;
-      const slip = answer !== null && this.how.judge(this, answer).about[0];
+      const slip = answer === null ? null : this.how.judge(this, answer).about[0];
       if (slip?.matches("[data-verdict=wrong]")) why(slip).prepend(made("strong", "pb-chosen", words.slip), " ");
     } else {
       this.explain(this.how.settle ? this.how.settle(this) : this.options, answer);
