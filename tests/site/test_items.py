@@ -124,6 +124,8 @@ def test_an_answer_may_be_typed_as_people_type(page):
 PREDICTED = {
     "2.2": [RIGHT],  # the answer is printed as 2.20 ms: both are one number
     "2": ["Close.", "You said 2 ms; the answer is 2.20 ms."],
+    "2.6": ["Close."],  # the slider is 12 ms wide
+    "2.7": ["Not close."],
     "0.6": ["Not close.", "shared between the ranks"],
     "220": ["Not close."],
 }
@@ -139,6 +141,17 @@ def test_a_prediction_stands_beside_the_answer_and_is_not_graded(page):
         assert WRONG not in said
         item.press("Answer again")
     assert item.box.locator(".pb-sure").count() == 0
+
+
+def test_the_printed_number_is_exact_and_never_close(built_site, open_page):
+    page = open_page(built_site / "topics" / "communication-and-time" / "learn.html")
+    box = page.locator("#item-ct-learn-guess")
+    shown = box.locator(".pb-answers .pb-said").first.text_content()
+    number = re.match(r"[\d.,]+", shown)[0]
+    assert "paced" in shown  # a word follows the number
+    box.locator(".pb-number-field").fill(number)
+    box.get_by_role("button", name="Check", exact=True).click()
+    assert box.locator("[role=status]").inner_text().startswith(RIGHT)
 
 
 def test_the_slider_works_by_keyboard_and_says_its_number(page):
