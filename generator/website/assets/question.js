@@ -306,22 +306,24 @@ all(document, "[data-show-all]").forEach((box) => {
 // ——— Paper ———
 
 // On paper nothing is answered. The answers follow at the end, or not at all.
-const onPaper = document.querySelector("[data-on-paper]");
+const onPaper = made("input");
 let keys; // what paper has at its end
 
 window.addEventListener("beforeprint", () => {
   live.forEach(({ box, pristine }) => box.replaceWith(pristine));
-  if (!onPaper?.checked || keys) return;
-  keys = made("ol", "pb-keys");
+  if (!onPaper.checked || keys) return;
+  const list = made("ol");
+  keys = made("section", "pb-keys");
+  keys.append(made("h2", "", words.answers), list);
   all(document, ".pb-question").forEach((box) => {
     const line = made("li");
     const { item } = box.querySelector("form").dataset;
-    all(document, `#${box.id} .pb-answer > .pb-inside, .pb-worked[data-after="${item}"] > .pb-inside`).forEach((one) =>
+    all(document, `#${box.id} .pb-answer > .pb-inside, details[data-after="${item}"]:not(.pb-seen) > .pb-inside`).forEach((one) =>
       line.append(one.cloneNode(true))
     );
-    keys.append(line);
+    list.append(line);
   });
-  onPaper.closest("[data-paper]").append(keys);
+  onPaper.closest("p").after(keys);
 });
 
 window.addEventListener("afterprint", () => {
@@ -330,11 +332,13 @@ window.addEventListener("afterprint", () => {
   keys = null;
 });
 
-if (onPaper) {
-  onPaper.closest("[hidden]").hidden = false;
-  onPaper.checked = !store.chosen("paper-without-answers");
-  onPaper.addEventListener("change", () => store.set("paper-without-answers", !onPaper.checked));
-}
+onPaper.type = "checkbox";
+onPaper.checked = !store.chosen("paper-without-answers");
+onPaper.addEventListener("change", () => store.set("paper-without-answers", !onPaper.checked));
+const choice = made("p", "pb-aside pb-live");
+choice.append(made("label"));
+choice.firstChild.append(onPaper, ` ${words.on_paper}`);
+document.getElementById("pb-sure")?.after(choice);
 
 const waiting = all(document, "[data-after]");
 waiting.forEach((one) => (one.hidden = true));
