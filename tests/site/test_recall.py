@@ -162,6 +162,7 @@ def test_a_sitting_has_ten_questions_and_fits_ten_screens(built_site, open_page)
         heights.append(box.bounding_box()["height"])
         _press(page, "Next question" if _has(page, "Next question") else "Finish")
     assert len(heights) == 10
+    assert 0 < page.locator("[data-recall-said]").bounding_box()["y"] < screen
     assert sum(heights) <= 10 * screen
     assert _has(page, "Retake what was wrong")
 

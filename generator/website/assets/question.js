@@ -96,7 +96,7 @@ class Question extends Waiting {
     if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
     this.keep(answer, false, false);
     this.warn(answer);
-    this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
+    this.look();
   }
 
   // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
@@ -118,8 +118,14 @@ class Question extends Waiting {
   end(answer) {
     this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
     this.finish(answer);
-    this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
+    this.look();
     this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
+  }
+
+  // The verdict comes into view, and before it what is said of a line in a program that scrolls.
+  look() {
+    const lines = ["right", "wrong"].map((one) => this.form.querySelector(`.pb-program [data-verdict=${one}]`));
+    [lines[0] || lines[1], this.status].forEach((one) => one?.scrollIntoView({ block: "nearest", behavior: "instant" }));
   }
 
   finish(answer) {

@@ -91,7 +91,10 @@ function ask(queue, at) {
   if (at >= m) {
     const graded = queue.filter((one) => record(one).kind !== "predict");
     const n = graded.filter((one) => !isMissed(one)).length;
-    return offer(graded.length ? say("sitting_done", { n, m: graded.length }) : "");
+    offer(graded.length ? say("sitting_done", { n, m: graded.length }) : "");
+    section.scrollIntoView({ behavior: "instant" });
+    actions.firstChild?.focus({ preventScroll: true });
+    return;
   }
   const question = inTurn(queue[at]);
   show(question);
@@ -99,6 +102,7 @@ function ask(queue, at) {
   said.textContent = say("n_of_m", { n: at + 1, m });
   question.box.tabIndex = -1;
   question.box.focus({ preventScroll: true });
+  question.form.querySelector(".pb-program .pb-option")?.scrollIntoView({ block: "center", behavior: "instant" });
   section.scrollIntoView({ behavior: "instant" });
   question.box.after(actions);
   actions.replaceChildren();
