@@ -347,6 +347,16 @@ def test_each_option_says_how_it_was_answered(page):
         item.press("Answer again")
 
 
+def test_a_question_of_two_options_before_the_text_has_a_second_attempt(frozen_site, open_page):
+    page = open_page(frozen_site / "topics" / "averaging" / "trace.html")
+    box = page.locator("#item-is-it-equal")
+    for answer, says in (("No", "one more attempt"), ("Yes", RIGHT)):
+        box.get_by_role("radio", name=answer, exact=True).check()
+        box.get_by_role("button", name="Check", exact=True).click()
+        assert says in box.locator("[role=status]").inner_text()
+    assert [one["nth"] for one in kept(page)["is-it-equal"]["attempts"]] == [1, 2]
+
+
 def test_an_answer_that_is_correct_in_part_says_so_before_the_second_attempt(page):
     item = Asking(page, "which-hold")
     said = item.give([1])

@@ -7,6 +7,7 @@ below it opens everything; see `answers.py`.
 
 import re
 import textwrap
+
 from markupsafe import Markup
 
 from generator.content.quiz import Item, Table
