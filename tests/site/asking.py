@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CHALLENGE = "topics/asking/challenge.html"
 RECALL = "topics/asking/recall.html"
-RIGHT, WRONG = "Right.", "Not quite."
+RIGHT, WRONG = "Correct.", "Not quite."
 
 
 @dataclass(frozen=True)

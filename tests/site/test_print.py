@@ -11,6 +11,7 @@ import pytest
 from pypdf import PdfReader
 
 from tests.conftest import ROOT
+from tests.site.asking import CHALLENGE, RECALL, RIGHT, Asking
 
 pytestmark = pytest.mark.browser
 
@@ -46,20 +47,64 @@ def test_a_summary_takes_exactly_one_sheet(built_site, open_page, topic):
         assert text.count("holds") >= 4  # the verdicts of its laws
 
 
+def read(page):
+    """The open page on paper, as one text without spaces."""
+    return squeezed(" ".join(sheet.extract_text() for sheet in printed(page)))
+
+
+def _beginnings(html: str, css: str) -> list[str]:
+    """The first sentence of each part of a class."""
+    found = re.findall(rf'<div class="pb-{css}">(.*?)</div>', html, re.DOTALL)
+    return [squeezed(unescape(re.sub(r"<[^>]+>", "", one))).split(".")[0] for one in found]
+
+
 @pytest.mark.parametrize("script", [True, False])
 @pytest.mark.parametrize("topic", TOPICS)
-def test_paper_has_the_whole_lesson_and_its_answers(built_site, open_page, topic, script):
+def test_paper_has_the_whole_lesson(built_site, open_page, topic, script):
     path = built_site / "topics" / topic / "learn.html"
-    sheets = printed(open_page(path, java_script_enabled=script))
-    assert len(sheets) <= 7
-    text = squeezed(" ".join(sheet.extract_text() for sheet in sheets))
-    html = path.read_text(encoding="utf-8")
-    for waiting, fewest in (("insight", 1), ("why", 9)):
-        found = re.findall(rf'<div class="pb-{waiting}">(.*?)</div>', html, re.DOTALL)
-        assert len(found) >= fewest
-        begins = [squeezed(unescape(re.sub(r"<[^>]+>", "", one))).split(".")[0] for one in found]
-        assert [one for one in begins if one not in text] == []
+    page = open_page(path, java_script_enabled=script)
+    assert len(printed(page)) <= 7
+    text = read(page)
+    insights = _beginnings(path.read_text(encoding="utf-8"), "insight")
+    assert insights
+    assert [one for one in insights if one not in text] == []
     assert "Thenumbersbehindthefigure" in text
+
+
+def test_paper_has_the_answers_at_its_end_or_not_at_all(frozen_site, open_page):
+    path = frozen_site / CHALLENGE
+    whys = [one for one in _beginnings(path.read_text(encoding="utf-8"), "why") if one]
+    assert len(whys) > 20
+    page = open_page(path)
+    # What a reader has answered is printed as a question again.
+    Asking(page, "how-many-bytes").give(0)
+    text = read(page)
+    questions, _, answers = text.partition("Answers1")
+    assert [one for one in whys if one in questions] == []
+    assert [one for one in whys if one not in answers] == []
+    assert "Gradientsareasmanyasparameters" in answers
+    assert "10.Solveit" in questions
+    assert "10.Theanswer:28.0%" in answers
+    assert RIGHT in Asking(page, "how-many-bytes").text()  # the screen is as before
+    page.get_by_label("print the answers at the end").uncheck()
+    page.reload()
+    text = read(page)
+    assert "10.Solveit" in text
+    assert [one for one in whys if one in text] == []
+
+
+def test_without_scripts_paper_has_the_answers_that_are_open(frozen_site, open_page):
+    page = open_page(frozen_site / CHALLENGE, java_script_enabled=False)
+    page.locator("#item-how-many-bytes .pb-answer > summary").click()
+    text = read(page)
+    assert "Eachparameterhasagradient" in text
+    assert "Theirdigestsdiffer" not in text
+
+
+def test_paper_of_recall_asks_every_question_and_answers_it_once(frozen_site, open_page):
+    text = read(open_page(frozen_site / RECALL))
+    assert text.count("Theirdigestsdiffer") == 1
+    assert text.index("9.Question") < text.index("Theirdigestsdiffer")
 
 
 def test_paper_shows_nothing_that_one_operates(built_site, open_page):

@@ -108,7 +108,7 @@ def test_a_reload_gives_no_try_back_and_moves_no_day(page):
     for one in two_tries:
         item = Asking(page, one.id)
         assert item.said().startswith("You answered this before. Not quite."), one.id
-        assert "one more try" in item.said(), one.id
+        assert "one more attempt" in item.said(), one.id
         assert one.why_right not in item.text(), one.id
         assert item.give(one.wrong).startswith("You gave this answer already."), one.id
         assert item.give(one.right).startswith(RIGHT), one.id
@@ -184,7 +184,7 @@ def test_answers_come_in_again_and_of_each_item_the_newer_stays(page, frozen_sit
     assert after[unknown] == content[unknown]
     assert after["what-peak"] == before["what-peak"]
     page.goto((frozen_site / CHALLENGE).as_uri())
-    assert "Right, and you left it out. The" in Asking(page, newer).text()
+    assert "You did not choose this, but it is correct. The" in Asking(page, newer).text()
 
 
 REFUSED = {

@@ -56,7 +56,9 @@ def _answer(page: Any, answers: dict[str, tuple[Any, str | None]]) -> list[str]:
         came.append(name)
         assert len(came) < 40
         answer, sure = answers.get(name, (BY_ID[name].right, "sure"))
-        Asking(page, name).give(answer, sure)
+        item = Asking(page, name)
+        if "one more attempt" in item.give(answer, sure):
+            item.give(BY_ID[name].wrong_too)
         _press(page, "Next question" if _has(page, "Next question") else "Finish")
     return came
 
@@ -104,14 +106,20 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
         "how-many-bytes": (0, "sure"),
         "which-hold": ([0, 1], None),
         "how-many-parameters": ("20000", "fairly sure"),
-        "what-peak": ("160", "a guess"),  # right by luck: again in this sitting
-        "who-needs-most": (wrong["who-needs-most"], "sure"),  # wrong: again in this sitting
+        "what-peak": ("160", "a guess"),  # right by luck: due again at once
+        "who-needs-most": (wrong["who-needs-most"], "sure"),  # wrong: due again at once
         "what-belongs": (wrong["what-belongs"], "sure"),
         "where-is-the-fault": (wrong["where-is-the-fault"], None),
     }
-    came = _answer(page, answers)
-    again = ["what-peak", "who-needs-most", "what-belongs", "where-is-the-fault"]
-    assert came == ASKED + again
+    assert _answer(page, answers) == ASKED
+    said = "Correct at the first attempt: 6 of 9. 4 due now. The next comes in 2 days."
+    assert _said(page) == said
+    _press(page, "Retake what was wrong (3 of 3)")
+    again = ["who-needs-most", "what-belongs", "where-is-the-fault"]
+    assert sorted(_answer(page, answers)) == sorted(again)
+    assert "Correct at the first attempt: 0 of 3. 1 due now." in _said(page)
+    _press(page, "Start with what is due (1 of 1)")
+    assert _answer(page, answers) == ["what-peak"]
     days = {name: round(due) for name, due in _due(page).items()}
     missed = _days((0, AGAIN), (0, AGAIN))
     assert days == dict.fromkeys(ASKED, _days((0, EASY))) | {
@@ -123,7 +131,7 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
         "where-is-the-fault": missed,
     }
     assert sorted(set(days.values())) == [1, 2, 8]
-    said = "That was the last of this sitting. Nothing is due. The next comes tomorrow."
+    said = "Correct at the first attempt: 1 of 1. Nothing is due. The next comes tomorrow."
     assert _said(page) == said
 
     # The next morning, ten hours later, is another day.
@@ -137,6 +145,35 @@ def test_new_questions_are_asked_one_at_a_time_and_come_back_by_how_sure_one_was
     assert sorted(_answer(page, right)) == sorted(due)
     then = {name: round(num) for name, num in _due(page).items()}
     assert then["what-belongs"] == _days((0, AGAIN), (0, AGAIN), (1, GOOD))
+
+
+def test_a_sitting_has_ten_questions_and_fits_ten_screens(built_site, open_page):
+    screen = 900
+    recall = built_site / "topics" / "pipeline-parallelism" / "recall.html"
+    page = open_page(recall, viewport={"width": 1280, "height": screen})
+    _sit(page, "Answer new questions (10 of ")
+    heights = []
+    while name := _shown(page):
+        box = page.locator(f"#item-{name}")
+        assert page.locator("[data-recall-said]").bounding_box()["y"] > 0
+        check = box.get_by_role("button", name="Check", exact=True).bounding_box()
+        assert check["y"] + check["height"] <= screen, name
+        box.get_by_role("button", name="Show the answer").click()
+        heights.append(box.bounding_box()["height"])
+        _press(page, "Next question" if _has(page, "Next question") else "Finish")
+    assert len(heights) == 10
+    assert 0 < page.locator("[data-recall-said]").bounding_box()["y"] < screen
+    assert sum(heights) <= 10 * screen
+    assert _has(page, "Retake what was wrong")
+
+
+def test_what_was_wrong_is_retaken_until_it_is_correct_at_the_first_attempt(page):
+    _sit(page, "Answer new questions")
+    _answer(page, {"how-many-bytes": (1, None)})
+    for answer, is_left in ((1, True), (0, False)):
+        _press(page, "Retake what was wrong (1 of 1)")
+        assert _answer(page, {"how-many-bytes": (answer, None)}) == ["how-many-bytes"]
+        assert _has(page, "Retake what was wrong") == is_left
 
 
 def test_the_schedule_is_that_of_the_published_package_on_random_histories(page):

@@ -18,6 +18,8 @@ from generator.values.units import AS_RULED, PLAIN, printed
 from generator.values.value import Value, numeric
 from runners.traces.fields import NBSP, SIZES
 
+_CLOSE = 0.04  # of a slider: how far a prediction may be off
+_SLIP = 0.01  # the same for the number that a mistake gives
 _PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
 
 
@@ -52,7 +54,6 @@ class Predict(Item):
     """expressions: the ends of the slider, from which the answer cannot be read."""
     high: Expression
     """expressions: the ends of the slider, from which the answer cannot be read."""
-    tolerance: Tolerance
     reveal: Prose
     """the result and its reason, shown after the guess."""
     slips: list[Slip] = []
@@ -88,7 +89,7 @@ class TypedNumber(Kind[TypedT], of=Number):
             if value is None:
                 yield None, ""
                 continue
-            same = next(((n, other) for n, other in above if self._is_same(value, other)), None)
+            same = next((one for one in above if self._is_same(value, one[1], answer)), None)
             if not is_alike(value, answer):
                 yield None, f"the slip is in {value.unit}, the answer in {answer.unit}"
             elif same is None:
@@ -99,11 +100,25 @@ class TypedNumber(Kind[TypedT], of=Number):
                 clashes = self.is_decided
                 yield None, f"{said}; a reader's mistake could not be told" if clashes else ""
 
-    def _is_same(self, one: Value, other: Value) -> bool:
+    def _is_same(self, one: Value, other: Value, answer: Value) -> bool:
         """Whether two values cannot be told apart within the tolerance around the second."""
         if isinstance(one.number, str) or isinstance(other.number, str):
             return str(one) == str(other)
-        return abs(one.number - other.number) <= slack(self.item.tolerance, other)
+        return abs(one.number - other.number) <= self._slack(other, is_slip=other is not answer)
+
+    def _slack(self, around: Value, *, is_slip: bool = False) -> float:
+        """How far from a value an answer may lie and still be that value, in base units."""
+        tolerance = self.item.tolerance if isinstance(self.item, Number) else None
+        if tolerance is None or isinstance(around.number, str):
+            return 0.0
+        return tolerance.slack(around.number)
+
+    def _reach(self, value: Value, *, is_slip: bool = False) -> Reach:
+        """How an answer is compared with a value."""
+        if isinstance(value.number, str):
+            return Reach(None, words=value.number)
+        rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
+        return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
     def unclear(self) -> Iterator[Found]:
         """An answer that nobody could type, and slips that are none."""
@@ -119,6 +134,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         """A word, and a measured value of which nobody says how near is right."""
         if isinstance(answer.number, str) and not re.search(r"\d", answer.number):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
+        assert isinstance(self.item, Number)
         if self.item.tolerance is None and isinstance(answer.number, float):
             yield ("answer",), "the answer is measured; say in tolerance: how near is right"
 
@@ -128,19 +144,19 @@ class TypedNumber(Kind[TypedT], of=Number):
         why = folio.line(self.item.why) if isinstance(self.item, Number) else Markup()
         if value is None:
             return (Answer(Markup(), why, "open", folio.ui["item"]["open"]),)
-        within = reach(value, self.item.tolerance)
         said = Markup("That is {}. {}")
         slips = (
             Answer(
                 folio.show(gives),
                 said.format(folio.line(slip.name), folio.line(slip.why or "")).rstrip(),
                 "wrong", "A mistake would give:", place, against(slip.misconception, folio),
-                reach=reach(gives, self.item.tolerance),
+                reach=self._reach(gives, is_slip=True),
             )
             for place, slip in enumerate(self.item.slips)
             if (gives := self.key.slips[place]) is not None
         )  # fmt: skip
-        return (Answer(folio.show(value), why, "right", "The answer:", reach=within), *slips)
+        answer = Answer(folio.show(value), why, "right", "The answer:", reach=self._reach(value))
+        return (answer, *slips)
 
     def field(self, folio: Folio) -> Field | None:
         """A field, in the unit that the answer prints in."""
@@ -149,7 +165,7 @@ class TypedNumber(Kind[TypedT], of=Number):
 
 
 class Prediction(TypedNumber[Predict], of=Predict):
-    """A number to commit to, on a slider or in a field; a guess within its tolerance was close."""
+    """A number to commit to, on a slider or in a field; a prediction near it was close."""
 
     instruction = "predict a number, then see"
     is_graded = False
@@ -168,6 +184,13 @@ class Prediction(TypedNumber[Predict], of=Predict):
         is_between = numeric(low) < numeric(self.key.value) < numeric(high)
         return (low, high) if is_between else None
 
+    def _slack(self, around: Value, *, is_slip: bool = False) -> float:
+        """A share of the slider, since a prediction is as near as the question is wide."""
+        low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
+        if low is None or high is None:
+            return 0.0
+        return (_SLIP if is_slip else _CLOSE) * (numeric(high) - numeric(low))
+
     def _unsound(self, answer: Value) -> Iterator[Found]:
         """A slider without the answer on it."""
         if isinstance(answer.number, str):
@@ -185,10 +208,8 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
     def _is_reached(self, answer: Value) -> bool:
         """Whether a step of the slider is close, of those that assets/kinds.js sets."""
-        scale, within = unit_of(answer).scale, reach(answer, self.item.tolerance).within
+        scale, within = unit_of(answer).scale, self._reach(answer).within
         low, high = (numeric(one) / scale for one in self.ends or ())
-        if not within and low.is_integer() and high.is_integer():
-            return True  # each whole number is a step
         steps = (float(f"{low + (high - low) * step / 100:.2g}") for step in range(101))
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
@@ -219,21 +240,6 @@ def in_unit(value: Value, unit: FieldUnit) -> str:
     number = printed(numeric(value) / unit.scale, PLAIN, AS_RULED)
     short = number.rstrip("0").rstrip(".") if "." in number else number
     return f"{short}{'' if unit.label in ('', '%') else NBSP}{unit.label}"
-
-
-def reach(value: Value, tolerance: Tolerance | None) -> Reach:
-    """How an answer is compared with a value."""
-    if isinstance(value.number, str):
-        return Reach(None, words=value.number)
-    rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
-    return Reach(value.number, max(slack(tolerance, value), rounded))
-
-
-def slack(tolerance: Tolerance | None, around: Value) -> float:
-    """How far from a value an answer may lie and still be that value."""
-    if tolerance is None or isinstance(around.number, str):
-        return 0.0
-    return tolerance.slack(around.number)
 
 
 def _parts(value: Value) -> tuple[float, str]:

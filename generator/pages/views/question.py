@@ -7,7 +7,6 @@ below it opens everything; see `answers.py`.
 
 import re
 import textwrap
-from typing import Any
 
 from markupsafe import Markup
 
@@ -15,13 +14,12 @@ from generator.content.quiz import Item, Table
 from generator.items.answers import claim_behind, without_repeats
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
-from generator.items.kinds.kind import Kind
 from generator.pages.view import Row, View
 from generator.printing.folio import Folio
 
 _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
 _OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
-_TWICE = frozenset({"question", "challenge"})  # what else is asked is a commitment
+_CHECKS = frozenset({"question", "challenge"})  # what else is asked says how sure a reader is
 _IN_SHORT = 80  # characters
 
 
@@ -39,12 +37,11 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
         kind=kind,
         item=item,  # as written, for its form
         asked_as=asked_as,  # the word above it
-        num_attempts=_num_attempts(kind, asked_as),
         digest=digest_of(item, folio.evidence),  # which question an answer belongs to
         anchor=item.id if again == 1 else f"{item.id}-{again}",
         variant=0,  # which variant of the item this is, counted from 1
         is_open=kind.key.is_open,
-        asks_how_sure=kind.is_graded and not (asked_as in _TWICE or kind.key.is_open),
+        asks_how_sure=kind.is_graded and not (asked_as in _CHECKS or kind.key.is_open),
         stem=stem,
         more=more,  # what follows the question, as blocks
         shown=[by_place[place] for place in kind.shown_order()],  # what there is to choose from
@@ -73,11 +70,6 @@ def in_short(item: Item, folio: Folio) -> str:
     sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
     asked = [one for one in sentences if one.endswith("?")] or sentences
     return textwrap.shorten(asked[-1].replace("`", ""), _IN_SHORT, placeholder=" …")
-
-
-def _num_attempts(kind: Kind[Any], asked_as: str) -> int:
-    """Two where a second try asks for a thought: not of a commitment, not of yes and no."""
-    return 2 if asked_as in _TWICE and kind.is_graded and kind.num_places != 2 else 1
 
 
 def _stem(prose: Markup) -> tuple[Markup, Markup]:

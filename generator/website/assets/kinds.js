@@ -23,7 +23,7 @@ function isWithin(answer, typed) {
 // ——— The kinds ———
 //
 // `read` takes the answer from the form and `put` puts it back; `judge` compares it with the key
-// and says which explanations are about it; `stands` says of one option how it stood. A kind may have
+// and says which explanations are about it; `stands` says of one option how it was answered. A kind may have
 // more: `start` prepares its form; `settle` puts the right answer into it, and gives the options in the
 // order in which they are explained; `isQuiet` explains nothing before the last try; `isGuess` is not
 // graded; `texts` selects what the right answer says of each part, and `joint` stands between them.
@@ -44,9 +44,11 @@ const chosen = {
   },
   stands: (q, answer, option, { verdict }) => {
     const isPicked = [].concat(answer).includes(place(option));
-    const isMissed = q.how.isQuiet && verdict === "right" && answer !== null;
-    const note = isPicked ? words.chosen : isMissed ? words.missed : "";
-    return { note, verdict: isPicked || verdict === "right" ? verdict : "" };
+    const isRight = verdict === "right";
+    // Of one option that is right, those that nobody chose were no mistake.
+    const isSaid = isPicked || isRight || q.how.isQuiet;
+    const how = isPicked ? "picked" : q.how.isQuiet && answer !== null ? "left" : "given";
+    return { note: isSaid ? words[`${how}_${verdict}`] : "", verdict: isPicked || isRight ? verdict : "" };
   },
 };
 
@@ -101,10 +103,13 @@ const matched = {
   put: (q, answer) => all(q.form, "select").forEach((one, at) => (one.value = String(answer[at]))),
   texts: ".pb-said, .pb-beside",
   judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-beside"),
-  stands: (q, answer, option, key, position) => ({
-    note: "",
-    verdict: !answer || answer[position] === place(option) ? "right" : "wrong",
-  }),
+  stands: (q, answer, option, key, position) => {
+    if (!answer) return { note: "", verdict: "right" };
+    const { selectedOptions } = option.querySelector("select");
+    const isRight = answer[position] === place(option);
+    const note = isRight ? words.right : say("matched", { yours: selectedOptions[0].text });
+    return { note, verdict: isRight ? "right" : "wrong" };
+  },
 };
 
 // The first thing that stands where another belongs, with what is true of it.
@@ -135,8 +140,8 @@ function numbers(text, { unit, scale }) {
 // The slider of a prediction sets the number in the field, and a number that is typed sets the slider.
 function slides(q, { dataset, firstElementChild: range }) {
   const [low, high] = [Number(dataset.low), Number(dataset.high)];
-  // Where only one whole number is right, each can be set.
-  const isWhole = !Number(q.key[0].dataset.within) && [low, high].every((one) => Number.isInteger(one / q.scale));
+  // Of whole numbers, each can be set.
+  const isWhole = [low, high, Number(q.key[0].dataset.number)].every((one) => Number.isInteger(one / q.scale));
   range.max = isWhole ? (high - low) / q.scale : 100;
   range.value = range.max / 2;
   range.hidden = false;
@@ -201,8 +206,11 @@ const predicted = {
   isGuess: true,
   judge: (q, answer) => {
     const { isRight, about } = typed.judge(q, answer);
+    const { number } = q.key[0].dataset;
     const shown = q.key[0].querySelector(".pb-said").textContent;
-    if (numbers(shown, q).includes(answer)) return { isRight, about }; // nobody can tell them apart
+    // As near as the printed number, which words may follow, it is the answer, and not close to it.
+    const rounded = numbers(/^[−\d.,\s]+/.exec(shown)[0], q).map((one) => Math.abs(one - number));
+    if (Math.abs(answer - number) <= Math.min(...rounded) + 1e-9 * Math.abs(number)) return { isRight, about };
     const yours = `${printed(answer / q.scale, 6)} ${q.unit}`.trim();
     const hint = say("you_said", { yours, shown });
     return { isRight, about, lead: words[isRight ? "close" : "not_close"], hint };

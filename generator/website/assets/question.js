@@ -10,6 +10,8 @@ const copies = (element) => Array.from(element.cloneNode(true).childNodes);
 const why = (answer) => answer.querySelector(".pb-why");
 const plain = (element) => element.textContent.trim();
 
+const live = new Map(); // the questions that are asked, by the id of their box
+
 // ——— One question ———
 
 // A question that nobody is asked yet: Recall has many, and asks one at a time.
@@ -29,12 +31,13 @@ class Waiting {
 class Question extends Waiting {
   constructor(form) {
     super(form);
-    const { kind, attempts } = form.dataset;
-    Object.assign(this, { kind, numAttempts: Number(attempts || 1) });
-    this.how = KINDS[kind];
+    this.kind = form.dataset.kind;
+    this.how = KINDS[this.kind];
     this.isGraded = !this.how.isGuess;
+    this.numAttempts = this.isGraded ? 2 : 1;
     this.isDone = false;
     this.pristine = this.box.cloneNode(true);
+    live.set(this.box.id, this);
     this.options = all(form, ".pb-option");
     this.key = all(this.box, ".pb-answers > li");
     this.hints = all(this.box, ".pb-hint");
@@ -93,7 +96,7 @@ class Question extends Waiting {
     if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
     this.keep(answer, false, false);
     this.warn(answer);
-    this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
+    this.look();
   }
 
   // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
@@ -115,8 +118,14 @@ class Question extends Waiting {
   end(answer) {
     this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
     this.finish(answer);
-    this.status.scrollIntoView({ block: "nearest", behavior: "instant" });
+    this.look();
     this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
+  }
+
+  // The verdict comes into view, and before it what is said of a line in a program that scrolls.
+  look() {
+    const lines = ["right", "wrong"].map((one) => this.form.querySelector(`.pb-program [data-verdict=${one}]`));
+    [lines[0] || lines[1], this.status].forEach((one) => one?.scrollIntoView({ block: "nearest", behavior: "instant" }));
   }
 
   finish(answer) {
@@ -126,6 +135,8 @@ class Question extends Waiting {
       this.answers.hidden = false;
       this.answers.open = true;
       this.mark?.();
+      const slip = answer === null ? null : this.how.judge(this, answer).about[0];
+      if (slip?.matches("[data-verdict=wrong]")) why(slip).prepend(made("strong", "pb-chosen", words.slip), " ");
     } else {
       this.explain(this.how.settle ? this.how.settle(this) : this.options, answer);
       const more = this.box.querySelector(".pb-explains");
@@ -148,19 +159,14 @@ class Question extends Waiting {
 
   // Explanations in their places, with values that open from now on.
   explain(options, answer) {
-    all(this.form, ".pb-chosen").forEach((one) => one.remove()); // of an earlier answer
+    all(this.form, ".pb-chosen").forEach((one) => (one.textContent = words.first_wrong)); // of the first attempt
     options.forEach((option, position) => {
       if (option.querySelector(".pb-why")) return;
       const key = this.key.find((one) => place(one) === place(option));
       const { note, verdict } = this.how.stands(this, answer, option, key.dataset, position);
       const told = made("div", "pb-why");
-      if (note) told.append(made("span", "pb-chosen", note), " ");
-      all(key, ".pb-verdict-word, .pb-beside").forEach((one) => {
-        // An option that nobody chose was no mistake.
-        if (!verdict && one.matches(".pb-wrong")) return;
-        if (note === words.missed && one.matches(".pb-verdict-word")) return; // the note says it
-        told.append(one.cloneNode(true), one.matches(".pb-beside") && !/\.$/.test(plain(one)) ? ". " : " ");
-      });
+      if (note) told.append(made("strong", "pb-chosen", note), " ");
+      all(key, ".pb-beside").forEach((one) => told.append(one.cloneNode(true), /\.$/.test(plain(one)) ? " " : ". "));
       told.append(...copies(why(key)));
       option.dataset.verdict = verdict;
       option.append(told);
@@ -176,7 +182,7 @@ class Question extends Waiting {
     const given = { lead: words.given_up, about: [], hint: "" };
     const judged = answer === null ? given : this.how.judge(this, answer);
     const isQuiet = this.how.isQuiet && !this.isDone;
-    const { isRight, lead, hint, about } = isQuiet ? { ...judged, lead: "", about: [] } : judged;
+    const { isRight, lead, hint, about } = isQuiet ? { ...judged, about: [] } : judged;
     const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
     this.status.textContent = "";
     this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
@@ -303,6 +309,43 @@ all(document, "[data-show-all]").forEach((box) => {
     open();
   });
 });
+
+// ——— Paper ———
+
+// On paper nothing is answered. The answers follow at the end, or not at all.
+const onPaper = made("input");
+let keys; // what paper has at its end
+
+window.addEventListener("beforeprint", () => {
+  live.forEach(({ box, pristine }) => box.replaceWith(pristine));
+  if (!onPaper.checked || keys) return;
+  const list = made("ol");
+  keys = made("section", "pb-keys");
+  keys.append(made("h2", "", words.answers), list);
+  all(document, ".pb-question").forEach((box) => {
+    const line = made("li");
+    const { item } = box.querySelector("form").dataset;
+    all(document, `#${box.id} .pb-answer > .pb-inside, details[data-after="${item}"]:not(.pb-seen) > .pb-inside`).forEach((one) =>
+      line.append(one.cloneNode(true))
+    );
+    list.append(line);
+  });
+  onPaper.closest("p").after(keys);
+});
+
+window.addEventListener("afterprint", () => {
+  live.forEach(({ box, pristine }) => pristine.replaceWith(box));
+  keys?.remove();
+  keys = null;
+});
+
+onPaper.type = "checkbox";
+onPaper.checked = !store.chosen("paper-without-answers");
+onPaper.addEventListener("change", () => store.set("paper-without-answers", !onPaper.checked));
+const choice = made("p", "pb-aside pb-live");
+choice.append(made("label"));
+choice.firstChild.append(onPaper, ` ${words.on_paper}`);
+document.getElementById("pb-sure")?.after(choice);
 
 const waiting = all(document, "[data-after]");
 waiting.forEach((one) => (one.hidden = true));

@@ -9,7 +9,7 @@ const words = Object.assign(book.words, book.recall);
 const said = part("-said");
 const done = part("-done");
 const actions = made("p", "pb-actions");
-const MOST_NEW = 10; // of a sitting
+const MOST = 10; // questions of a sitting
 
 // ——— What is due ———
 
@@ -21,6 +21,13 @@ const record = ({ id, digests }) => {
   return found && (found.done || isDueNow(found)) ? found : null;
 };
 const isDue = (question) => isDueNow(record(question));
+
+// Whether its last answer, which no prediction is, was not correct at the first attempt.
+function isMissed(question) {
+  const { kind, attempts } = record(question);
+  const last = attempts.at(-1);
+  return kind !== "predict" && !(last.is_right && (last.nth || 1) === 1);
+}
 
 const show = (question) =>
   forms.forEach((those) => those.forEach((one) => (one.box.hidden = one !== question)));
@@ -52,6 +59,7 @@ function offer(lead) {
   const fresh = asked.filter((one) => !record(one));
   const known = asked.filter(record).sort((one, other) => record(one).due - record(other).due);
   const due = known.filter(isDue);
+  const missed = known.filter(isMissed);
   const later = known.filter((one) => !isDue(one));
   show(null);
   const [n, there] = [due.length, dueElsewhere()];
@@ -60,12 +68,14 @@ function offer(lead) {
   said.textContent = `${lead} ${told.join(" ") || words.nothing_due} ${next}`;
   said.after(actions);
   actions.textContent = "";
-  const sitting = (name, those) => {
-    const text = say(name, { n: those.length, m: fresh.length });
+  const sitting = (name, of) => {
+    const those = of.slice(0, MOST);
+    const text = say(name, { n: those.length, m: of.length });
     if (those.length) actions.append(button(text, () => sit(those)));
   };
-  sitting("start_due", due);
-  sitting("start_new", fresh.slice(0, MOST_NEW));
+  sitting("retake", missed);
+  if (!due.every(isMissed)) sitting("start_due", due);
+  sitting("start_new", fresh);
   if (!due.length) sitting("practise", later);
   if (left >= 0) leadOn();
   book.mark();
@@ -76,23 +86,32 @@ function day(time) {
   return n < 1 ? words.today : n === 1 ? words.tomorrow : say("in_days", { n });
 }
 
-// One question of a sitting; what is due again at once comes back at its end.
+// One question of a sitting. At its end, what was wrong can be retaken.
 function ask(queue, at) {
-  if (at >= queue.length) return offer(words.sitting_done);
+  const m = queue.length;
+  if (at >= m) {
+    const graded = queue.filter((one) => record(one).kind !== "predict");
+    const n = graded.filter((one) => !isMissed(one)).length;
+    offer(graded.length ? say("sitting_done", { n, m: graded.length }) : "");
+    section.scrollIntoView({ behavior: "instant" });
+    actions.firstChild?.focus({ preventScroll: true });
+    return;
+  }
   const question = inTurn(queue[at]);
   show(question);
   if (record(question)) question.form.querySelector(".pb-eyebrow > span").textContent = words[question.variant ? "seen_varied" : "seen_before"];
-  said.textContent = say("n_of_m", { n: at + 1, m: queue.length });
+  said.textContent = say("n_of_m", { n: at + 1, m });
   question.box.tabIndex = -1;
-  question.box.focus();
+  question.box.focus({ preventScroll: true });
+  question.form.querySelector(".pb-program .pb-option")?.scrollIntoView({ block: "center", behavior: "instant" });
+  section.scrollIntoView({ behavior: "instant" });
   question.box.after(actions);
   actions.replaceChildren();
   question.form.addEventListener("answered", () => {
-    const rest = isDue(question) ? queue.concat(queue[at]) : queue;
-    const name = at + 1 < rest.length ? words.next : words.end_sitting;
+    const name = at + 1 < m ? words.next : words.end_sitting;
     const isLost = document.activeElement === question.retry;
-    question.retry.hidden = true; // it comes back by itself
-    actions.replaceChildren(button(name, () => ask(rest, at + 1)));
+    question.retry.hidden = true; // it can be retaken at the end
+    actions.replaceChildren(button(name, () => ask(queue, at + 1)));
     if (isLost) actions.firstChild.focus();
   });
 }

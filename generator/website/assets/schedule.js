@@ -3,8 +3,8 @@
 // still know it. Days begin at the reader's own midnight.
 //
 //           sure     fairly sure, or unsaid    a guess
-//   right   easy     good                      hard, and once more in this sitting
-//   wrong   again, and once more in this sitting
+//   right   easy     good                      hard, and due again at once
+//   wrong   again, and due again at once
 
 const book = window.proofbook;
 const W = [

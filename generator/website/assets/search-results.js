@@ -99,7 +99,8 @@ const define = (items, isLed) => {
 const arrange = ({ items }) => {
   for (const found of items.flat()) found.score = score(found);
   const all = new Set(stems(typed));
-  const led = leads.filter(([needed]) => needed.every((word) => all.has(word)));
+  const part = /^\s*\w*_\w+\s*$/.test(typed) && [...all][0]; // perhaps of an identifier
+  const led = leads.filter(([needed]) => needed.every((word) => all.has(word) || (part && word.includes(part))));
   for (const [, location] of led) lead(items, location);
   const whole = alone.get(plain(typed));
   if (whole) lead(items, whole);
