@@ -114,5 +114,5 @@ class PlanFile(Written):
     """of the page that compares the estimate with published rates, likewise."""
     layouts: LayoutsPage | None = None
     """of the page that says how often the estimate chooses well, likewise."""
-    often: Line = ""
+    often: Prose | None = None
     """how often the recommendation is right, in a sentence for each page of a model."""

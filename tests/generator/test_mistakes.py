@@ -247,8 +247,6 @@ GUIDES = [
     (GUIDE, "            use: split\n", "", "edges: an edge leads on by use, edges or",
      "ask: Does a part"),
     (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦tiny_memory.hole", "has no run 'hole'"),
-    (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦plan_tiny.single_on_4_checkpointed",
-     "plan_tiny.single_on_4_checkpointed is dominated by plan_tiny.single_on_4;"),
 ]  # fmt: skip
 
 

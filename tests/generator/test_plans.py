@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from generator.__main__ import main
+from generator.checks import layout_checks
 from generator.checks.layout_checks import Recommended
 from generator.pages.press import Press
 from generator.pages.views import published
@@ -112,6 +114,18 @@ def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
     mine = Layout(None, Bounds(2, 1, 0), Estimate(4, 0, 0, 0), 50, "fits")
     others, cluster = {"less": replace(mine, needed_bytes=40)}, Cluster(1, 8, 1, 1, 1)
     assert Recommended((), "run", mine, others, cluster, fits).better == better
+
+
+def test_a_recommended_layout_that_another_one_dominates_is_told_at_its_place(monkeypatch):
+    mine = Layout(None, Bounds(2, 1, 0), Estimate(4, 0, 0, 0), 50, "fits")
+    others = {"faster": replace(mine, estimate=Estimate(3, 0, 0, 0)), "equal": mine}
+    one = Recommended(("techniques", 2), "run", mine, others, Cluster(1, 8, 1, 1, 1), False)
+    monkeypatch.setattr(layout_checks, "recommended", lambda *_: iter([one]))
+    told = []
+    document = SimpleNamespace(model=None, error=lambda *what: told.append(what) or what)
+    assert len([*layout_checks.mistakes(None, document)]) == 1
+    said = "run is dominated by faster; recommend one of those"
+    assert told == [(("techniques", 2, "planned"), said)]
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
     seen = 0
     for topic in book.topics:
         links = _links(rendered[f"topics/{topic.id}/index.md"])
-        assert list(links) == list(topic.lessons)
+        assert links.keys() == {*topic.lessons}
         for mode, marked in links.items():
             page = rendered[f"topics/{topic.id}/{mode}.md"]
             forms = re.findall(r'data-item="([^"]+)"[^>]* data-digest="([^"]+)"', page)
