@@ -54,7 +54,8 @@ def test_every_direct_dependency_is_pinned_within_its_range(root):
 
 
 def test_the_oldest_python_installs_every_pin():
-    for name in _pins():
+    installed = {canonicalize_name(one.name) for one in importlib.metadata.distributions()}
+    for name in installed.intersection(_pins()):  # some are for other platforms
         asked = importlib.metadata.metadata(name).get("Requires-Python") or ""
         assert "3.11.0" in SpecifierSet(asked), f"bound {name} in pyproject.toml"
 

@@ -59,6 +59,8 @@ class StepsPage(ComparedPage):
 
     findings: Prose
     """what the scores show."""
+    searches: Prose
+    """how published searches for a layout are compared with the estimate."""
 
 
 class LayoutsPage(ComparedPage):
@@ -68,8 +70,6 @@ class LayoutsPage(ComparedPage):
     """of the figure."""
     clusters: Prose
     """how the clusters that the estimate is fitted to are compared."""
-    searches: Prose
-    """the same of the searches that it is not fitted to."""
     memory: Prose
     """how memory by closed forms compares."""
 

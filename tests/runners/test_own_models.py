@@ -5,6 +5,7 @@ import re
 import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -64,13 +65,17 @@ def tracked(name, batch):
     def loss(model, given):
         return loss_of(model(**(given if isinstance(given, dict) else {"x": given})), "")
 
+    def dropped(x, p, training, inplace):
+        return torch.native_dropout(x, p, training)[0]  # as a device computes it
+
     def build():
         model = getattr(own_models, name)()
         for one in (one for one in model.modules() if isinstance(one, nn.MultiheadAttention)):
             one.dropout = 0.0  # of which a device's kernel keeps a seed
         return model
 
-    return tracked_peak(build, lambda: getattr(own_models, batch)(MICROBATCH, SEQUENCE), loss)
+    with patch.object(nn.functional, "dropout", dropped):
+        return tracked_peak(build, lambda: getattr(own_models, batch)(MICROBATCH, SEQUENCE), loss)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ UNREADABLE = """() => {
         for (let one = svg; one; one = one.parentElement) one.hidden = false;
         const frame = svg.getBoundingClientRect();
         const words = [...svg.querySelectorAll('text')]
-            .map(text => [text.textContent, text.getBoundingClientRect()]);
+            .map(text => [text.textContent, text.getBoundingClientRect()])
+            .filter(([said, box]) => box.height);  // a play shows some of them later
         const lines = [...svg.querySelectorAll('line')].map(line => line.getBoundingClientRect());
         words.forEach(([said, box], at) => {
             if (box.height && box.height < 12) found.push('too small: ' + said);

@@ -76,7 +76,7 @@ def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, o
     page.goto((frozen_site / "topics/averaging/cost.html").as_uri())
     assert not page.locator("[data-calculator] form").is_visible()
     formulas = page.locator("[data-calculator] table").first.inner_text()
-    assert "model_bytes × copies" in " ".join(formulas.split())
+    assert "Bytes of the model × Copies of each parameter" in " ".join(formulas.split())
 
 
 def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):

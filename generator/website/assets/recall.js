@@ -188,7 +188,7 @@ function leadOn() {
   if (!next) return;
   const called = next.firstChild.textContent;
   const link = made("a", "pb-button", say("next_topic", { called, n: counted(next.dataset).due }));
-  link.href = `${next.href}#due=${left || MOST_NEW}`;
+  link.href = `${next.href}#due=${left || MOST}`;
   actions.prepend(link);
 }
 
