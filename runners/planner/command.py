@@ -185,6 +185,9 @@ def _outcomes(asked: argparse.Namespace) -> int:
     from runners.planner.simulated import outcomes
 
     question, limit = _question(asked), asked.memory * GIB
+    shape = question.model.architecture
+    if shape and (shape.window or shape.has_sinks or shape.kv_rank):
+        raise PlanError("windows, sinks and latent attention are simulated, and run on no device")
     if not accelerator.num_devices():
         raise PlanError("outcomes need an accelerator; there is none here")
     (answer,) = answers([question], 1)

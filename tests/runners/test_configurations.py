@@ -9,6 +9,7 @@ import torch
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from runners.__main__ import main
 from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.question import PlanError, Training
 from runners.planner.program import check
@@ -42,6 +43,15 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
     assert num_parameters(simulated) == shape.num_parameters
     of_layers = [num_parameters(layer) for layer in simulated.layers]
     assert of_layers == [*map(shape.parameters_of_layer, range(shape.num_layers))]
+
+
+@pytest.mark.parametrize("family", ["gpt_oss", "deepseek_v3"])
+def test_what_is_only_simulated_has_no_outcome_on_a_device(family, tmp_path, capsys):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(BY_TYPE[family]))
+    assert main(["plan", "outcomes", str(path)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "are simulated, and run on no device" in said
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from runners.planner.answers.estimate import START, Parameters, Work, estimated,
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import read_grid
 from runners.planner.answers.published import LAYOUTS, is_stale
+from runners.planner.answers.question import PlanError
 from runners.planner.simulated.grid import GRIDS, PLANS
 from runners.traces.files import read
 
@@ -63,7 +64,7 @@ def test_closed_forms_are_near_simulations(preset):
         formed = closed_form.answer(answer.question)
         held, its = (max(r.reserved_bytes for r in one.ranks) for one in (answer, formed))
         offs.append(abs(its / held - 1))
-    assert sorted(offs)[len(offs) // 2] < 0.12
+    assert sorted(offs)[len(offs) // 2] < 0.1
     assert sorted(offs)[int(0.9 * len(offs))] < 0.3
 
 
@@ -72,3 +73,13 @@ def test_a_measured_step_corrects_all_estimates_alike():
     answer = next(iter(answers_of(read_grid(PLANS / "llama-8b.json")).values()))
     slower = answer.estimate(replace(cluster, slower=1.5))
     assert slower.seconds == pytest.approx(1.5 * answer.estimate(cluster).seconds)
+
+
+def test_a_row_that_cannot_be_read_is_one_line_with_its_place(tmp_path, monkeypatch):
+    for suffix in ("yml", "csv"):
+        name = f"{published.LIST}.{suffix}"
+        text = (published.PLANNER / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace(",36.7\n", ",36.7 GiB\n", 1), encoding="utf-8")
+    monkeypatch.setattr(published, "PLANNER", tmp_path)
+    with pytest.raises(PlanError, match=r"published_layouts\.csv:2: .*'36\.7 GiB'; a row needs"):
+        published.rows()

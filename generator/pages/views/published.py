@@ -206,7 +206,7 @@ def clusters(folio: Folio) -> Iterator[Row]:
         path = f"{LAYOUTS.experiment}.{name}"
         folio.run(path)
         ran, failed = (
-            _cell(f"{path}.ranks[0].measures.num_{of}", folio) for of in ("layouts", "failed")
+            folio.cell(f"{path}.ranks[0].measures.num_{of}") for of in ("layouts", "failed")
         )
         yield [
             _named(name, label(f"{run.settings['model']}, {run.settings['devices']} H100")),
@@ -237,7 +237,7 @@ def memories(folio: Folio) -> Iterator[Row]:
         if "memory_of" in run.settings:
             path = f"{LAYOUTS.experiment}.{name}.ranks[0].measures"
             said = _named(name, label(str(run.settings["memory_of"])))
-            yield [said, *(_cell(f"{path}.{part}", folio) for part in parts)]
+            yield [said, *(folio.cell(f"{path}.{part}") for part in parts)]
 
 
 def regret(name: str, title: str, folio: Folio) -> Markup:
@@ -260,7 +260,7 @@ def regret(name: str, title: str, folio: Folio) -> Markup:
 
 def _slower(path: str, run: Run, folio: Folio) -> Markup:
     differs = run.settings["won"] != run.settings["preferred"]
-    return _marked(_cell(f"{path}.ranks[0].measures.slower_share | percent", folio), is_off=differs)
+    return _marked(folio.cell(f"{path}.ranks[0].measures.slower_share | percent"), is_off=differs)
 
 
 # --- both
@@ -292,8 +292,4 @@ def _marked(error: Markup, *, is_off: bool) -> Markup:
 
 
 def _step(run: str, measure: str, folio: Folio) -> Markup:
-    return _cell(f"{STEPS.experiment}.{run}.ranks[0].measures.{measure}", folio)
-
-
-def _cell(path: str, folio: Folio) -> Markup:
-    return folio.cell(path)
+    return folio.cell(f"{STEPS.experiment}.{run}.ranks[0].measures.{measure}")

@@ -30,7 +30,14 @@ from runners.planner.answers.estimate import (
 )
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import PLANNER, run, run_name
-from runners.planner.answers.question import Implementation, Model, Question, Strategy, Training
+from runners.planner.answers.question import (
+    Implementation,
+    Model,
+    PlanError,
+    Question,
+    Strategy,
+    Training,
+)
 from runners.traces.records import Run
 from runners.traces.schema import Setting
 
@@ -77,10 +84,20 @@ def rows() -> list[Row]:
     """The rows that count, in their order.
 
     Raises:
-        ValueError, KeyError: the file is not what it should be.
+        PlanError: a row is not what it should be.
     """
-    with (PLANNER / f"{LIST}.csv").open(encoding="utf-8", newline="") as file:
-        return [_row(one) for one in csv.DictReader(file) if _counts(one)]
+    path, found = PLANNER / f"{LIST}.csv", []
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        for said in reader:
+            try:
+                found += [_row(said)] if _counts(said) else []
+            except (LookupError, TypeError, ValueError) as error:
+                needs = (
+                    f"a row needs a number in each column, and what {LIST}.yml says of its model"
+                )
+                raise PlanError(f"{path}:{reader.line_num}: {error}; {needs}") from error
+    return found
 
 
 def _counts(said: dict[str, str]) -> bool:
