@@ -212,12 +212,25 @@ class MentalModel(Written):
     figure: FigureId | None = None
 
 
+class Openings(Written):
+    """How the pages after the steps begin."""
+
+    under_the_hood: Prose
+    by_hand: Prose = ""
+    """of the sections with a program, if there are any."""
+    in_practice: Prose
+    myths: Prose
+    pitfalls: Prose = ""
+
+
 class DeepFile(LessonFile):
-    """content/topics/<topic>/deep.yml."""
+    """content/topics/<topic>/deep.yml: an overview, and a chain of pages (`chain.py`)."""
 
     overview: Overview
+    openings: Openings
     mental_model: MentalModel
     build_up: Annotated[list[BuildStep], Field(min_length=3)]
+    """a page each."""
     under_the_hood: Backed
     """what happens inside one step."""
     why_designed_this_way: Section | None = None

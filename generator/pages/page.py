@@ -22,8 +22,9 @@ from markupsafe import Markup, escape
 
 from generator.content import handwritten, prose
 from generator.content.book import Topic
+from generator.content.chain import Part
 from generator.content.exhibit import Figure, Listing
-from generator.content.lesson import Mode
+from generator.content.lesson import MODES, Mode
 from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
@@ -98,6 +99,7 @@ class Sheet:
         source: the file that an author edits.
         topic: the topic it belongs to.
         mode: the mode, for the page of a lesson.
+        part: of the chain of Deep, for one of its pages.
         text: for a page that somebody writes by hand, its Markdown.
         listings: the programs that this page shows.
         machine: for the page of one machine, its name.
@@ -115,6 +117,7 @@ class Sheet:
     source: str | None = None
     topic: Topic | None = None
     mode: Mode | None = None
+    part: Part | None = None
     text: str = ""
     listings: tuple[Listing, ...] = ()
     machine: str | None = None
@@ -156,15 +159,25 @@ class Gathered:
 
     @cached_property
     def minutes(self) -> dict[str, int]:
-        """The minutes that each lesson takes, by its path."""
-        return {path: page.minutes for path, page in self.pages.items()}
+        """The minutes that each lesson takes, by the path of its first page."""
+        return {path: sum(one.minutes for one in pages) for path, pages in self._lessons.items()}
+
+    @cached_property
+    def _lessons(self) -> dict[str, list[Printed]]:
+        """The pages of each lesson, by the path of its first; a page by hand is one."""
+        found = defaultdict(list)
+        for path, page in self.pages.items():
+            folder, _, name = path.rpartition("/")
+            mode = name.partition("-")[0]
+            found[f"{folder}/{mode}.md" if mode in MODES and "-" in name else path].append(page)
+        return found
 
     @cached_property
     def used_in(self) -> dict[str, list[str]]:
         """The lessons that use each term of the glossary, by its id."""
         found = defaultdict(list)
-        for path, page in self.pages.items():
-            for term in page.terms:
+        for path, pages in self._lessons.items():
+            for term in frozenset[str]().union(*(one.terms for one in pages)):
                 found[term].append(path)
         return found
 
@@ -182,18 +195,24 @@ class Gathered:
         found: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for topic in self.evidence.book.topics:
             for mode in (one for one in topic.lessons if one != "recall"):
-                page = self.pages.get(f"topics/{topic.id}/{mode}.md")
-                linked = _TO_CLAIM.findall(page.content.decode()) if page else ()
+                pages = self._lessons.get(f"topics/{topic.id}/{mode}.md", ())
+                linked = (at for one in pages for at in _TO_CLAIM.findall(one.content.decode()))
                 texts = (one.text for one in topic.lessons[mode].fields)
                 named = (claim for text in texts for _, claim in asked_of_claims(text))
                 for claim in {*linked, *named}:
                     found[claim].append((topic.id, mode))
         return found
 
-    def anchors(self, lesson: str) -> dict[str, str]:
-        """The anchor of each heading of a lesson, `topic/mode`; none where it is not printed."""
-        page = self.pages.get(f"topics/{lesson}.md")
-        return {one.text: one.anchor for one in reversed(page.headings)} if page else {}
+    def sections(self, lesson: str) -> dict[str, str]:
+        """Where each heading of a lesson, `topic/mode`, is; none where it is not printed."""
+        pages = {
+            path: page for path, page in self.pages.items()
+            if path == f"topics/{lesson}.md" or path.startswith(f"topics/{lesson}-")
+        }  # fmt: skip
+        return {
+            one.text: path.replace(".md", f".html#{one.anchor}")
+            for path, page in pages.items() for one in reversed(page.headings)
+        }  # fmt: skip
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:

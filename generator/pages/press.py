@@ -90,7 +90,8 @@ class Press:
             if folder == "pages" and suffix == "md":
                 found.add(name)
             elif folder.startswith("topics/") and suffix == "yml":
-                found.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
+                own = (f"{folder}/{stem}.md", f"{folder}/{stem}-")
+                found.update(own if stem in MODES else [f"{folder}/"])
             elif folder == "tries":
                 found.add(f"evidence/{name.partition('.')[0]}.md")
                 found.update(f"topics/{one.id}/try.md" for one in book.topics)
@@ -278,4 +279,4 @@ def _missing_sections(book: Book, gathered: Gathered) -> Iterator[ContentError]:
     """Sections that the guide names and their lessons lack."""
     for document in book.documents:
         if isinstance(document.model, GuideFile):
-            yield from content_checks.missing_sections(document, gathered.anchors)
+            yield from content_checks.missing_sections(document, gathered.sections)

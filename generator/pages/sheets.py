@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from generator.content.book import Book, Topic
+from generator.content.chain import chain
+from generator.content.lesson import DeepFile
 from generator.content.plan_page import PlanFile
 from generator.pages.page import Sheet
 from runners.planner.answers.published import LAYOUTS, PEAKS, STEPS
@@ -36,6 +38,11 @@ def _lessons(topic: Topic) -> Iterator[Sheet]:
             f"topics/{topic.id}/{mode}.md", f"{mode}.md.j2", lesson.model.title,
             topic.file.modes[mode], lesson.source.file, topic=topic, mode=mode,
         )  # fmt: skip
+        for part in chain(lesson.model) if isinstance(lesson.model, DeepFile) else ():
+            yield Sheet(
+                f"topics/{topic.id}/{mode}-{part.id}.md", "chain.md.j2", part.title,
+                part.opening, lesson.source.file, topic=topic, mode=mode, part=part,
+            )  # fmt: skip
 
 
 def _of_topic(topic: Topic) -> Iterator[Sheet]:

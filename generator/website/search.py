@@ -177,7 +177,7 @@ def add_places(entries: Sequence[Entry], words: Words) -> None:
         location, title = entry["location"], entry["title"]
         folder, _, page = location.rpartition("/")
         topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
-        mode = words["modes"].get(page.removesuffix(".html"))
+        mode = words["modes"].get(page.removesuffix(".html").partition("-")[0])
         if folder == "machines" and page.endswith(".html"):
             entry["leads"] = [page.removesuffix(".html")]
         if topic and mode:

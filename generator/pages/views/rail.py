@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from generator.content.book import Topic
+from generator.content.chain import Part, chain
+from generator.content.lesson import DeepFile, Mode
 from generator.content.topic import HourStep
 from generator.pages.view import View
 from generator.pages.views.ways import marks
@@ -59,6 +61,8 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
 def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> View | None:
     """The rail of a page; none where it is on no way.
 
+    A page of the first hour is on that way, one of Deep on its chain, others on their topic's.
+
     Args:
         path: of the page, under the site's root.
         topic: of the page.
@@ -66,22 +70,39 @@ def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> V
         folio: the page.
     """
     steps, base, here = hour(folio), "../" * path.count("/"), path.replace(".md", ".html")
+    own = next((way for way in row if way.is_here), None)
+    after = next((_mode(way) for before, way in pairwise(row) if before.is_here), None)
+    following = None
     is_of_topic = here not in (step.href for step in steps)
     if not is_of_topic:
         called, place = "First hour", "topics/index.html#first-hour"
-    elif topic and any(way.is_here for way in row):
+    elif topic and own:
         called, place, base = folio.in_link.line(topic.file.title), "index.html", ""
         here = here.rpartition("/")[2]
-        steps = [
-            View(href=f"{way.mode}.html", title=way.word, items=None, says=way.question)
-            for way in row
-        ]
+        steps = [_mode(way) for way in row]
+        deep = topic.lessons[own.mode].model
+        if isinstance(deep, DeepFile):
+            called, place, following = f"{own.word}: {called}", f"{own.mode}.html", after
+            parts = (_part(one, own.mode, topic, folio) for one in chain(deep))
+            steps = [_mode(own), *parts]
     else:
         return None
     at = [step.href for step in steps].index(here)
     return View(
         called=called, place=place, base=base, at=at + 1, steps=steps, here=steps[at],
-        is_of_topic=is_of_topic,
-        next=steps[at + 1] if at + 1 < len(steps) else None,
-        after=next((way for before, way in pairwise(row) if before.is_here), None),
+        is_of_topic=is_of_topic, after=after,
+        next=steps[at + 1] if at + 1 < len(steps) else following,
+    )  # fmt: skip
+
+
+def _mode(way: View) -> View:
+    return View(href=f"{way.mode}.html", title=way.word, items=None, says=way.question)
+
+
+def _part(part: Part, mode: Mode, topic: Topic, folio: Folio) -> View:
+    """A page of Deep's chain; a script ticks off one that asks."""
+    return View(
+        page=f"{topic.id}/{mode}-{part.id}", href=f"{mode}-{part.id}.html",
+        title=folio.in_link.line(part.title), says="",
+        items=marks(part.items, topic, folio.evidence) if part.items else None,
     )  # fmt: skip

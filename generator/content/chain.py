@@ -1,0 +1,93 @@
+"""Deep as a chain of short pages: after its overview one for each step, then one for each kind.
+
+In: deep.yml. Out: its pages after the overview, in the order in which they are read. The overview
+has an entry for all that each of them holds, so that an address within Deep leads on.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
+
+from generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall, Section
+from generator.content.typesetting import plain
+
+
+@dataclass(frozen=True)
+class Part:
+    """A page of the chain.
+
+    Attributes:
+        title: the page's.
+        opening: its first sentences.
+        kind: which of the four kinds of page it is.
+        anchor: of its entry in the overview.
+        places: the titles of its sections, by the anchor of their entries there.
+        items: the questions that it asks.
+        step: of the build-up, where it is one.
+        groups: titles, and the sections below each, of the pages by hand and in practice.
+    """
+
+    title: str
+    opening: str
+    kind: Literal["step", "sections", "myths", "pitfalls"]
+    anchor: str
+    places: Mapping[str, str]
+    items: Sequence[str]
+    step: BuildStep | None = None
+    groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """In its address, after the mode: `topics/ddp/deep-myths.html`."""
+        return _slug(self.title)
+
+
+def chain(deep: DeepFile) -> Iterator[Part]:
+    """The pages of a Deep after its overview."""
+    for number, step in enumerate(deep.build_up, 1):
+        anchor = _slug(f"{number} {step.title}")
+        yield Part(step.title, step.concept, "step", anchor, {}, _asked([step]), step)
+    rest: dict[str, list[Section | None]] = {
+        "Expert zone": [*deep.expert_zone],
+        "When not to use it": [deep.when_not_to_use],
+        "Production patterns": [*deep.production_patterns],
+        "Connections": [*deep.connections],
+    }
+    by_hand = [one for found in rest.values() for one in found if one and one.program]
+    in_practice = {
+        title: own for title, found in rest.items()
+        if (own := [one for one in found if one and not one.program])
+    }  # fmt: skip
+    why = [deep.why_designed_this_way] if deep.why_designed_this_way else []
+    said = deep.openings
+    yield _sections("Under the hood", said.under_the_hood, {"Why designed this way": why})
+    if by_hand:
+        yield _sections("By hand", said.by_hand, {"": by_hand})
+    yield _sections("In practice", said.in_practice, in_practice)
+    beliefs = {_slug(one.belief): f"“{one.belief}”" for one in deep.myths}
+    yield Part("Myths", said.myths, "myths", "myths", beliefs, _asked(deep.myths))
+    mistakes = {
+        _slug(f"{number} {one.title}" if len(deep.pitfalls) > 1 else one.title): one.title
+        for number, one in enumerate(deep.pitfalls, 1)
+    }
+    if mistakes:
+        asked = _asked(deep.pitfalls)
+        yield Part("Pitfalls", said.pitfalls, "pitfalls", "common-pitfalls", mistakes, asked)
+
+
+def _sections(title: str, opening: str, groups: Mapping[str, Sequence[Section]]) -> Part:
+    sections = [one for found in groups.values() for one in found]
+    named = [*groups, *(one.title for one in sections)]
+    places = {_slug(one): one for one in named if one}
+    asked = _asked(sections)
+    return Part(title, opening, "sections", _slug(title), places, asked, groups=groups)
+
+
+def _asked(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:
+    return [one.commit for one in parts if one.commit]
+
+
+def _slug(title: str) -> str:
+    return str(slugify(plain(title), "-"))
