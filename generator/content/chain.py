@@ -60,9 +60,9 @@ def chain(deep: DeepFile) -> Iterator[Part]:
         title: own for title, found in rest.items()
         if (own := [one for one in found if one and not one.program])
     }  # fmt: skip
-    why = [deep.why_designed_this_way] if deep.why_designed_this_way else []
+    why = deep.why_designed_this_way
     said = deep.openings
-    yield _sections("Under the hood", said.under_the_hood, {"Why designed this way": why})
+    yield _sections("Under the hood", said.under_the_hood, {"Why designed this way": [why]} if why else {})
     if by_hand:
         yield _sections("By hand", said.by_hand, {"": by_hand})
     yield _sections("In practice", said.in_practice, in_practice)

@@ -275,15 +275,12 @@ class Training(Written):
     afterword: Prose | None = None
 
 
-Part = Literal["data_flow", "afterword", "prediction", "more", "takeaway"]
-
-
 class TraceFile(LessonFile):
     """content/topics/<topic>/trace.yml."""
 
     commit: ItemId
-    waits: list[Part] = []
-    """the parts that answer the page's first question, closed until a reader has answered."""
+    answered_by: Literal["afterword", "takeaway"] = "takeaway"
+    """the text that waits for the answer; the question stands just before it."""
     data_flow: Recorded | None = None
     """the way of the samples, stage by stage, where a run recorded it."""
     training: Training | None = None
