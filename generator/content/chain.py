@@ -20,7 +20,7 @@ class Part:
 
     Attributes:
         title: the page's.
-        opening: its first sentences.
+        opening: its first sentences, where its author wrote some.
         kind: which of the four kinds of page it is.
         anchor: of its entry in the overview.
         places: the titles of its sections, by the anchor of their entries there.
@@ -30,7 +30,7 @@ class Part:
     """
 
     title: str
-    opening: str
+    opening: str | None
     kind: Literal["step", "sections", "myths", "pitfalls"]
     anchor: str
     places: Mapping[str, str]
@@ -62,7 +62,9 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     }  # fmt: skip
     why = deep.why_designed_this_way
     said = deep.openings
-    yield _sections("Under the hood", said.under_the_hood, {"Why designed this way": [why]} if why else {})
+    yield _sections(
+        "Under the hood", said.under_the_hood, {"Why designed this way": [why]} if why else {}
+    )
     if by_hand:
         yield _sections("By hand", said.by_hand, {"": by_hand})
     yield _sections("In practice", said.in_practice, in_practice)
@@ -77,7 +79,7 @@ def chain(deep: DeepFile) -> Iterator[Part]:
         yield Part("Pitfalls", said.pitfalls, "pitfalls", "common-pitfalls", mistakes, asked)
 
 
-def _sections(title: str, opening: str, groups: Mapping[str, Sequence[Section]]) -> Part:
+def _sections(title: str, opening: str | None, groups: Mapping[str, Sequence[Section]]) -> Part:
     sections = [one for found in groups.values() for one in found]
     named = [*groups, *(one.title for one in sections)]
     places = {_slug(one): one for one in named if one}

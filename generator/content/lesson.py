@@ -216,11 +216,11 @@ class Openings(Written):
     """How the pages after the steps begin."""
 
     under_the_hood: Prose
-    by_hand: Prose = ""
+    by_hand: Prose | None = None
     """of the sections with a program, if there are any."""
     in_practice: Prose
     myths: Prose
-    pitfalls: Prose = ""
+    pitfalls: Prose | None = None
 
 
 class DeepFile(LessonFile):
@@ -417,3 +417,4 @@ MODES: dict[Mode, type[LessonFile]] = {
     "challenge": ChallengeFile,
     "recall": RecallFile,
 }
+CHAINED = [mode for mode, model in MODES.items() if model is DeepFile]  # several pages each

@@ -24,7 +24,7 @@ from generator.content import handwritten, prose
 from generator.content.book import Topic
 from generator.content.chain import Part
 from generator.content.exhibit import Figure, Listing
-from generator.content.lesson import MODES, Mode
+from generator.content.lesson import CHAINED, Mode
 from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
@@ -168,8 +168,8 @@ class Gathered:
         found = defaultdict(list)
         for path, page in self.pages.items():
             folder, _, name = path.rpartition("/")
-            mode = name.partition("-")[0]
-            found[f"{folder}/{mode}.md" if mode in MODES and "-" in name else path].append(page)
+            mode = name.removesuffix(".md").partition("-")[0]
+            found[f"{folder}/{mode}.md" if mode in CHAINED else path].append(page)
         return found
 
     @cached_property

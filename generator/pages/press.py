@@ -24,7 +24,7 @@ from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.guide import GuideFile
-from generator.content.lesson import MODES
+from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.values import verdicts
@@ -90,8 +90,9 @@ class Press:
             if folder == "pages" and suffix == "md":
                 found.add(name)
             elif folder.startswith("topics/") and suffix == "yml":
-                own = (f"{folder}/{stem}.md", f"{folder}/{stem}-")
-                found.update(own if stem in MODES else [f"{folder}/"])
+                found.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
+                if stem in CHAINED:
+                    found.add(f"{folder}/{stem}-")
             elif folder == "tries":
                 found.add(f"evidence/{name.partition('.')[0]}.md")
                 found.update(f"topics/{one.id}/try.md" for one in book.topics)

@@ -41,7 +41,7 @@ def _lessons(topic: Topic) -> Iterator[Sheet]:
         for part in chain(lesson.model) if isinstance(lesson.model, DeepFile) else ():
             yield Sheet(
                 f"topics/{topic.id}/{mode}-{part.id}.md", "chain.md.j2", part.title,
-                part.opening, lesson.source.file, topic=topic, mode=mode, part=part,
+                part.opening or part.title, lesson.source.file, topic=topic, mode=mode, part=part,
             )  # fmt: skip
 
 

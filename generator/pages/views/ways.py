@@ -7,7 +7,8 @@ what a browser has kept how far a reader is; without it they are links.
 from collections.abc import Mapping, Sequence
 
 from generator.content.book import Topic
-from generator.content.lesson import MODES, Mode
+from generator.content.chain import chain
+from generator.content.lesson import MODES, DeepFile, Mode
 from generator.content.quiz import Item
 from generator.items.kinds import digest_of
 from generator.items.kinds.kind import Kind
@@ -41,16 +42,24 @@ def ways(
     ]
 
 
-def led_to(topic: Topic) -> dict[str, Mode]:
-    """The graded items that Recall leaves out, and the mode whose page asks each of them.
+def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
+    """The graded items that Recall leaves out, with the mode and the page that ask each of them.
 
     They make sense on that page only, but come back like others: Recall links those that are due.
     """
     again = topic.items_by_mode.get("recall")
     return {} if again is None else {
-        name: mode for mode, names in topic.items_by_mode.items() for name in names
+        name: (mode, _page(name, mode, topic))
+        for mode, names in topic.items_by_mode.items() for name in names
         if name not in again and Kind.BY_MODEL[type(topic.items[name])].is_graded
     }  # fmt: skip
+
+
+def _page(item: str, mode: Mode, topic: Topic) -> str:
+    """The page of a mode that asks an item, without `.html`."""
+    deep = topic.lessons[mode].model
+    parts = chain(deep) if isinstance(deep, DeepFile) else ()
+    return next((f"{mode}-{one.id}" for one in parts if item in one.items), mode)
 
 
 def asked_anywhere(topic: Topic) -> list[str]:
