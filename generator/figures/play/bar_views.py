@@ -127,10 +127,8 @@ def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
     fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
     words = folio.ui["play"]["classes"]
     at = f"{one.path}.ranks[{one.run.ranks.index(record)}].memory.at_peak"
-    held = {
-        words[name].capitalize(): f"{at}.{name}_bytes" for name, number in _by_class(fullest).items() if number
-    }
-    return _cells(held, folio)
+    held = [name for name, number in _by_class(fullest).items() if number]
+    return _cells({words[name].capitalize(): f"{at}.{name}_bytes" for name in held}, folio)
 
 
 # --- what ranks send
