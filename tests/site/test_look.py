@@ -11,8 +11,6 @@ PAGES = (
 )  # fmt: skip
 WIDTHS = (390, 1280)
 MOST_SECTIONS, MOST_COLUMNS = 7, 8
-# TODO: templates that another change regroups; their pages still have up to eleven sections.
-NOT_YET = ("deep.html", "multi-gpu/trace.html")
 # Of what is open and shown: the left edges, the tables, the headings.
 MEASURED = """() => {
     document.querySelectorAll('details').forEach(one => {
@@ -81,8 +79,7 @@ def test_pages_share_an_edge_tables_are_whole_and_headings_few(built_site, open_
                 if found[asked]
             ]
             levels = found["levels"]
-            is_known = path.as_posix().endswith(NOT_YET)
-            if max(levels) > 3 or (levels.count(2) > MOST_SECTIONS and not is_known):
+            if max(levels) > 3 or levels.count(2) > MOST_SECTIONS:
                 wrong.append((path.as_posix()[-40:], "headings", levels))
             num_cells += page.locator("article .pb-table td").count()
         assert max(lefts) - min(lefts) <= 1, (width, lefts)
