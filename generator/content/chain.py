@@ -23,7 +23,7 @@ class Part:
         opening: its first sentences, where its author wrote some.
         kind: which of the four kinds of page it is.
         anchor: of its entry in the overview.
-        places: the titles of its sections, by the anchor of their entries there.
+        places: anchor, title and level of each section; its entry there has the same anchor.
         items: the questions that it asks.
         figures: the ids of those that it shows.
         step: of the build-up, where it is one.
@@ -34,7 +34,7 @@ class Part:
     opening: str | None
     kind: Literal["step", "sections", "myths", "pitfalls"]
     anchor: str
-    places: Mapping[str, str]
+    places: Sequence[tuple[str, str, int]]
     items: Sequence[str]
     figures: Sequence[str] = ()
     step: BuildStep | None = None
@@ -51,7 +51,7 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     for number, step in enumerate(deep.build_up, 1):
         anchor = _slug(f"{number} {step.title}")
         figures = [step.figure] if step.figure else []
-        yield Part(step.title, step.concept, "step", anchor, {}, _asked([step]), figures, step)
+        yield Part(step.title, step.concept, "step", anchor, (), _asked([step]), figures, step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
@@ -69,12 +69,12 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     if by_hand:
         yield _sections("By hand", said.by_hand, {"": by_hand})
     yield _sections("In practice", said.in_practice, in_practice)
-    beliefs = {_slug(one.belief): f"“{one.belief}”" for one in deep.myths}
+    beliefs = [(_slug(one.belief), f"“{one.belief}”", 2) for one in deep.myths]
     yield Part("Myths", said.myths, "myths", "myths", beliefs, _asked(deep.myths))
-    mistakes = {
-        _slug(f"{number} {one.title}" if len(deep.pitfalls) > 1 else one.title): one.title
+    mistakes = [
+        (_slug(f"{number} {one.title}" if len(deep.pitfalls) > 1 else one.title), one.title, 2)
         for number, one in enumerate(deep.pitfalls, 1)
-    }
+    ]
     if mistakes:
         asked = _asked(deep.pitfalls)
         yield Part("Pitfalls", said.pitfalls, "pitfalls", "common-pitfalls", mistakes, asked)
@@ -87,8 +87,12 @@ def _sections(
     figures: Sequence[str | None] = (),
 ) -> Part:
     sections = [one for found in groups.values() for one in found]
-    named = [*groups, *(one.title for one in sections)]
-    places = {_slug(one): one for one in named if one}
+    places = [
+        (_slug(one), one, level)
+        for title, found in groups.items()
+        for one, level in [(title, 2), *((section.title, 3) for section in found)]
+        if one
+    ]
     drawn = [one for one in (*figures, *(one.figure for one in sections)) if one]
     anchor, asked = _slug(title), _asked(sections)
     return Part(title, opening, "sections", anchor, places, asked, drawn, groups=groups)
