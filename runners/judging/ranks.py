@@ -101,11 +101,23 @@ class Seen:
 
 
 class _Meter(MemoryMeter):
-    """The memory meter, which also lists the calls."""
+    """The memory meter, which also lists the calls; what it reports may be a part of the program.
+
+    It follows the whole program, and so knows the storages that were there before that part.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
+
+    def begin(self) -> None:
+        """What was followed so far is not reported."""
+        self.calls.clear()
+        self._log.clear()
+
+    def end(self) -> tuple[tuple[Call, ...], Memory]:
+        """The calls since then, and the memory above what was held then."""
+        return tuple(self.calls), self.memory(None)
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func.__name__.split(".")[0]
@@ -125,19 +137,19 @@ class JudgedRank:
 
     def __init__(self, rank: int, world_size: int) -> None:
         self.rank, self.world_size = rank, world_size
-        self.meter: _Meter | None = None
+        self.meter = _Meter()
+        self.metered_part: tuple[tuple[Call, ...], Memory] | None = None
 
     @contextmanager
     def metered(self) -> Iterator[None]:
-        """What is judged of a program; without it all of the program is. Once in a program."""
-        assert self.meter is None, "a program is metered once"
-        with _Meter() as self.meter:
-            yield
+        """The part of a program that is judged; without it all of the program is."""
+        self.meter.begin()
+        yield
+        self.metered_part = self.meter.end()
 
     def name(self, kind: str, *tensors: Tensor) -> None:
         """Say what tensors are for: parameters, gradients, optimizer, buckets or buffers."""
-        if self.meter is not None:
-            self.meter.name(tensors, kind)
+        self.meter.name(tensors, kind)
 
 
 def run(
@@ -322,11 +334,11 @@ def _executed(rank: int, world_size: int, folder: Path, order: bytes) -> Seen:
     dist.barrier()  # connections stand before anything is metered
     program, arguments = pickle.loads(order)
     judged = JudgedRank(rank, world_size)
-    with _Meter() as whole:
+    with judged.meter:
         returned = program(judged, *arguments)
-    meter = judged.meter or whole
+        calls, memory = judged.metered_part or judged.meter.end()
     detached = tree_map_only(Tensor, lambda one: one.detach().cpu().clone(), returned)
-    return Seen(rank, detached, tuple(meter.calls), meter.memory(None))
+    return Seen(rank, detached, calls, memory)
 
 
 def _failure(error: BaseException, files: Sequence[str]) -> Failure:

@@ -1,0 +1,196 @@
+"""Run a reader's file against the bench of a lab, and say which requirements hold.
+
+In: a lab, a file, a number of ranks, and the seeds of the cases. Out: a row for each requirement,
+in order: it holds, it fails, or it was not tried, because something before it ended the program.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from runners.judging import comparison
+from runners.judging.comparison import Comparison, Tensors
+from runners.judging.ranks import JudgedRank, Seen, run
+
+State = Literal["holds", "fails", "not tried"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a program is tried with.
+
+    Attributes:
+        seed: of the settings and of all values.
+        world_size: the number of ranks.
+        settings: drawn by the bench, such as sizes.
+    """
+
+    seed: int
+    world_size: int
+    settings: Mapping[str, int]
+
+    def generator(self, *place: int) -> torch.Generator:
+        """Random numbers of this case, other ones for each place, such as a rank and a step."""
+        seed = random.Random(f"{self.seed} {place}").randrange(2**31)
+        return torch.Generator().manual_seed(seed)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A law that a program has to obey.
+
+    Attributes:
+        id: its name in `lab.yml`, where its words are.
+        check: compares what ranks did with it.
+        allowed: its value in this case, where it is a number: bytes, or a count.
+    """
+
+    id: str
+    check: Callable[[Sequence[Seen]], Iterable[Comparison]]
+    allowed: float | None = None
+
+
+class Bench(Protocol):
+    """What the `__init__.py` of a lab holds."""
+
+    def drawn(self, draw: random.Random, world_size: int) -> Mapping[str, int]:
+        """The settings of a case."""
+
+    def attempt(self, rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+        """Call the reader's code on a rank, metered, and return what is compared."""
+
+    def one(self, case: Case, dtype: torch.dtype) -> Tensors:
+        """What one process computes."""
+
+    def requirements(self, case: Case) -> Sequence[Requirement]:
+        """The laws, in the order in which a reader meets them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one requirement came out.
+
+    Attributes:
+        requirement: its id.
+        state: whether it holds in all cases.
+        seed: of the case that decided it.
+        allowed: its value in that case.
+        says: the first difference, in one line.
+    """
+
+    requirement: str
+    state: State
+    seed: int
+    allowed: float | None = None
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What came of a file.
+
+    Attributes:
+        rows: by requirement, in order.
+        seen: what each rank did in the case that decided.
+        case: that case.
+    """
+
+    rows: Sequence[Row]
+    seen: Sequence[Seen]
+    case: Case
+
+    @property
+    def first_failed(self) -> Row | None:
+        """The requirement that is to be explained."""
+        return next((row for row in self.rows if row.state == "fails"), None)
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether each requirement holds."""
+        return all(row.state == "holds" for row in self.rows)
+
+
+def graded(lab: str, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
+    """Grade a file.
+
+    Args:
+        lab: the name of its folder.
+        file: with the reader's code.
+        world_size: the number of ranks.
+        seeds: of the cases; the first that fails decides.
+    """
+    bench = bench_of(lab)
+    for seed in seeds:
+        settings = bench.drawn(random.Random(f"{lab} {seed}"), world_size)
+        case = Case(seed, world_size, settings)
+        seen = run(_attempt, world_size, lab, file, case, files=[file])
+        grade = Grade([_row(one, seen, case) for one in bench.requirements(case)], seen, case)
+        if not grade.is_solved:
+            break
+    return grade
+
+
+def bench_of(lab: str) -> Bench:
+    """The bench of a lab."""
+    bench: Any = importlib.import_module(f"runners.labs.{lab}")
+    return bench  # type: ignore[no-any-return]
+
+
+def same_as_one_process(
+    bench: Bench, case: Case, share: comparison.Share = comparison.whole
+) -> Requirement:
+    """The requirement that most labs begin with."""
+    one = lambda dtype: bench.one(case, dtype)  # noqa: E731
+    return Requirement("same", lambda seen: comparison.as_one_process(seen, one, share))
+
+
+def sends(payload: Mapping[str, float], name: str = "sends") -> Requirement:
+    """At most this payload, in bytes by operation, and no other operation."""
+    return Requirement(
+        name, lambda seen: comparison.sent(seen, payload, at_most=True), max(payload.values())
+    )
+
+
+def holds_at_most(num_bytes: float, slack: float) -> Requirement:
+    """A peak of tensor bytes; `slack` is a buffer that gloo may free late."""
+    return Requirement("peak", lambda seen: [comparison.peak(seen, num_bytes, slack)], num_bytes)
+
+
+def calls(operations: Sequence[str]) -> Requirement:
+    """The operations that a rank calls, in order."""
+    return Requirement("order", lambda seen: [comparison.order(seen, operations)])
+
+
+def _row(one: Requirement, seen: Sequence[Seen], case: Case) -> Row:
+    found = list(one.check(seen))
+    for state, word in (("differs", "fails"), ("not compared", "not tried")):
+        for comparison_made in found:
+            if comparison_made.state == state:
+                return Row(one.id, word, case.seed, one.allowed, comparison_made.says)  # type: ignore[arg-type]
+    return Row(one.id, "holds" if found else "not tried", case.seed, one.allowed)
+
+
+def _attempt(rank: JudgedRank, lab: str, file: Path, case: Case) -> Mapping[str, Tensor]:
+    """The program that ranks run: the reader's code on its bench."""
+    return bench_of(lab).attempt(rank, loaded(file), case)
+
+
+def loaded(file: Path) -> ModuleType:
+    """A reader's file as a module, of this file alone: none beside it is found by name."""
+    spec = importlib.util.spec_from_file_location(f"lab_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses of the file look it up
+    spec.loader.exec_module(module)
+    return module
