@@ -6,6 +6,7 @@ in order: it holds, it fails, or it was not tried, because something before it e
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import random
 import sys
@@ -111,13 +112,13 @@ class Grade:
 
     @property
     def first_failed(self) -> Row | None:
-        """The requirement that is to be explained."""
-        return next((row for row in self.rows if row.state == "fails"), None)
+        """The first requirement that does not hold; the one that is explained."""
+        return next((row for row in self.rows if row.state != "holds"), None)
 
     @property
     def is_solved(self) -> bool:
-        """Whether each requirement holds."""
-        return all(row.state == "holds" for row in self.rows)
+        """Whether every requirement holds."""
+        return self.first_failed is None
 
 
 def graded(lab: str, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
@@ -147,11 +148,13 @@ def bench_of(lab: str) -> Bench:
 
 
 def same_as_one_process(
-    bench: Bench, case: Case, share: comparison.Share = comparison.whole
+    one: Callable[[Case, torch.dtype], Tensors],
+    case: Case,
+    share: comparison.Share = comparison.whole,
 ) -> Requirement:
-    """The requirement that most labs begin with."""
-    one = lambda dtype: bench.one(case, dtype)  # noqa: E731
-    return Requirement("same", lambda seen: comparison.as_one_process(seen, one, share))
+    """The requirement with which labs begin; `share` is what a rank holds of a whole tensor."""
+    in_case = functools.partial(one, case)
+    return Requirement("same", lambda seen: comparison.as_one_process(seen, in_case, share))
 
 
 def sends(payload: Mapping[str, float], name: str = "sends") -> Requirement:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
@@ -56,7 +55,7 @@ def requirements(case: Case) -> Sequence[Requirement]:
     by_ring = 2 * (n - 1) / n * num_bytes
     chunk = num_bytes / n
     return [
-        same_as_one_process(sys.modules[__name__], case),  # type: ignore[arg-type]
+        same_as_one_process(one, case),
         sends({"send": by_ring, "recv": by_ring}),
         holds_at_most(2 * chunk, slack=chunk),
     ]
