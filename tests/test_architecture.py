@@ -125,7 +125,7 @@ ROOMS = {
         "planner": {"traces", "declared", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "declared", "measuring"},
         "judging": {"system", "traces", "meters"},
-        "labs": {"system", "judging"},
+        "labs": {"system", "traces", "judging"},
         "commands": {"system", "traces", "declared", "measuring", "planner"},
         "experiments": {"system", "traces", "declared", "meters", "ranks", "training"},
     },

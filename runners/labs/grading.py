@@ -7,6 +7,7 @@ in order: it holds, it fails, or it was not tried, because something before it e
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import random
 import sys
@@ -62,7 +63,9 @@ class Requirement:
 
 
 class Bench(Protocol):
-    """What the `__init__.py` of a lab holds."""
+    """What a module of `benches/` holds."""
+
+    __name__: str
 
     def drawn(self, draw: random.Random, world_size: int) -> Mapping[str, int]:
         """The settings of a case."""
@@ -121,30 +124,27 @@ class Grade:
         return self.first_failed is None
 
 
-def graded(lab: str, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
+def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
     """Grade a file.
 
     Args:
-        lab: the name of its folder.
+        bench: of the lab.
         file: with the reader's code.
         world_size: the number of ranks.
         seeds: of the cases; the first that fails decides.
     """
-    bench = bench_of(lab)
     for seed in seeds:
-        settings = bench.drawn(random.Random(f"{lab} {seed}"), world_size)
-        case = Case(seed, world_size, settings)
-        seen = run(_attempt, world_size, lab, file, case, files=[file])
+        case = case_of(bench, world_size, seed)
+        seen = run(_attempt, world_size, bench.__name__, file, case, files=[file])
         grade = Grade([_row(one, seen, case) for one in bench.requirements(case)], seen, case)
         if not grade.is_solved:
             break
     return grade
 
 
-def bench_of(lab: str) -> Bench:
-    """The bench of a lab."""
-    bench: Any = importlib.import_module(f"runners.labs.{lab}")
-    return bench  # type: ignore[no-any-return]
+def case_of(bench: Bench, world_size: int, seed: int) -> Case:
+    """The case of a seed."""
+    return Case(seed, world_size, bench.drawn(random.Random(seed), world_size))
 
 
 def same_as_one_process(
@@ -183,9 +183,11 @@ def _row(one: Requirement, seen: Sequence[Seen], case: Case) -> Row:
     return Row(one.id, "holds" if found else "not tried", case.seed, one.allowed)
 
 
-def _attempt(rank: JudgedRank, lab: str, file: Path, case: Case) -> Mapping[str, Tensor]:
-    """The program that ranks run: the reader's code on its bench."""
-    return bench_of(lab).attempt(rank, loaded(file), case)
+def _attempt(rank: JudgedRank, bench: str, file: Path, case: Case) -> Mapping[str, Tensor]:
+    """The program that ranks run: the reader's code on its bench, a module by its name."""
+    found: Any = importlib.import_module(bench)
+    attempted: Tensors = found.attempt(rank, loaded(file), case)
+    return attempted
 
 
 def loaded(file: Path) -> ModuleType:
