@@ -163,7 +163,7 @@ def test_a_figure_calls_a_run_by_its_strategy_only_where_it_is_that(built_site):
     """`summed` of `hangs` is an all-reduce of vectors, that of `batch_parts` a sum by mistake."""
     topics = built_site / "topics"
     assert "all-reduce of vectors" not in (topics / "multi-gpu" / "deep.html").read_text()
-    assert "DDP, training" in (topics / "ddp" / "learn.html").read_text()
+    assert "DDP, training" in (topics / "ddp" / "why.html").read_text()
 
 
 def test_no_page_shows_a_backtick(readings):
