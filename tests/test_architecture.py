@@ -127,7 +127,16 @@ ROOMS = {
         "judging": {"system", "traces", "meters"},
         "labs": {"system", "traces", "judging"},
         "commands": {"system", "traces", "declared", "measuring", "planner"},
-        "experiments": {"system", "traces", "declared", "meters", "ranks", "training"},
+        "experiments": {
+            "system",
+            "traces",
+            "declared",
+            "meters",
+            "ranks",
+            "training",
+            "judging",
+            "labs",
+        },
     },
 }
 

@@ -90,6 +90,7 @@ class Row:
         seed: of the case that decided it.
         allowed: its value in that case.
         says: the first difference, in one line.
+        observed: what was measured in that case, where `allowed` is a number.
     """
 
     requirement: str
@@ -97,6 +98,7 @@ class Row:
     seed: int
     allowed: float | None = None
     says: str = ""
+    observed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> G
     for seed in seeds:
         case = case_of(bench, world_size, seed)
         seen = run(_attempt, world_size, bench.__name__, file, case, files=[file])
-        grade = Grade([_row(one, seen, case) for one in bench.requirements(case)], seen, case)
+        grade = Grade(rows(bench, case, seen), seen, case)
         if not grade.is_solved:
             break
     return grade
@@ -174,13 +176,22 @@ def calls(operations: Sequence[str]) -> Requirement:
     return Requirement("order", lambda seen: [comparison.order(seen, operations)])
 
 
-def _row(one: Requirement, seen: Sequence[Seen], case: Case) -> Row:
-    found = list(one.check(seen))
-    for state, word in (("differs", "fails"), ("not compared", "not tried")):
-        for comparison_made in found:
-            if comparison_made.state == state:
-                return Row(one.id, word, case.seed, one.allowed, comparison_made.says)  # type: ignore[arg-type]
-    return Row(one.id, "holds" if found else "not tried", case.seed, one.allowed)
+def rows(bench: Bench, case: Case, seen: Sequence[Seen]) -> list[Row]:
+    """How each requirement came out in a case."""
+    return [_row(one, list(one.check(seen)), case) for one in bench.requirements(case)]
+
+
+def _row(one: Requirement, found: Sequence[Comparison], case: Case) -> Row:
+    """Of the comparisons of a requirement the first that differs, else the first not made."""
+    order: tuple[State, ...] = ("fails", "not tried", "holds")
+    states: dict[str, State] = {"differs": "fails", "not compared": "not tried", "agrees": "holds"}
+    by_state = {state: [c for c in found if states[c.state] == state] for state in order}
+    state: State = next((state for state in order if by_state[state]), "not tried")
+    decides = max(by_state[state], key=lambda c: c.observed or 0, default=None)
+    if decides is None:
+        return Row(one.id, state, case.seed, one.allowed)
+    observed = decides.observed if one.allowed is not None else None
+    return Row(one.id, state, case.seed, one.allowed, decides.says, observed)
 
 
 def _attempt(rank: JudgedRank, bench: str, file: Path, case: Case) -> Mapping[str, Tensor]:
