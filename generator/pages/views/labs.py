@@ -12,11 +12,11 @@ from markupsafe import Markup
 from generator.content.book import Topic
 from generator.content.exhibit import Figure, Listing
 from generator.content.lab import LabFile
+from generator.content.shelf import LABS
 from generator.pages.view import Row, View, label
 from generator.printing.folio import Folio
 from runners.traces.records import Run
 
-EXPERIMENT = "labs"
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 
 
@@ -59,7 +59,7 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
     rows: list[Row] = []
     for path in sorted(file.parent.glob("wrong/*.py")):
         thought = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-        run = f"{EXPERIMENT}.{name}_{path.stem}"
+        run = f"{LABS}.{name}_{path.stem}"
         made = folio.run(run)
         first = made.ranks[0].measures.get("first_failed") if made and made.ranks else None
         failed = lab.requirements.get(str(first)) if first else None
@@ -92,11 +92,11 @@ def _bytes(run: str, requirement: str, side: str, folio: Folio) -> Markup | str:
     name = f"{requirement}_{side}"
     if not _has(run, name, folio):
         return "–"
-    return folio.cell(f"{EXPERIMENT}.{run}.ranks[0].measures.{name}")
+    return folio.cell(f"{LABS}.{run}.ranks[0].measures.{name}")
 
 
 def _has(run: str, measure: str, folio: Folio) -> bool:
-    found = folio.run(f"{EXPERIMENT}.{run}")
+    found = folio.run(f"{LABS}.{run}")
     return bool(found and found.ranks and measure in found.ranks[0].measures)
 
 
