@@ -162,7 +162,8 @@ def test_no_table_has_a_head_and_no_row(built_site):
 def test_a_figure_calls_a_run_by_its_strategy_only_where_it_is_that(built_site):
     """`summed` of `hangs` is an all-reduce of vectors, that of `batch_parts` a sum by mistake."""
     topics = built_site / "topics"
-    assert "all-reduce of vectors" not in (topics / "multi-gpu" / "deep-sum-or-mean-of-the-gradients.html").read_text()
+    summed = topics / "multi-gpu" / "deep-sum-or-mean-of-the-gradients.html"
+    assert "all-reduce of vectors" not in summed.read_text()
     assert "DDP, training" in (topics / "ddp" / "why.html").read_text()
 
 

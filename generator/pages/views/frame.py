@@ -35,7 +35,6 @@ STYLES = {
     "assets/play.css": ("pb-states",),
     "assets/recall.css": ("data-recall=",),
     "assets/retracted.css": ("pb-statement",),
-    "assets/runs.css": ("pb-runs",),
     "assets/summary.css": ("pb-summary",),
 }
 # What the scores of a page are multiplied by in the search, where that of a lesson is 1. Among the
