@@ -13,6 +13,8 @@ from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall, Section
 from generator.content.typesetting import plain
 
+HOOD = "Under the hood"  # whose own section comes first
+
 
 @dataclass(frozen=True)
 class Part:
@@ -23,9 +25,9 @@ class Part:
         opening: its first sentences, where its author wrote some.
         kind: which of the four kinds of page it is.
         anchor: of its entry in the overview.
-        places: the titles of its sections, by the anchor of their entries there.
+        places: anchor, title and level of each section; its entry there has the same anchor.
         items: the questions that it asks.
-        figures: the ids of those that it shows.
+        others: further anchors that lead to its entry: of questions, figures, and groups of one.
         step: of the build-up, where it is one.
         groups: titles, and the sections below each, of the pages by hand and in practice.
     """
@@ -34,9 +36,9 @@ class Part:
     opening: str | None
     kind: Literal["step", "sections", "myths", "pitfalls"]
     anchor: str
-    places: Mapping[str, str]
+    places: Sequence[tuple[str, str, int]]
     items: Sequence[str]
-    figures: Sequence[str] = ()
+    others: Sequence[str] = ()
     step: BuildStep | None = None
     groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)
 
@@ -50,8 +52,9 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     """The pages of a Deep after its overview."""
     for number, step in enumerate(deep.build_up, 1):
         anchor = _slug(f"{number} {step.title}")
-        figures = [step.figure] if step.figure else []
-        yield Part(step.title, step.concept, "step", anchor, {}, _asked([step]), figures, step)
+        asked = _asked([step])
+        others = _anchors(asked, [step.figure])
+        yield Part(step.title, step.concept, "step", anchor, (), asked, others, step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
@@ -65,19 +68,21 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     }  # fmt: skip
     said, why = deep.openings, deep.why_designed_this_way
     hood = {"Why designed this way": [why]} if why else {}
-    yield _sections("Under the hood", said.under_the_hood, hood, [deep.under_the_hood.figure])
+    yield _sections(HOOD, said.under_the_hood, hood, [deep.under_the_hood.figure])
     if by_hand:
         yield _sections("By hand", said.by_hand, {"": by_hand})
     yield _sections("In practice", said.in_practice, in_practice)
-    beliefs = {_slug(one.belief): f"“{one.belief}”" for one in deep.myths}
-    yield Part("Myths", said.myths, "myths", "myths", beliefs, _asked(deep.myths))
-    mistakes = {
-        _slug(f"{number} {one.title}" if len(deep.pitfalls) > 1 else one.title): one.title
+    beliefs = [(_slug(one.belief), f"“{one.belief}”", 2) for one in deep.myths]
+    asked = _asked(deep.myths)
+    yield Part("Myths", said.myths, "myths", "myths", beliefs, asked, _anchors(asked))
+    mistakes = [
+        (_slug(f"{number} {one.title}" if len(deep.pitfalls) > 1 else one.title), one.title, 2)
         for number, one in enumerate(deep.pitfalls, 1)
-    }
+    ]
     if mistakes:
-        asked = _asked(deep.pitfalls)
-        yield Part("Pitfalls", said.pitfalls, "pitfalls", "common-pitfalls", mistakes, asked)
+        asked, anchor = _asked(deep.pitfalls), "common-pitfalls"
+        others = _anchors(asked)
+        yield Part("Pitfalls", said.pitfalls, "pitfalls", anchor, mistakes, asked, others)
 
 
 def _sections(
@@ -87,11 +92,22 @@ def _sections(
     figures: Sequence[str | None] = (),
 ) -> Part:
     sections = [one for found in groups.values() for one in found]
-    named = [*groups, *(one.title for one in sections)]
-    places = {_slug(one): one for one in named if one}
-    drawn = [one for one in (*figures, *(one.figure for one in sections)) if one]
-    anchor, asked = _slug(title), _asked(sections)
-    return Part(title, opening, "sections", anchor, places, asked, drawn, groups=groups)
+    is_divided = len(groups) > 1 or title == HOOD
+    places = [
+        (_slug(one), one, level)
+        for group, found in groups.items()
+        for one, level in [(group, 2), *((section.title, 2 + is_divided) for section in found)]
+        if is_divided or one != group
+    ]
+    undivided = [] if is_divided else [_slug(one) for one in groups if one]
+    asked, drawn = _asked(sections), [*figures, *(one.figure for one in sections)]
+    others = [*_anchors(asked, drawn), *undivided]
+    return Part(title, opening, "sections", _slug(title), places, asked, others, groups=groups)
+
+
+def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[str]:
+    """Of questions and figures, as pages have them."""
+    return [f"item-{one}" for one in items] + [f"figure-{one}" for one in figures if one]
 
 
 def _asked(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:

@@ -407,14 +407,14 @@ Mode = Literal[
 # In the order in which they are suggested.
 MODES: dict[Mode, type[LessonFile]] = {
     "learn": LearnFile,
-    "trace": TraceFile,
-    "why": WhyFile,
-    "cost": CostFile,
     "deep": DeepFile,
-    "experiment": ExperimentFile,
     "worked": WorkedFile,
+    "trace": TraceFile,
+    "cost": CostFile,
+    "experiment": ExperimentFile,
     "try": TryFile,
     "challenge": ChallengeFile,
     "recall": RecallFile,
+    "why": WhyFile,
 }
 CHAINED = [mode for mode, model in MODES.items() if model is DeepFile]  # several pages each

@@ -52,7 +52,7 @@ def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
         for operation, how in sorted(sent_bytes(path, run, position).items()):
             sent.setdefault(operation, []).append(str(folio.value(how)))
     for operation, sizes in sent.items():
-        yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank"
+        yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank over a ring"
 
 
 def _ranks(found: Iterable[int]) -> str:

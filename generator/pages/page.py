@@ -283,7 +283,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     titles = {one.id: one.file.title for one in folio.book.topics}
     return {
         "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
-        "ui": folio.ui, "sheet": sheet, "lesson": lesson, "gathered": gathered,
+        "ui": folio.ui, "sheet": sheet, "chained": CHAINED, "lesson": lesson, "gathered": gathered,
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": folio.line,
         "linked": links.linked,

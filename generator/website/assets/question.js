@@ -134,6 +134,9 @@ class Question extends Waiting {
     if (this.field) {
       this.answers.hidden = false;
       this.answers.open = true;
+      // Whoever is right has made none of the mistakes.
+      const isRight = answer !== null && this.how.judge(this, answer).isRight;
+      this.key.forEach((one) => (one.hidden = isRight && one.dataset.verdict === "wrong"));
       this.mark?.();
       const slip = answer === null ? null : this.how.judge(this, answer).about[0];
       if (slip?.matches("[data-verdict=wrong]")) why(slip).prepend(made("strong", "pb-chosen", words.slip), " ");
@@ -277,7 +280,7 @@ function open() {
     if (waits !== one.hidden) one.open = !waits;
     one.hidden = waits;
     if (!line || !line.dataset.what) return;
-    line.hidden = !waits || above.previousElementSibling === before;
+    line.hidden = !waits || above === before || above.previousElementSibling === before;
     if (!waits) return;
     if (!line.hidden) {
       const own = (parts = []);
