@@ -26,7 +26,9 @@ def flush(buffer: torch.Tensor, filled: list[torch.Tensor], world_size: int) -> 
     """Average the gradients with which the buffer is filled."""
     if not filled:
         return
-    parts = buffer.split([one.numel() for one in filled] + [buffer.numel() - sum(one.numel() for one in filled)])
+    parts = buffer.split(
+        [one.numel() for one in filled] + [buffer.numel() - sum(one.numel() for one in filled)]
+    )
     for gradient, part in zip(filled, parts, strict=False):
         part.copy_(gradient.flatten())
     dist.all_reduce(buffer)
