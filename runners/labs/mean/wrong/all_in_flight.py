@@ -17,7 +17,6 @@ def average(gradients: list[torch.Tensor], cap_bytes: int, world_size: int) -> N
             bucket = []
     for work, flat, reduced in started:
         work.wait()
-        flat /= world_size
-        parts = flat.split([one.numel() for one in reduced])
+        parts = (flat / world_size).split([one.numel() for one in reduced])
         for gradient, part in zip(reduced, parts, strict=True):
             gradient.copy_(part.view_as(gradient))

@@ -9,4 +9,4 @@ def average(gradients: list[torch.Tensor], cap_bytes: int, world_size: int) -> N
     """Replace each gradient by its mean over all ranks, in place."""
     for gradient in gradients:
         dist.all_reduce(gradient)
-        gradient /= world_size
+        gradient.div_(world_size)

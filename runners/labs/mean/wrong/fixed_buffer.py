@@ -16,7 +16,7 @@ def average(gradients: list[torch.Tensor], cap_bytes: int, world_size: int) -> N
             filled = []
         if gradient.numel() > buffer.numel():
             dist.all_reduce(gradient)
-            gradient /= world_size
+            gradient.div_(world_size)
         else:
             filled.append(gradient)
     flush(buffer, filled, world_size)

@@ -31,6 +31,6 @@ def accumulate(
             (loss / num_tokens).backward()
         for gradient, parameter in zip(gradients, model.parameters(), strict=True):
             dist.all_reduce(parameter.grad)
-            gradient += parameter.grad
+            gradient.add_(parameter.grad)
     for gradient, parameter in zip(gradients, model.parameters(), strict=True):
         parameter.grad = gradient

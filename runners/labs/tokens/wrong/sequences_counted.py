@@ -1,5 +1,5 @@
 # fails: same
-"""The loss of a sequence is the mean over its tokens, and that of the batch the mean over sequences."""
+"""The loss of a sequence is its mean over tokens; that of the batch, the mean over sequences."""
 
 import torch
 import torch.distributed as dist
