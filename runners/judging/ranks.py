@@ -109,6 +109,7 @@ class _Meter(MemoryMeter):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
+        self.pauses: list[float] = []  # seconds before each of the next collectives
 
     def begin(self) -> None:
         """What was followed so far is not reported."""
@@ -124,6 +125,7 @@ class _Meter(MemoryMeter):
         if func.namespace in ("c10d", "_c10d_functional") and name in OPERATIONS:
             call = Call(OPERATIONS[name], payload_bytes(args), *ends_of(name, args))
             self.calls.append(call)
+            time.sleep(self.pauses.pop(0) if self.pauses else 0)
         return super().operate(func, args, kwargs)
 
 
@@ -146,6 +148,10 @@ class JudgedRank:
         self.meter.begin()
         yield
         self.metered_part = self.meter.end()
+
+    def come_late(self, seconds: Sequence[float]) -> None:
+        """Pause before the next collectives, so that peers read too early what they don't await."""
+        self.meter.pauses = list(seconds)
 
     def name(self, kind: str, *tensors: Tensor) -> None:
         """Say what tensors are for: parameters, gradients, optimizer, buckets or buffers."""

@@ -12,9 +12,9 @@ class ShardedAdam:
     """Adam for parameters that every rank has, with moments for one shard of them.
 
     Every rank has all parameters, with equal values. They are float32 of different shapes; their
-    elements need not divide evenly among the ranks. Use `dist.reduce_scatter_tensor` (or
-    `dist.reduce_scatter_single`) and `dist.all_gather_into_tensor` (or `dist.all_gather_single`),
-    no other collective.
+    elements need not divide evenly among the ranks. Use a reduce-scatter and an
+    all-gather, such as `dist.reduce_scatter_tensor` and `dist.all_gather_into_tensor`, no other
+    collective.
     """
 
     def __init__(
