@@ -125,9 +125,18 @@ ROOMS = {
         "planner": {"traces", "declared", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "declared", "measuring"},
         "judging": {"system", "traces", "meters"},
-        "labs": {"system", "judging"},
+        "labs": {"system", "traces", "judging"},
         "commands": {"system", "traces", "declared", "measuring", "planner"},
-        "experiments": {"system", "traces", "declared", "meters", "ranks", "training"},
+        "experiments": {
+            "system",
+            "traces",
+            "declared",
+            "meters",
+            "ranks",
+            "training",
+            "judging",
+            "labs",
+        },
     },
 }
 

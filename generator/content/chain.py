@@ -25,6 +25,7 @@ class Part:
         anchor: of its entry in the overview.
         places: the titles of its sections, by the anchor of their entries there.
         items: the questions that it asks.
+        figures: the ids of those that it shows.
         step: of the build-up, where it is one.
         groups: titles, and the sections below each, of the pages by hand and in practice.
     """
@@ -35,6 +36,7 @@ class Part:
     anchor: str
     places: Mapping[str, str]
     items: Sequence[str]
+    figures: Sequence[str] = ()
     step: BuildStep | None = None
     groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)
 
@@ -48,7 +50,8 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     """The pages of a Deep after its overview."""
     for number, step in enumerate(deep.build_up, 1):
         anchor = _slug(f"{number} {step.title}")
-        yield Part(step.title, step.concept, "step", anchor, {}, _asked([step]), step)
+        figures = [step.figure] if step.figure else []
+        yield Part(step.title, step.concept, "step", anchor, {}, _asked([step]), figures, step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
@@ -60,11 +63,9 @@ def chain(deep: DeepFile) -> Iterator[Part]:
         title: own for title, found in rest.items()
         if (own := [one for one in found if one and not one.program])
     }  # fmt: skip
-    why = deep.why_designed_this_way
-    said = deep.openings
-    yield _sections(
-        "Under the hood", said.under_the_hood, {"Why designed this way": [why]} if why else {}
-    )
+    said, why = deep.openings, deep.why_designed_this_way
+    hood = {"Why designed this way": [why]} if why else {}
+    yield _sections("Under the hood", said.under_the_hood, hood, [deep.under_the_hood.figure])
     if by_hand:
         yield _sections("By hand", said.by_hand, {"": by_hand})
     yield _sections("In practice", said.in_practice, in_practice)
@@ -79,12 +80,18 @@ def chain(deep: DeepFile) -> Iterator[Part]:
         yield Part("Pitfalls", said.pitfalls, "pitfalls", "common-pitfalls", mistakes, asked)
 
 
-def _sections(title: str, opening: str | None, groups: Mapping[str, Sequence[Section]]) -> Part:
+def _sections(
+    title: str,
+    opening: str | None,
+    groups: Mapping[str, Sequence[Section]],
+    figures: Sequence[str | None] = (),
+) -> Part:
     sections = [one for found in groups.values() for one in found]
     named = [*groups, *(one.title for one in sections)]
     places = {_slug(one): one for one in named if one}
-    asked = _asked(sections)
-    return Part(title, opening, "sections", _slug(title), places, asked, groups=groups)
+    drawn = [one for one in (*figures, *(one.figure for one in sections)) if one]
+    anchor, asked = _slug(title), _asked(sections)
+    return Part(title, opening, "sections", anchor, places, asked, drawn, groups=groups)
 
 
 def _asked(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:

@@ -75,6 +75,12 @@ class Headings:
             self.written.append(Heading(one["level"], Markup(one["name"]), one["id"], one["name"]))
 
     def contents(self) -> list[tuple[str, Markup]]:
-        """The anchors and words of the headings that divide the page, where they are many."""
-        found = [(one.anchor, one.words) for one in self.written if one.level == LEVEL]
-        return found if len(found) >= FEWEST else []
+        """The anchors and words of the headings that divide the page, where they are many.
+
+        A page of few sections lists the parts of these too.
+        """
+        for deepest in (LEVEL, LEVEL + 1):
+            parts = [one for one in self.written if LEVEL <= one.level <= deepest and one.is_listed]
+            if len(parts) >= FEWEST:
+                return [(one.anchor, one.words) for one in parts]
+        return []

@@ -74,11 +74,14 @@ def fewer(body: str) -> str:
 def _spelled(
     terms: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> tuple[dict[str, str], re.Pattern[str] | None]:
-    """The terms' ids by spelling, and the pattern that finds any of them; the longest first."""
+    """The terms' ids by spelling, and the pattern that finds any of them; the longest first.
+
+    A number after it makes a name of it, such as rank 1.
+    """
     ids = {spelling.lower(): term for term, spellings in terms for spelling in spellings}
     forms = sorted((one for _, spellings in terms for one in spellings), key=len, reverse=True)
     found = "|".join(map(_form, forms))
-    return ids, re.compile(rf"(?<![\w-])(?:{found})(?![\w-])") if found else None
+    return ids, re.compile(rf"(?<![\w-])(?:{found})(?![\w-]|\s\d)") if found else None
 
 
 def _form(spelling: str) -> str:

@@ -7,6 +7,8 @@ from xml.etree.ElementTree import Element
 import markdown  # type: ignore[import-untyped]
 from markupsafe import escape
 
+from generator.printing.folio import interface_words
+
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
 _HTML = markdown.util.HTML_PLACEHOLDER_RE
 _MISTAKES = re.compile(r'(<article\b[^>]*>)(?:<pre class="pb-mistakes".*?</pre>)?', re.DOTALL)
@@ -26,13 +28,26 @@ class LikeOurs(markdown.Extension):  # type: ignore[misc]
 
     def run(self, root: Element) -> None:
         """Headings link to themselves, tables look like others, a keyboard scrolls code."""
-        for table in root.iter("table"):
-            table.set("class", "pb-table pb-stack pb-rows")
+        for parent in list(root.iter()):
+            for at, table in enumerate(parent):
+                if table.tag == "table":
+                    table.set("class", "pb-table")
+                    parent[at] = _scrolled(table)
         for code in root.iterfind(".//pre/code"):
             code.set("tabindex", "0")
         for level in range(2, 7):
             for heading in root.iter(f"h{level}"):
                 _link(heading)
+
+
+def _scrolled(table: Element) -> Element:
+    """A table in a box that scrolls where the page is narrower."""
+    name = interface_words()["table"]["scroll"]
+    box = Element(
+        "div", {"class": "pb-scroll", "tabindex": "0", "role": "group"}, **{"aria-label": name}
+    )
+    box.append(table)
+    return box
 
 
 def _link(heading: Element) -> None:

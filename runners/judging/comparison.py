@@ -47,12 +47,14 @@ class Comparison:
         state: whether it agrees; *not compared* where that could not be told.
         rank: the rank that differs, or which could not be compared; None where all are alike.
         says: one line: the difference, or why nothing was compared.
+        observed: bytes, where bytes were compared; of all ranks the most, where they agree.
     """
 
     what: str
     state: State
     rank: int | None = None
     says: str = ""
+    observed: float | None = None
 
 
 def whole(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
@@ -142,10 +144,10 @@ def _sent(operation: str, seen: Seen, allowed: float, at_most: bool) -> Comparis
         return Comparison(operation, "not compared", seen.rank, _failed(seen))
     num_bytes = sum(call.num_bytes for call in seen.calls if call.operation == operation)
     if num_bytes == allowed or (at_most and num_bytes < allowed):
-        return Comparison(operation, "agrees")
+        return Comparison(operation, "agrees", observed=num_bytes)
     limit = f"at most {_bytes(allowed)}" if at_most else _bytes(allowed)
     says = f"rank {seen.rank} passed {_bytes(num_bytes)} to {operation}, expected {limit}"
-    return Comparison(operation, "differs", seen.rank, says)
+    return Comparison(operation, "differs", seen.rank, says, num_bytes)
 
 
 def sent_over_a_ring(calls: Iterable[Call], world_size: int) -> float:
@@ -165,12 +167,13 @@ def peak(seen: Sequence[Seen], at_most: float, slack: float = 0) -> Comparison:
 
 
 def _peak(seen: Seen, at_most: float, slack: float) -> Comparison:
-    if seen.failure is not None or seen.memory.peak_bytes is None:
+    held = seen.memory.peak_bytes
+    if seen.failure is not None or held is None:
         return Comparison("peak", "not compared", seen.rank, _failed(seen))
-    if seen.memory.peak_bytes <= at_most + slack:
-        return Comparison("peak", "agrees")
-    says = f"rank {seen.rank} held {_bytes(seen.memory.peak_bytes)}, allowed {_bytes(at_most)}"
-    return Comparison("peak", "differs", seen.rank, says)
+    if held <= at_most + slack:
+        return Comparison("peak", "agrees", observed=held)
+    says = f"rank {seen.rank} held {_bytes(held)}, allowed {_bytes(at_most)}"
+    return Comparison("peak", "differs", seen.rank, says, held)
 
 
 def order(seen: Sequence[Seen], operations: Sequence[str]) -> Comparison:
@@ -197,7 +200,9 @@ def _first(what: str, found: Iterable[Comparison]) -> Comparison:
         for one in all_found:
             if one.state == state:
                 return one
-    return all_found[0] if all_found else Comparison(what, "not compared", says="no rank ran")
+    if not all_found:
+        return Comparison(what, "not compared", says="no rank ran")
+    return max(all_found, key=lambda one: one.observed or 0)
 
 
 def _failed(seen: Seen) -> str:

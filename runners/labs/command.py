@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runners.judging.ranks import Failure, Seen
+from runners.labs.benches import BENCHES
 from runners.labs.grading import Grade, graded
 from runners.labs.shelf import Desk, Lab, lab, labs
 from runners.system.errors import FixableError
@@ -72,7 +73,7 @@ def _grade(one: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
     """Grade a reader's file, and print what came of it."""
     drawn = random.SystemRandom().randrange(1, 1 << 20)
     seeds = [FIRST_SEED, drawn if arguments.seed is None else arguments.seed]
-    grade = graded(one.name, desk.file(one).resolve(), arguments.ranks, seeds)
+    grade = graded(BENCHES[one.name], desk.file(one).resolve(), arguments.ranks, seeds)
     print("\n".join(report(one, grade, seeds)), flush=True)
     if grade.is_solved:
         desk.mark(one)

@@ -7,6 +7,7 @@ in order: it holds, it fails, or it was not tried, because something before it e
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import random
 import sys
@@ -63,7 +64,9 @@ class Requirement:
 
 
 class Bench(Protocol):
-    """What the `__init__.py` of a lab holds."""
+    """What a module of `benches/` holds."""
+
+    __name__: str
 
     def drawn(self, draw: random.Random, world_size: int) -> Mapping[str, int]:
         """The settings of a case."""
@@ -88,6 +91,7 @@ class Row:
         seed: of the case that decided it.
         allowed: its value in that case.
         says: the first difference, in one line.
+        observed: what was measured in that case, where `allowed` is a number.
     """
 
     requirement: str
@@ -95,6 +99,7 @@ class Row:
     seed: int
     allowed: float | None = None
     says: str = ""
+    observed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,30 +127,27 @@ class Grade:
         return self.first_failed is None
 
 
-def graded(lab: str, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
+def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
     """Grade a file.
 
     Args:
-        lab: the name of its folder.
+        bench: of the lab.
         file: with the reader's code.
         world_size: the number of ranks.
         seeds: of the cases; the first that fails decides.
     """
-    bench = bench_of(lab)
     for seed in seeds:
-        settings = bench.drawn(random.Random(f"{lab} {seed}"), world_size)
-        case = Case(seed, world_size, settings)
-        seen = run(_attempt, world_size, lab, file, case, files=[file])
-        grade = Grade([_row(one, seen, case) for one in bench.requirements(case)], seen, case)
+        case = case_of(bench, world_size, seed)
+        seen = run(_attempt, world_size, bench.__name__, file, case, files=[file])
+        grade = Grade(rows(bench, case, seen), seen, case)
         if not grade.is_solved:
             break
     return grade
 
 
-def bench_of(lab: str) -> Bench:
-    """The bench of a lab."""
-    bench: Any = importlib.import_module(f"runners.labs.{lab}")
-    return bench  # type: ignore[no-any-return]
+def case_of(bench: Bench, world_size: int, seed: int) -> Case:
+    """The case of a seed."""
+    return Case(seed, world_size, bench.drawn(random.Random(seed), world_size))
 
 
 def same_as_one_process(
@@ -175,18 +177,29 @@ def calls(operations: Sequence[str]) -> Requirement:
     return Requirement("order", lambda seen: [comparison.order(seen, operations)])
 
 
-def _row(one: Requirement, seen: Sequence[Seen], case: Case) -> Row:
-    found = list(one.check(seen))
-    for state, word in (("differs", "fails"), ("not compared", "not tried")):
-        for comparison_made in found:
-            if comparison_made.state == state:
-                return Row(one.id, word, case.seed, one.allowed, comparison_made.says)  # type: ignore[arg-type]
-    return Row(one.id, "holds" if found else "not tried", case.seed, one.allowed)
+def rows(bench: Bench, case: Case, seen: Sequence[Seen]) -> list[Row]:
+    """How each requirement came out in a case."""
+    return [_row(one, list(one.check(seen)), case) for one in bench.requirements(case)]
 
 
-def _attempt(rank: JudgedRank, lab: str, file: Path, case: Case) -> Mapping[str, Tensor]:
-    """The program that ranks run: the reader's code on its bench."""
-    return bench_of(lab).attempt(rank, loaded(file), case)
+def _row(one: Requirement, found: Sequence[Comparison], case: Case) -> Row:
+    """Of the comparisons of a requirement the first that differs, else the first not made."""
+    order: tuple[State, ...] = ("fails", "not tried", "holds")
+    states: dict[str, State] = {"differs": "fails", "not compared": "not tried", "agrees": "holds"}
+    by_state = {state: [c for c in found if states[c.state] == state] for state in order}
+    state: State = next((state for state in order if by_state[state]), "not tried")
+    decides = max(by_state[state], key=lambda c: c.observed or 0, default=None)
+    if decides is None:
+        return Row(one.id, state, case.seed, one.allowed)
+    observed = decides.observed if one.allowed is not None else None
+    return Row(one.id, state, case.seed, one.allowed, decides.says, observed)
+
+
+def _attempt(rank: JudgedRank, bench: str, file: Path, case: Case) -> Mapping[str, Tensor]:
+    """The program that ranks run: the reader's code on its bench, a module by its name."""
+    found: Any = importlib.import_module(bench)
+    attempted: Tensors = found.attempt(rank, loaded(file), case)
+    return attempted
 
 
 def loaded(file: Path) -> ModuleType:

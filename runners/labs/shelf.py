@@ -1,7 +1,7 @@
 """The labs that there are, the files of a reader, and which of them are solved.
 
-In: the folders of this package, and the reader's `labs/`. A reader's file is never written over:
-it is made where there is none, and a reset keeps the old one under another name.
+In: the folders of `content/topics/*/labs/`, and the reader's `labs/`. A reader's file is never
+written over: it is made where there is none, and a reset keeps the old one under another name.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from typing import Any
 import yaml
 
 from runners.system.errors import FixableError, unknown
+from runners.traces.digest import ROOT
 
-HERE = Path(__file__).parent
+LABS = "topics/*/labs/*/lab.yml"
 SOLVED = ".solved.json"  # lab → the digest of what it asked when it was solved
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab, and the words of its `lab.yml`; the book's page prints the same."""
+    """A lab: its folder, and the words of its `lab.yml`, which the book's page prints as well."""
 
-    name: str
+    folder: Path
     words: Mapping[str, Any]
 
     @property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return HERE / self.name
+    def name(self) -> str:
+        """By which readers call it; the whole book shares it."""
+        return self.folder.name
 
     @property
     def digest(self) -> str:
         """Of what it asks: another one means that a solution has to be graded again."""
-        asked = [self.folder / name for name in ("__init__.py", "starter.py", "lab.yml")]
+        bench = Path(__file__).with_name("benches") / f"{self.name}.py"
+        asked = [bench, self.folder / "starter.py", self.folder / "lab.yml"]
         return hashlib.sha256(b"".join(one.read_bytes() for one in asked)).hexdigest()[:16]
 
     @property
@@ -49,8 +51,8 @@ class Lab:
 def labs() -> list[Lab]:
     """All labs, in the order in which they are suggested."""
     found = [
-        Lab(path.parent.name, yaml.safe_load(path.read_text(encoding="utf-8")))
-        for path in HERE.glob("*/lab.yml")
+        Lab(path.parent, yaml.safe_load(path.read_text(encoding="utf-8")))
+        for path in (ROOT / "content").glob(LABS)
     ]
     return sorted(found, key=lambda one: one.words["order"])
 

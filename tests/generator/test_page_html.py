@@ -17,7 +17,7 @@ VALUE = '<a class="pb-value" href="evidence.html">4 MiB</a>'
         ("# Title", '<h1 id="title">Title</h1>'),
         ("### [A](b.html)", '<h3 id="a"><a href="b.html">A</a></h3>'),
         (f"## It needs {VALUE}", f">It needs {VALUE}</h2>"),
-        ("|a|\n|-|\n|1|", '<table class="pb-table pb-stack pb-rows">'),
+        ("|a|\n|-|\n|1|", '<table class="pb-table">'),
         ("    code", '<pre><code tabindex="0">code'),
         ("<div markdown>\n## In it\n</div>", '<h2 id="in-it"><a href="#in-it">In it</a></h2>'),
     ],

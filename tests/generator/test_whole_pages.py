@@ -73,7 +73,7 @@ def test_every_topic_is_the_newcomers_and_numbers_of_what_he_left_out_are_marked
 
 def test_a_comparison_is_of_one_machine_and_says_so_once(lessons):
     text = lessons["topics/pipeline-parallelism/experiment.md"]
-    text = text.partition("Before and after</a></h2>")[2]
+    text = text.partition("Before and after</a></h3>")[2]
     table = re.search(r"<table\b.*?</table>", text, re.DOTALL)[0]
     caption, *cells = re.findall(r'pb-nature">([^<]*)</small>', table)
     assert caption == "The runs of this table are of the reference machine."

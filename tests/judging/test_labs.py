@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from runners.labs.benches import BENCHES
 from runners.labs.grading import graded
 from runners.labs.shelf import labs
 
@@ -38,7 +39,7 @@ def numbers_of_ranks():
 @pytest.mark.parametrize("name", LABS)
 def test_a_solution_passes(name, numbers_of_ranks):
     for world_size in numbers_of_ranks:
-        grade = graded(name, LABS[name].folder / "solved.py", world_size, [0, 1])
+        grade = graded(BENCHES[name], LABS[name].folder / "solved.py", world_size, [0, 1])
         assert grade.is_solved, (world_size, grade.rows, grade.seen[0].failure)
 
 
@@ -48,7 +49,7 @@ def test_a_wrong_program_fails_where_it_says(wrong_programs, numbers_of_ranks):
         path = LABS[name].folder / "wrong" / f"{stem}.py"
         text = path.read_text(encoding="utf-8")
         for world_size in numbers_of_ranks:
-            grade = graded(name, path, world_size, [0])
+            grade = graded(BENCHES[name], path, world_size, [0])
             first = grade.first_failed
             kinds = {one.failure.kind for one in grade.seen if one.failure} - {"peer failed"}
             ends = {ENDS.search(text)[1]} if ENDS.search(text) else set()
@@ -60,7 +61,7 @@ def test_a_wrong_program_fails_where_it_says(wrong_programs, numbers_of_ranks):
 @pytest.mark.parametrize("name", LABS)
 def test_the_words_of_a_lab_name_its_requirements(name):
     one = LABS[name]
-    grade = graded(name, one.folder / "starter.py", 2, [0])
+    grade = graded(BENCHES[name], one.folder / "starter.py", 2, [0])
     assert not grade.is_solved
     assert [row.requirement for row in grade.rows] == [*one.words["requirements"]]
     assert len(one.words["task"].split()) <= 150

@@ -162,8 +162,9 @@ def test_no_table_has_a_head_and_no_row(built_site):
 def test_a_figure_calls_a_run_by_its_strategy_only_where_it_is_that(built_site):
     """`summed` of `hangs` is an all-reduce of vectors, that of `batch_parts` a sum by mistake."""
     topics = built_site / "topics"
-    assert "all-reduce of vectors" not in (topics / "multi-gpu" / "deep.html").read_text()
-    assert "DDP, training" in (topics / "ddp" / "learn.html").read_text()
+    summed = topics / "multi-gpu" / "deep-sum-or-mean-of-the-gradients.html"
+    assert "all-reduce of vectors" not in summed.read_text()
+    assert "DDP, training" in (topics / "ddp" / "why.html").read_text()
 
 
 def test_no_page_shows_a_backtick(readings):
@@ -234,3 +235,16 @@ def test_no_page_loads_more_script_or_style_of_ours_than_it_may(built_site, read
             if (num_bytes := _gzipped(ours)) > most:
                 heavy.append(f"{page}: {num_bytes} bytes of {suffix}, {most} allowed")
     assert not heavy
+
+
+def test_whatever_led_into_deep_leads_on_from_its_overview(built_site):
+    """Its pages were one: an address within it names a heading, a question or a figure of them."""
+    named = re.compile(r'id="(item-[^"]+|figure-[^"]+)"|<h2 id="([^"]+)"')
+    num_found = 0
+    for overview in built_site.glob("topics/*/deep.html"):
+        known = set(re.findall(r'id="([^"]+)"', overview.read_text(encoding="utf-8")))
+        for page in overview.parent.glob("deep-*.html"):
+            found = {a or b for a, b in named.findall(page.read_text(encoding="utf-8"))}
+            assert found - known <= {"result"}, page
+            num_found += len(found)
+    assert num_found > 100

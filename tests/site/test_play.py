@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS, TOKENS = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
-    ("topics/ddp/deep.html", "ring"),
+    ("topics/ddp/deep-by-hand.html", "ring"),
     ("topics/sharding/why.html", "resharding"),
     ("topics/ddp/trace.html", "one-step"),
     ("topics/sharding/trace.html", "one-step"),

@@ -26,8 +26,8 @@ ROW, HALF = 32, 10.0
 LOADED, LOAD = 52, 16  # of a row that has a load: its height, and that of the largest load
 CURVE, TITLE = 150, 24  # the height of a curve, and of the title of a group
 LOOKS: dict[Kind, tuple[str, str]] = {
-    "whole": ("communication hollow", ""),
-    "gather": ("communication faint", ""),
+    "whole": ("gather hollow", ""),
+    "gather": ("gather", "ground"),
     "forward": ("compute faint", ""),
     "backward": ("compute", "ground"),
     "reduce": ("communication", "ground"),

@@ -29,11 +29,9 @@ def _joined(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _cell(title: str, read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
-    """Expressions by name in one cell, a line each: a column for each makes a table too wide."""
-    shown = (Markup("{} {}").format(name, folio.cell(what)) for name, what in read.items())
-    # one element, which stands beside its label where cells are stacked
-    return {title: Markup("<span>{}</span>").format(Markup("<br>").join(shown))} if read else {}
+def _cells(read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
+    """Expressions by the title of their column."""
+    return {name: folio.cell(what) for name, what in read.items()}
 
 
 def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[Part]:
@@ -129,10 +127,8 @@ def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
     fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
     words = folio.ui["play"]["classes"]
     at = f"{one.path}.ranks[{one.run.ranks.index(record)}].memory.at_peak"
-    held = {
-        words[name]: f"{at}.{name}_bytes" for name, number in _by_class(fullest).items() if number
-    }
-    return _cell("Holds at its peak", held, folio)
+    held = [name for name, number in _by_class(fullest).items() if number]
+    return _cells({words[name].capitalize(): f"{at}.{name}_bytes" for name in held}, folio)
 
 
 # --- what ranks send
@@ -147,7 +143,10 @@ def sent(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     for state, shown in zip(states, bars, strict=True):
         rows = [_bar(one, parts, size) for one, (_, parts) in zip(state.runs, shown, strict=True)]
         drawings = both(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
-        cells = tuple(_cell("Sends in a step", read, folio) for read, _ in shown)
+        cells = tuple(
+            _cells({f"Sent by {name}": how for name, how in read.items()}, folio)
+            for read, _ in shown
+        )
         found.append(Seen(drawings, _described(rows), cells))
     return found
 

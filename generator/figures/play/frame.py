@@ -20,7 +20,7 @@ from generator.figures.play.chart_views import loss, regions
 from generator.figures.play.grid_views import block, ring
 from generator.figures.play.states import Control, State, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
-from generator.printing.folio import ABSENT, Folio
+from generator.printing.folio import Folio
 from generator.values.units import BYTES
 
 VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
@@ -28,6 +28,7 @@ VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
     "schedule": schedule, "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
 FOLDER = "assets/figures"
+NOTHING = Markup("–")  # of a part that this run does not have
 
 
 def play(figure: Figure, folio: Folio) -> Picture:
@@ -130,7 +131,7 @@ def _table(
             )
     names = list(dict.fromkeys(name for row in rows for name in row.drawn))
     for row in rows:
-        known = (row.drawn.get(name, ABSENT) for name in names)
+        known = (row.drawn.get(name, NOTHING) for name in names)
         row.cells = [*map(folio.printed, row.facts), *known]
     head = [*(plainly(fact.label, folio) for fact in facts), *names]
     sizes = [fact for row in rows for fact in row.facts if fact]

@@ -22,8 +22,8 @@ from runners.traces.records import Run
 # Of the parts of what is held, as in other figures: a gradient is grey, whole or not.
 LOOKS = {
     "optimizer": "series-a faint", "parameters": "series-a", "gradients": "series-e hollow shard",
-    "whole_parameters": "communication faint", "whole_gradients": "series-e",
-    "copies": "communication hollow",
+    "whole_parameters": "gather faint", "whole_gradients": "series-e",
+    "copies": "gather hollow",
 }  # fmt: skip
 
 

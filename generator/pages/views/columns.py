@@ -1,0 +1,53 @@
+"""Columns of a table: a unit that all its numbers have stands once, in the head."""
+
+import re
+
+from markupsafe import Markup
+
+from generator.values.units import RATES
+from runners.traces.fields import NBSP, SIZES, TIMES
+
+_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<(t[hd])\b[^>]*>.*?</\1>", re.DOTALL)
+_UNITS = "|".join(re.escape(name) for name, _ in (*SIZES, *TIMES, *RATES))
+# The last words of a cell: a digit, its unit, and what closes.
+_UNIT = re.compile(rf"(?<=\d)(?:{NBSP}(?P<size>{_UNITS})|(?P<share>%))(?=(?:</\w+>)+\Z)")
+_TAG = re.compile(r"<[^>]+>")
+_EMPTY = ("", "–")
+
+
+def with_units(table: Markup) -> Markup:
+    """The table as it is read: a unit that all numbers of a column have, only the head says.
+
+    A cell that spans several columns would shift those after it, so its table stays as it is.
+    """
+    if "colspan=" in table:
+        return table
+    rows = [list(_CELL.finditer(row[0])) for row in _ROW.finditer(table)]
+    head, *body = rows or [[]]
+    units = [_common([row[at][0] for row in body if at < len(row)]) for at in range(len(head))]
+
+    def told(row: re.Match[str]) -> str:
+        at, is_head = -1, row.start() < table.find("</thead>")
+
+        def cell(found: re.Match[str]) -> str:
+            nonlocal at
+            at += 1
+            unit = units[at] if at < len(units) else ""
+            if not unit:
+                return found[0]
+            end = f", {unit}</th>"
+            return found[0].removesuffix("</th>") + end if is_head else _UNIT.sub("", found[0])
+
+        return _CELL.sub(cell, row[0])
+
+    return Markup(_ROW.sub(told, table))
+
+
+def _common(cells: list[str]) -> str:
+    """The unit of all these cells, or nothing where one has another, none, or more words."""
+    written = [one for one in cells if _TAG.sub("", one).strip() not in _EMPTY]
+    if not all("pb-number" in one.partition(">")[0] for one in written):
+        return ""
+    found = {one["size"] or one["share"] if (one := _UNIT.search(cell)) else "" for cell in written}
+    return found.pop() if len(found) == 1 else ""

@@ -1,0 +1,88 @@
+"""One frame for all pages: edges, tables and headings, measured in the browser on real pages."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.browser
+PAGES = (
+    "index.html", "topics/index.html", "topics/*/*.html", "plan*.html", "plan/*.html",
+    "evidence*.html", "evidence/*.html",
+)  # fmt: skip
+WIDTHS = (390, 1280)
+MOST_SECTIONS, MOST_COLUMNS = 7, 8
+# Of what is open and shown: the left edges, the tables, the headings.
+MEASURED = """() => {
+    document.querySelectorAll('details').forEach(one => {
+        one.removeAttribute('name');
+        one.open = true;
+    });
+    document.querySelectorAll('[data-after]').forEach(one => { one.hidden = false });
+    const shown = chosen => [...document.querySelectorAll(chosen)].filter(
+        one => one.checkVisibility() && one.textContent.trim());
+    const left = chosen => [...document.querySelectorAll(chosen)].find(
+        one => one.checkVisibility())?.getBoundingClientRect().left;
+    const said = one => one.textContent.trim().slice(0, 60);
+    const leaves = cell => {
+        const words = document.createRange(), box = cell.getBoundingClientRect();
+        words.selectNodeContents(cell);
+        const inside = words.getBoundingClientRect();
+        // the ground of code reaches a pixel beyond its words
+        return inside.right > box.right + 1.5 || inside.left < box.left - 1.5;
+    };
+    const cells = shown('article .pb-table :is(th, td)');
+    const ends = cell => getComputedStyle(cell).textAlign === 'right';
+    const misplaced = table => [...table.querySelectorAll('tbody .pb-number')].filter(cell => {
+        const head = table.tHead.rows[0].cells[cell.cellIndex];
+        return !ends(cell) || !table.querySelector('[colspan]') && !ends(head);
+    });
+    const narrower = box => box.scrollWidth > box.clientWidth + 1;
+    return {
+        edges: ['.md-header__button:first-child svg', '.md-header__title a', 'article h1',
+            'article > :last-child', '.md-copyright'].map(left),
+        leaves: cells.filter(leaves).map(said),
+        misplaced: shown('.pb-table').flatMap(misplaced).map(said),
+        scrolls: shown('.pb-scroll').filter(narrower)
+            .map(box => [box.querySelector('tr').cells.length, said(box)]),
+        clipped: shown('.pb-scroll').filter(box => narrower(box) &&
+            !/auto|scroll/.test(getComputedStyle(box).overflowX)).map(said),
+        levels: [...document.querySelectorAll('article :is(h1, h2, h3, h4, h5, h6)')]
+            .map(one => Number(one.tagName[1])),
+    };
+}"""
+
+
+def _edges(found, width):
+    """The left edges that have to be one: on a phone, a button stands before the site's name."""
+    button, name, *others = found
+    return [name if width > min(WIDTHS) else button, *others]
+
+
+def test_pages_share_an_edge_tables_are_whole_and_headings_few(built_site, open_page):
+    paths = sorted({path for one in PAGES for path in built_site.glob(one)})
+    page, wrong, num_cells = open_page("about:blank"), [], 0
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        lefts = set()
+        for path in paths:
+            page.goto(path.as_uri())
+            found = page.evaluate(MEASURED)
+            edges = [one for one in _edges(found["edges"], width) if one is not None]
+            lefts.update(map(round, edges))
+            if max(edges) - min(edges) > 1:
+                wrong.append((path.name, width, "edges", edges))
+            wide = [one for num, one in found["scrolls"] if num <= MOST_COLUMNS]
+            found["scrolls"] = wide if width == max(WIDTHS) else []
+            wrong += [
+                (path.as_posix()[-40:], width, asked, found[asked][:3])
+                for asked in ("leaves", "misplaced", "scrolls", "clipped")
+                if found[asked]
+            ]
+            levels = found["levels"]
+            if max(levels) > 3 or levels.count(2) > MOST_SECTIONS:
+                wrong.append((path.as_posix()[-40:], "headings", levels))
+            num_cells += page.locator("article .pb-table td").count()
+        assert max(lefts) - min(lefts) <= 1, (width, lefts)
+    assert wrong == []
+    assert len(paths) > 100
+    assert num_cells > 5_000
