@@ -24,6 +24,7 @@ from runners.judging import comparison
 from runners.judging.comparison import Comparison, Tensors
 from runners.judging.ranks import JudgedRank, Seen, run
 
+LATE_SECONDS = (0.3, *[0.05] * 19)  # before its first collectives; shorter than what hangs
 State = Literal["holds", "fails", "not tried"]
 
 
@@ -210,3 +211,24 @@ def loaded(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses of the file look it up
     spec.loader.exec_module(module)
     return module
+
+
+def calls_at_most(operation: str, count: int) -> Requirement:
+    """An operation is called at most this many times on each rank."""
+
+    def checked(one: Seen) -> Comparison:
+        if one.failure is not None:
+            return Comparison(operation, "not compared", one.rank, one.failure.message)
+        called = sum(call.operation == operation for call in one.calls)
+        if called <= count:
+            return Comparison(operation, "agrees")
+        says = f"rank {one.rank} called {operation} {called} times, allowed {count}"
+        return Comparison(operation, "differs", one.rank, says)
+
+    return Requirement("calls", lambda seen: [checked(one) for one in seen])
+
+
+def last_rank_is_late(rank: JudgedRank) -> None:
+    """Hold the last rank back, so that others read too early what they did not wait for."""
+    if rank.rank == rank.world_size - 1:
+        rank.come_late(LATE_SECONDS)

@@ -70,3 +70,14 @@ def holds(rank, num_elements):
         twice = kept * 2
         del twice
         return {"sum": (kept * 3).sum()}
+
+
+def read_too_early(rank):
+    if rank.rank == 1:
+        rank.come_late([0.2, 0.2])
+    sums = [torch.ones(SIZE), torch.ones(SIZE)]
+    dist.all_reduce(sums[0])
+    started = dist.all_reduce(sums[1], async_op=True)
+    read = sums[1].clone()
+    started.wait()
+    return {"awaited": sums[0], "read": read}

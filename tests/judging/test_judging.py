@@ -119,3 +119,9 @@ def test_nothing_common_is_read_into_noise():
     assert comparison.common_factor(3 * one, one) == pytest.approx(3)
     assert comparison.common_factor(one + 0.1, one) is None
     assert comparison.common_factor(one, one) is None
+
+
+def test_a_late_rank_shows_what_its_peers_do_not_await():
+    early = run(programs.read_too_early, 2)[0].returned
+    assert (early["awaited"] == 2).all()
+    assert (early["read"] == 1).all()
