@@ -199,3 +199,19 @@ def loaded(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses of the file look it up
     spec.loader.exec_module(module)
     return module
+
+
+def counts_at_most(requirement: str, name: str, number: int) -> Requirement:
+    """At most this many of what a bench counts and returns under a name, as a tensor."""
+
+    def counted(seen: Sequence[Seen]) -> Iterable[Comparison]:
+        for one in seen:
+            if one.failure is not None:
+                yield Comparison(name, "not compared", one.rank, one.failure.message)
+            elif (found := int(one.returned[name])) > number:
+                says = f"rank {one.rank}: {name} {found:,}, allowed {number:,}"
+                yield Comparison(name, "differs", one.rank, says)
+            else:
+                yield Comparison(name, "agrees")
+
+    return Requirement(requirement, counted)
