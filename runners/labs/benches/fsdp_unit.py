@@ -21,7 +21,7 @@ from runners.labs.grading import (
 
 ELEMENT_BYTES = 4
 NUM_UNITS = 12
-NUM_STEPS = 2  # what a program keeps from the first step would be stale in the second
+NUM_STEPS = 2  # parameters that a program keeps from the first step are stale in the second
 LEARNING_RATE = 0.5
 _WIDTHS = (56, 76), (84, 104)
 
@@ -34,7 +34,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
 
 
 def _shapes(case: Case) -> list[tuple[int, int]]:
-    """Outputs and inputs of each unit: they widen and narrow in turn."""
+    """Outputs and inputs of each unit; units widen and narrow in turn."""
     narrow, wide = case.settings["narrow"], case.settings["wide"]
     return [(wide, narrow), (narrow, wide)] * (NUM_UNITS // 2)
 
@@ -62,7 +62,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     whole = _parameters(case, torch.float32)
     shards = [one.chunk(rank.world_size)[rank.rank].clone().requires_grad_() for one in whole]
     samples = [_samples(case, rank.rank, step, torch.float32) for step in range(NUM_STEPS)]
-    # What is compared lies in tensors of before, so that it does not count.
+    # Results are copied into tensors that exist before metering, so they do not count.
     outputs = [torch.zeros_like(inputs) for inputs, _ in samples]
     gradients = [[torch.zeros_like(shard) for shard in shards] for _ in samples]
     with rank.metered():
@@ -81,7 +81,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
 
 
 def _named(outputs: Sequence[Tensor], gradients: Sequence[Sequence[Tensor]]) -> Tensors:
-    """By step, since the first difference is the one that is shown."""
+    """Results step by step, because a grade shows the first difference."""
     found = {}
     for step, (activations, of_units) in enumerate(zip(outputs, gradients, strict=True)):
         found[f"outputs of step {step}"] = activations
@@ -115,9 +115,9 @@ def requirements(case: Case) -> Sequence[Requirement]:
     units = [ELEMENT_BYTES * outputs * (inputs + 1) for outputs, inputs in _shapes(case)]
     activation = ELEMENT_BYTES * settings["num_samples"] * settings["wide"]
     gathered = NUM_STEPS * sum(units)
-    # A unit is whole, and its gradient, a flat copy of that, and the buffer in which gloo reduces.
-    # Shards have their gradients. Each unit saves its inputs, and up to four activations more are
-    # at work.
+    # Four tensors have the size of a unit: its parameters, their gradient, a flat copy of the
+    # gradient, and the buffer in which gloo reduces. All shards may have gradients. Each unit saves
+    # its inputs, and up to four more activations are in use.
     peak = 4 * max(units) + sum(units) / n + (NUM_UNITS + 4) * activation
     return [
         same_as_one_process(one, case, first_rows),

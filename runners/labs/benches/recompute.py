@@ -21,9 +21,9 @@ from runners.labs.grading import (
 
 ELEMENT_BYTES = 4
 WIDER = 4  # times as many hidden features
-NUM_BLOCKS, NUM_TIMES = 4, 2  # each block runs several times in a forward pass
+NUM_BLOCKS, NUM_TIMES = 4, 2  # blocks, and how often each runs in a forward pass
 NUM_RUNS = NUM_BLOCKS * NUM_TIMES
-NUM_STEPS = 2  # random numbers go on from the first to the second
+NUM_STEPS = 2  # the second continues the random numbers of the first
 DROPPED = 0.25
 RUNS = "runs of blocks"
 
@@ -53,7 +53,7 @@ class Block(nn.Module):
                 parameter.copy_(numbers / parameter.shape[-1] ** 0.5)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Random numbers are those of float32, so that in any precision the same are dropped."""
+        """Random numbers are drawn in float32, so any precision drops the same features."""
         self.num_runs += 1
         hidden = torch.nn.functional.gelu(self.first(inputs))
         if self.training:
@@ -94,7 +94,7 @@ def _steps(
 ) -> Iterator[tuple[str, Tensor]]:
     """Forward and backward of each step, through all blocks and then through all of them again."""
     for step, of_step in enumerate(inputs):
-        outputs = of_step  # they need no gradient, as samples do not
+        outputs = of_step  # samples need no gradient
         for _ in range(NUM_TIMES):
             for block in blocks:
                 outputs = run(block, outputs)
@@ -110,7 +110,7 @@ def _steps(
 
 
 def one(case: Case, dtype: torch.dtype) -> Tensors:
-    """The same by autograd, for each rank; what is returned has an axis of ranks."""
+    """The same by autograd for each rank; results are stacked along an axis of ranks."""
     of_ranks = []
     with torch.random.fork_rng(devices=[]):
         for rank in range(case.world_size):
@@ -129,10 +129,10 @@ def requirements(case: Case) -> Sequence[Requirement]:
     width = case.settings["width"]
     activation = ELEMENT_BYTES * case.settings["num_tokens"] * width
     parameters = ELEMENT_BYTES * width * (2 * WIDER * width + WIDER + 1)
-    # What autograd saves inside a block: hidden features before GELU and after dropout, and which
-    # of them were dropped, a byte each.
+    # Autograd saves nine activations inside a block: the hidden features before GELU and after
+    # dropout, four each, and a mask with one byte for each hidden feature.
     inside = 2 * WIDER * activation + WIDER * activation / ELEMENT_BYTES
-    # Of each step the bench keeps outputs and gradients.
+    # The bench keeps outputs and gradients of each step.
     kept = NUM_STEPS * (activation + NUM_BLOCKS * parameters)
     states = (NUM_RUNS + 1) * torch.get_rng_state().nbytes
     return [

@@ -21,7 +21,7 @@ PARAMETERS = ("first", "first_bias", "second", "second_bias")
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Hidden features that the ranks divide, unlike the width and the tokens."""
+    """Hidden features that the ranks divide; width and tokens are arbitrary."""
     return {
         "num_tokens": draw.randrange(12, 20),
         "width": draw.randrange(20, 32),
@@ -69,7 +69,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
 
 
 def _own(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """What a rank has of a tensor by the last word of its name; it has all of others."""
+    """The part of a tensor that a rank has, by the last word of its name; else all of it."""
     axis = DIVIDED.get(name.split()[-1])
     return tensor if axis is None else tensor.chunk(world_size, axis)[rank]
 
@@ -79,7 +79,7 @@ def _gradient(tensor: Tensor) -> Tensor:
 
 
 def _named(outputs: Tensor, inputs: Tensor, blocks: Sequence[Mapping[str, Tensor]]) -> Tensors:
-    """By block from the last, as backward passes, since the first difference is shown."""
+    """Results in the order of backward, because a grade shows the first difference."""
     found = {"outputs": outputs}
     for block in reversed(range(NUM_BLOCKS)):
         for name in reversed(PARAMETERS):
