@@ -9,6 +9,7 @@ precision, the error against float64, `ROUNDINGS` times, since ranks add in anot
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -187,10 +188,15 @@ def _order(seen: Seen, expected: list[str]) -> Comparison:
     called = [call.operation for call in seen.calls]
     if called == expected:
         return Comparison("order", "agrees")
-    says = (
-        f"rank {seen.rank} called {', '.join(called) or 'nothing'}; expected {', '.join(expected)}"
-    )
+    says = f"rank {seen.rank} called {_listed(called)}; expected {_listed(expected)}"
     return Comparison("order", "differs", seen.rank, says)
+
+
+def _listed(operations: Sequence[str]) -> str:
+    """Operations in order; one that is repeated stands once, with how often."""
+    found = ((name, sum(1 for _ in same)) for name, same in itertools.groupby(operations))
+    words = (name if times == 1 else f"{name} ({times} times)" for name, times in found)
+    return ", ".join(words) or "nothing"
 
 
 def _first(what: str, found: Iterable[Comparison]) -> Comparison:

@@ -6,6 +6,7 @@ in order: it holds, it fails, or it was not tried, because something before it e
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import importlib.util
@@ -157,7 +158,15 @@ def same_as_one_process(
 ) -> Requirement:
     """The requirement with which labs begin; `share` is what a rank holds of a whole tensor."""
     in_case = functools.partial(one, case)
-    return Requirement("same", lambda seen: comparison.as_one_process(seen, in_case, share))
+
+    def named(found: Comparison) -> Comparison:
+        if found.state != "differs":
+            return found
+        return dataclasses.replace(found, says=f"{found.what}: {found.says}")
+
+    return Requirement(
+        "same", lambda seen: map(named, comparison.as_one_process(seen, in_case, share))
+    )
 
 
 def sends(payload: Mapping[str, float], name: str = "sends") -> Requirement:
@@ -232,3 +241,19 @@ def last_rank_is_late(rank: JudgedRank) -> None:
     """Hold the last rank back, so that others read too early what they did not wait for."""
     if rank.rank == rank.world_size - 1:
         rank.come_late(LATE_SECONDS)
+
+
+def counts_at_most(requirement: str, name: str, number: int) -> Requirement:
+    """At most this number, which the bench counts and returns as a tensor under a name."""
+
+    def counted(seen: Sequence[Seen]) -> Iterable[Comparison]:
+        for one in seen:
+            if one.failure is not None:
+                yield Comparison(name, "not compared", one.rank, one.failure.message)
+            elif (found := int(one.returned[name])) > number:
+                says = f"rank {one.rank}: {found:,} {name}, allowed {number:,}"
+                yield Comparison(name, "differs", one.rank, says)
+            else:
+                yield Comparison(name, "agrees")
+
+    return Requirement(requirement, counted)

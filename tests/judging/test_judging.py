@@ -15,7 +15,7 @@ from runners.judging.assertions import (
     assert_same_as_one_process,
     assert_sends,
 )
-from runners.judging.ranks import Call, run
+from runners.judging.ranks import Call, Seen, run
 from tests.conftest import ROOT
 from tests.judging import programs
 
@@ -71,6 +71,12 @@ def test_calls_are_compared_in_their_order():
     assert_calls(programs.scattered, 2, ["reduce_scatter", "all_gather"])
     with pytest.raises(AssertionError, match="called reduce_scatter, all_gather; expected"):
         assert_calls(programs.scattered, 2, ["all_gather", "reduce_scatter"])
+
+
+def test_a_call_that_is_repeated_is_printed_once():
+    seen = [Seen(0, calls=(Call("send", 4), Call("recv", 4), Call("recv", 4)))]
+    found = comparison.order(seen, ["all_reduce"] * 72)
+    assert found.says == "rank 0 called send, recv (2 times); expected all_reduce (72 times)"
 
 
 def test_a_peak_is_above_what_was_held_before():
