@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from runners.judging import comparison
-from runners.judging.comparison import Comparison, Tensors
+from runners.judging.comparison import Comparison, Tensors, sent_over_a_ring
 from runners.judging.ranks import JudgedRank, Seen, run
 
 State = Literal["holds", "fails", "not tried"]
@@ -199,3 +199,31 @@ def loaded(file: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses of the file look it up
     spec.loader.exec_module(module)
     return module
+
+
+def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
+    """At most these bytes from a rank, whatever the operations, each of them over a ring.
+
+    `slack` is for single numbers, such as a norm, and for what wrappers send when they are built.
+    """
+    return Requirement(
+        "sends",
+        lambda seen: [_sent_in_all(one, len(seen), num_bytes, slack) for one in seen],
+        num_bytes,
+    )
+
+
+def _sent_in_all(one: Seen, world_size: int, num_bytes: float, slack: float) -> Comparison:
+    if one.failure is not None:
+        says = f"rank {one.rank}: {one.failure.message}"
+        return Comparison("bytes sent", "not compared", one.rank, says)
+    by_operation = {
+        name: sent_over_a_ring((call for call in one.calls if call.operation == name), world_size)
+        for name in dict.fromkeys(call.operation for call in one.calls)
+    }
+    total = sum(by_operation.values())
+    if total <= num_bytes + slack:
+        return Comparison("bytes sent", "agrees")
+    parts = ", ".join(f"{name} {sent:,.0f}" for name, sent in by_operation.items() if sent)
+    says = f"rank {one.rank} sent {total:,.0f} bytes ({parts}), allowed {num_bytes:,.0f}"
+    return Comparison("bytes sent", "differs", one.rank, says)
