@@ -121,10 +121,11 @@ class _Meter(MemoryMeter):
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func.__name__.split(".")[0]
+        result = super().operate(func, args, kwargs)
         if func.namespace in ("c10d", "_c10d_functional") and name in OPERATIONS:
-            call = Call(OPERATIONS[name], payload_bytes(args), *ends_of(name, args))
-            self.calls.append(call)
-        return super().operate(func, args, kwargs)
+            num_bytes = max(payload_bytes(args), payload_bytes([result]))  # a gather may return it
+            self.calls.append(Call(OPERATIONS[name], num_bytes, *ends_of(name, args)))
+        return result
 
 
 class JudgedRank:
@@ -182,12 +183,14 @@ def run(
             for one in ranks:
                 one.process.start()
             hung = _follow(ranks, quiet_seconds)
-            stacks = [one.stack() if one.is_working else "" for one in ranks]
+            stacks = [one.stack() if one.is_working else None for one in ranks]
         finally:
+            for one in ranks:  # all, before any is waited for: the others meet closed connections
+                one.kill()
             for one in ranks:
-                one.end()
+                one.join()
         return [
-            one.seen(rank, hung=hung, waits=_last_of(stack, own))
+            one.seen(rank) if stack is None else one.stuck(rank, hung, _last_of(stack, own))
             for rank, (one, stack) in enumerate(zip(ranks, stacks, strict=True))
         ]
 
@@ -248,19 +251,25 @@ class _Live:
         time.sleep(POLL_SECONDS)
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
-    def end(self) -> None:
+    def kill(self) -> None:
         if self.process.pid is not None:
             self.process.kill()
+
+    def join(self) -> None:
+        if self.process.pid is not None:
             self.process.join()
 
-    def seen(self, rank: int, *, hung: bool, waits: str | None) -> Seen:
+    def seen(self, rank: int) -> Seen:
+        """What it did, or of what it died."""
         if self._record.exists():
             found: Seen = torch.load(self._record, weights_only=False)
             return found
-        code = self.process.exitcode
-        if code is not None and code not in (0, -signal.SIGKILL):
-            name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            return Seen(rank, failure=Failure("died", f"the process died of {name}"))
+        code = self.process.exitcode or 0
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return Seen(rank, failure=Failure("died", f"the process died of {name}"))
+
+    def stuck(self, rank: int, hung: bool, waits: str | None) -> Seen:
+        """That it was still working at the end; what it met since then says nothing."""
         kind: Ending = "hung" if hung else "peer failed"
         said = "waits and will wait for ever" if hung else "was still waiting when a peer failed"
         return Seen(rank, failure=Failure(kind, said, *_line(waits)))
@@ -268,6 +277,8 @@ class _Live:
 
 def _follow(ranks: Sequence[_Live], quiet_seconds: float) -> bool:
     """Wait until all have ended or those left never will; whether they hang."""
+    for one in ranks:  # a first start takes long, and is no time in which they were quiet
+        one.quiet_since = time.monotonic()
     while True:
         time.sleep(POLL_SECONDS)
         working = [one for one in ranks if one.is_working]

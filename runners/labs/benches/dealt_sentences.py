@@ -64,10 +64,8 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     own = [_update(case, update, rank.rank) for update in range(case.settings["updates"])]
     with rank.metered():
         losses = program.train(model, own, LEARNING_RATE)
-    return {
-        **dict(model.named_parameters()),
-        "losses": torch.tensor([float(one) for one in losses]),
-    }
+    logged = torch.tensor([float(loss) for loss in losses])
+    return {**dict(model.named_parameters()), "losses": logged}
 
 
 def one(case: Case, dtype: torch.dtype) -> Tensors:
@@ -93,10 +91,8 @@ def one(case: Case, dtype: torch.dtype) -> Tensors:
 
 def requirements(case: Case) -> Sequence[Requirement]:
     """The training of one process; in each update one gradient, and two numbers."""
-    num_bytes, n = (
-        sum(one.nbytes for one in _model(case, torch.float32).parameters()),
-        case.world_size,
-    )
+    num_bytes = sum(one.nbytes for one in _model(case, torch.float32).parameters())
+    by_ring = (case.world_size - 1) / case.world_size
     all_reduces = 2 * case.settings["updates"] * (num_bytes + 2 * NUMBER_BYTES)
-    sent = (num_bytes + all_reduces) * (n - 1) / n
+    sent = by_ring * (num_bytes + all_reduces)
     return [same_as_one_process(one, case), sends_in_all(sent, SET_UP_BYTES)]
