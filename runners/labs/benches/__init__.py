@@ -1,10 +1,11 @@
 """The bench of each lab: what a reader's code is called with, and the laws that it has to obey."""
 
-from runners.labs.benches import accum_nosync, dealt_sentences, ring, stuck_save
+from runners.labs.benches import accum_nosync, clipped_stages, dealt_sentences, ring, stuck_save
 from runners.labs.grading import Bench
 
 BENCHES: dict[str, Bench] = {
     "accum_nosync": accum_nosync,
+    "clipped_stages": clipped_stages,
     "dealt_sentences": dealt_sentences,
     "ring": ring,
     "stuck_save": stuck_save,
