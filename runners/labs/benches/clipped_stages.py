@@ -15,9 +15,9 @@ from runners.labs.grading import Case, Requirement, same_as_one_process, sends_i
 
 LEARNING_RATE = 0.3
 ELEMENT_BYTES = NUMBER_BYTES = 4
-LARGE = 3.0  # inputs of the first stage, whose gradient is therefore the largest
+LARGE = 3.0  # scale of the first stage's inputs; its gradient is therefore the largest
 LIMIT = 0.7  # of the first norm; the norms of the later stages are below it
-SET_UP_BYTES = 2048  # shapes, which neighbouring stages tell each other once
+SET_UP_BYTES = 2048  # shapes, which a stage sends to its neighbours once
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
@@ -32,12 +32,12 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
 
 def _stage(case: Case, stage: int, dtype: torch.dtype) -> nn.Module:
     width, numbers = case.settings["width"], case.generator(0, stage)
-    module = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+    linear = nn.Linear(width, width)
     with torch.no_grad():
         weight = torch.randn(width, width, generator=numbers) / width**0.5
-        module[0].weight.copy_(weight / LARGE if stage == 0 else weight)
-        module[0].bias.copy_(torch.randn(width, generator=numbers) / width**0.5)
-    return module.to(dtype)
+        linear.weight.copy_(weight / LARGE if stage == 0 else weight)
+        linear.bias.copy_(torch.randn(width, generator=numbers) / width**0.5)
+    return nn.Sequential(linear, nn.Tanh()).to(dtype)
 
 
 def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
@@ -61,7 +61,7 @@ def _gradient(stages: Sequence[nn.Module], batch: tuple[Tensor, Tensor]) -> list
 
 
 def _norm(gradient: Sequence[Tensor]) -> Tensor:
-    return torch.cat([one.flatten() for one in gradient]).norm()
+    return torch.cat([one.flatten() for one in gradient]).square().sum().sqrt()
 
 
 def _limit(case: Case) -> float:
@@ -101,7 +101,7 @@ def one(case: Case, dtype: torch.dtype) -> Tensors:
 
 
 def of_its_stage(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """A rank has one stage, and knows all norms."""
+    """A rank holds one stage, and logs the norm of all."""
     return tensor if name == "norms" else tensor[rank]
 
 

@@ -17,7 +17,7 @@ from runners.labs.grading import Case, Requirement, same_as_one_process, sends_i
 
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 ROWS = 12  # each layer has a multiple of these, so that 2, 3 and 4 ranks divide it
-SET_UP_BYTES = 1024  # what rank 0 may tell the others when it saves
+SET_UP_BYTES = 1024  # what rank 0 may send to the others when it saves
 
 
 class Model(nn.Module):

@@ -1,5 +1,5 @@
 # fails: same
-"""Shard the blocks alone; stem and head then stay in the optimizer, and on each rank by themselves."""
+"""Shard the blocks alone, so that the optimizer keeps the stem and the head."""
 
 import torch
 import torch.distributed as dist
@@ -26,8 +26,7 @@ def prepare(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
     """Shard each block, and then what is left."""
     for block in model.blocks:
         fully_shard(block)
-    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
-    return optimizer
+    return torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
 
 
 def checkpoint(model: nn.Module) -> dict[str, torch.Tensor] | None:
