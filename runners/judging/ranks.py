@@ -32,7 +32,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import FileStore
 from torch.utils._pytree import tree_map_only
 
-from runners.meters.collectives import OPERATIONS, ends_of, payload_bytes
+from runners.meters.collectives import NAMESPACES, OPERATIONS, ends_of, payload_bytes
 from runners.meters.memory import MemoryMeter
 from runners.system import processes
 from runners.system.scratch import Scratch
@@ -122,11 +122,14 @@ class _Meter(MemoryMeter):
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func.__name__.split(".")[0]
-        if func.namespace in ("c10d", "_c10d_functional") and name in OPERATIONS:
-            call = Call(OPERATIONS[name], payload_bytes(args), *ends_of(name, args))
-            self.calls.append(call)
-            time.sleep(self.pauses.pop(0) if self.pauses else 0)
-        return super().operate(func, args, kwargs)
+        is_call = func.namespace in NAMESPACES and name in OPERATIONS
+        if is_call and self.pauses:
+            time.sleep(self.pauses.pop(0))
+        result = super().operate(func, args, kwargs)
+        if is_call:
+            num_bytes = max(payload_bytes(args), payload_bytes([result]))  # a gather may return it
+            self.calls.append(Call(OPERATIONS[name], num_bytes, *ends_of(name, args)))
+        return result
 
 
 class JudgedRank:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from runners.judging import comparison
-from runners.judging.comparison import Comparison, Tensors
+from runners.judging.comparison import Comparison, Tensors, sent_over_a_ring
 from runners.judging.ranks import JudgedRank, Seen, run
 
 LATE_SECONDS = (0.3, *[0.05] * 19)  # before its first collectives; shorter than what hangs
@@ -257,3 +257,31 @@ def counts_at_most(requirement: str, name: str, number: int) -> Requirement:
                 yield Comparison(name, "agrees")
 
     return Requirement(requirement, counted)
+
+
+def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
+    """At most these bytes from a rank, whatever the operations, each of them over a ring.
+
+    `slack` is for single numbers, such as a norm, and for what wrappers send when they are built.
+    """
+    return Requirement(
+        "sends",
+        lambda seen: [_sent_in_all(one, len(seen), num_bytes, slack) for one in seen],
+        num_bytes,
+    )
+
+
+def _sent_in_all(one: Seen, world_size: int, num_bytes: float, slack: float) -> Comparison:
+    if one.failure is not None:
+        says = f"rank {one.rank}: {one.failure.message}"
+        return Comparison("bytes sent", "not compared", one.rank, says)
+    by_operation = {
+        name: sent_over_a_ring((call for call in one.calls if call.operation == name), world_size)
+        for name in dict.fromkeys(call.operation for call in one.calls)
+    }
+    total = sum(by_operation.values())
+    if total <= num_bytes + slack:
+        return Comparison("bytes sent", "agrees", observed=total)
+    parts = ", ".join(f"{name} {sent:,.0f}" for name, sent in by_operation.items() if sent)
+    says = f"rank {one.rank} sent {total:,.0f} bytes ({parts}), allowed {num_bytes:,.0f}"
+    return Comparison("bytes sent", "differs", one.rank, says, total)

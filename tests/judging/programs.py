@@ -6,6 +6,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.distributed._functional_collectives import all_gather_tensor
 
 SIZE = 4096
 
@@ -39,6 +40,13 @@ def scattered(rank):
         own /= rank.world_size
         dist.all_gather_into_tensor(gathered, own)
     return {"gradient": own}
+
+
+def gathered_by_return(rank):
+    """An operation that returns the whole, as DTensor calls it."""
+    own = whole_gradient(rank.rank, rank.world_size).chunk(rank.world_size)[rank.rank]
+    whole = all_gather_tensor(own.contiguous(), 0, dist.group.WORLD)
+    return {"length": torch.tensor([len(whole)])}
 
 
 def forgetful(rank):

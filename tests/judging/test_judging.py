@@ -67,6 +67,10 @@ def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
     assert whole == comparison.sent_over_a_ring(halves, 4) == 12
 
 
+def test_a_gather_that_returns_the_whole_counts_the_whole():
+    assert_sends(programs.gathered_by_return, 2, {"all_gather": BYTES})
+
+
 def test_calls_are_compared_in_their_order():
     assert_calls(programs.scattered, 2, ["reduce_scatter", "all_gather"])
     with pytest.raises(AssertionError, match="called reduce_scatter, all_gather; expected"):
