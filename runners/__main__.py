@@ -13,6 +13,7 @@
     python -m runners show NAME[.RUN]          its runs; of one run each value, and what to paste
     python -m runners show                     every value there is, for grep
     python -m runners compare A B              what two machines measured differently
+    python -m runners lab [NAME]               write a technique, and have it graded
     python -m runners plan for MODEL           which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
     python -m runners plan program MODEL FILE  a program that trains in the recommended layout
@@ -42,6 +43,7 @@ COMMANDS = {
     "reproduce": "runners.commands.reproduce",
     "show": "runners.commands.show",
     "compare": "runners.commands.compare",
+    "lab": "runners.labs.command",
     "plan": "runners.planner.command",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"

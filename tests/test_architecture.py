@@ -22,6 +22,8 @@ NEED_TORCH = (
         for room in ("meters", "ranks", "training", "experiments", "simulate", "planner.simulated")
     ),
     "runners.cluster",
+    "runners.judging",
+    "runners.labs",
     "runners.planner.command",
     "runners.planner.program",
 )
@@ -122,8 +124,19 @@ ROOMS = {
         "simulate": {"traces", "meters", "ranks", "system"},
         "planner": {"traces", "declared", "meters", "simulate", "system"},
         "cluster": {"system", "traces", "declared", "measuring"},
+        "judging": {"system", "traces", "meters"},
+        "labs": {"system", "traces", "judging"},
         "commands": {"system", "traces", "declared", "measuring", "planner"},
-        "experiments": {"system", "traces", "declared", "meters", "ranks", "training"},
+        "experiments": {
+            "system",
+            "traces",
+            "declared",
+            "meters",
+            "ranks",
+            "training",
+            "judging",
+            "labs",
+        },
     },
 }
 

@@ -67,3 +67,16 @@ def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed
     assert "mine.py:1: build builds no nn.Module" in found.stderr
     shown = called(tmp_path, ["-m", "runners", "show", "ddp.ddp"], installed)
     assert '{{ ddp.ddp.backend }}  "gloo"' in shown.stdout
+
+
+@pytest.mark.ranks
+def test_outside_a_clone_a_reader_writes_labs_and_tests_programs(installed, tmp_path):
+    done = called(tmp_path, ["-m", "runners", "lab", "ring", "--ranks", "2"], installed)
+    assert done.returncode == 1, done.stderr
+    assert "NotImplementedError" in done.stdout
+    assert (tmp_path / "labs" / "ring.py").exists()
+    page = (ROOT / "content" / "pages" / "judge.md").read_text(encoding="utf-8")
+    example = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "test_mine.py").write_text(example, encoding="utf-8")
+    done = called(tmp_path, ["-m", "pytest", "-q", "test_mine.py"], installed)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

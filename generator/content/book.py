@@ -29,6 +29,7 @@ from generator.content.errors import ContentError, ContentErrors, Files, found_i
 from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
+from generator.content.lab import LabFile
 from generator.content.lesson import MODES, LessonFile, Mode, RecallFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
@@ -55,6 +56,7 @@ FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are
     "topics/*/topic.yml": TopicFile,
     "topics/*/quiz*.yml": QuizFile,
     **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
+    "topics/*/labs/*/lab.yml": LabFile,
     "claims/*.yml": ClaimFile,
     "statements.yml": StatementFile,
     "references.yml": ReferenceFile,
@@ -74,6 +76,7 @@ class Topic:
         lessons: by mode, in the order in which modes are suggested.
         items: the questions of quiz.yml and of any quiz-….yml, by id.
         items_by_mode: the ids that each mode asks, each once, in the order in which it asks them.
+        labs: by name, in their order.
     """
 
     id: str
@@ -81,6 +84,7 @@ class Topic:
     lessons: dict[Mode, Document[LessonFile]]
     items: dict[str, Item]
     items_by_mode: dict[Mode, tuple[str, ...]]
+    labs: dict[str, Document[LabFile]]
 
 
 @dataclass(frozen=True)
@@ -259,7 +263,12 @@ class _Loader(Files):
         items = {item.id: item for quiz in quizzes for item in quiz.model.items}
         lessons = {mode: own[mode] for mode in MODES if mode in own}
         asked = {mode: _asked_by(one, items) for mode, one in lessons.items()}
-        return Topic(folder.name, file.model, lessons, items, asked)
+        labs = {
+            path.parent.name: one for path, one in files.items()
+            if isinstance(one.model, LabFile) and path.parent.parent.parent == folder
+        }  # fmt: skip
+        in_order = dict(sorted(labs.items(), key=lambda one: one[1].model.order))
+        return Topic(folder.name, file.model, lessons, items, asked, in_order)
 
 
 def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from generator.content.errors import nearest
 from runners.traces.programs import DECLARED
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Where a run finds what it executes: the programs of topics and sentences, and the experiments.
+# Where a run finds what it executes: the programs of topics and sentences, the experiments, and
+# what a reader of a lab begins with.
 _PLACES = re.compile(
-    r"content/(?:(?:topics/[^/]+/)?code|retracted)/.+\.py|runners/experiments/.+\.py"
+    r"content/(?:(?:topics/[^/]+/)?(?:code|labs)|retracted)/.+\.py|runners/experiments/.+\.py"
 )
 WRONG_PLACE = (
     "no code that a run executes; a listing names a .py file of the topic's code/ or of "
@@ -76,7 +77,8 @@ def listed(root: Path, path: str, name: str | None) -> str:
 
 def file_of(path: str) -> str | None:
     """The file of a program for readers to download, under the site's root; None for others."""
-    return f"programs/{path.rpartition('/')[2]}" if path.startswith("content/") else None
+    is_offered = path.startswith("content/") and "/labs/" not in path
+    return f"programs/{path.rpartition('/')[2]}" if is_offered else None
 
 
 def problem(root: Path, path: str, name: str | None) -> str | None:

@@ -28,12 +28,13 @@ NO_FOLDER = (
 )
 IsStale = Callable[[Trace], bool]
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
+LABS = "labs"  # that grades programs: it counts bytes, which no machine turns
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
 def is_of_no_machine(experiment: str, nature: str) -> bool:
-    """Whether a run says nothing about its machine: it was simulated, or keeps what is printed."""
-    return nature == "simulated" or experiment == PROGRAMS
+    """Whether a run says nothing about its machine: it was simulated, printed, or graded."""
+    return nature == "simulated" or experiment in (PROGRAMS, LABS)
 
 
 @dataclass(frozen=True)
@@ -158,15 +159,23 @@ class Shelf:
             found |= self._new_here(own, found)
         if self.only is not None and reference and reference in found:
             new = [name for one in found.keys() - self.only for name in found[one].traces]
-            self._check_whole(self.folder / reference, new)
+            others = {name for one in found.values() for name in one.traces}
+            self._check_whole(self.folder / reference, new, others)
         return found
 
-    def _check_whole(self, folder: Path, new: Collection[str]) -> None:
-        """A published book has all of the reference machine, but what is new on this machine."""
+    def _check_whole(self, folder: Path, new: Collection[str], others: Collection[str]) -> None:
+        """A published book has all of the reference machine.
+
+        Args:
+            folder: of that machine.
+            new: experiments that only this machine has measured.
+            others: those that any machine has; it stands in where no machine turns the values.
+        """
         programs = found_in(self.files.content.parent / "runners" / "experiments", "[!_]*.py")
-        for name in (one.stem for one in programs if one.stem not in new):
-            path = folder / f"{name}.json"
-            if not path.exists():
+        for program in (one for one in programs if one.stem not in new):
+            path = folder / f"{program.stem}.json"
+            stands_in = program.stem == LABS and program.stem in others
+            if not path.exists() and not stands_in:
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 
     def _new_here(self, own: str, known: Mapping[str, MachineFolder]) -> dict[str, MachineFolder]:

@@ -32,7 +32,7 @@ from generator.pages import views
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks, fewer
 from generator.pages.view import counted, label
-from generator.pages.views import claims, frame, listing, question, rail, ways
+from generator.pages.views import claims, frame, labs, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import asked_of_claims
@@ -100,6 +100,7 @@ class Sheet:
         topic: the topic it belongs to.
         mode: the mode, for the page of a lesson.
         part: of the chain of Deep, for one of its pages.
+        lab: the name of the lab, for its page.
         text: for a page that somebody writes by hand, its Markdown.
         listings: the programs that this page shows.
         machine: for the page of one machine, its name.
@@ -118,6 +119,7 @@ class Sheet:
     topic: Topic | None = None
     mode: Mode | None = None
     part: Part | None = None
+    lab: str | None = None
     text: str = ""
     listings: tuple[Listing, ...] = ()
     machine: str | None = None
@@ -275,6 +277,8 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     topic, depth = sheet.topic, sheet.path.count("/")
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
+    if topic and sheet.lab and (pictured := labs.figure(topic.labs[sheet.lab].model, topic)):
+        drawn[pictured.id] = pictured
     items = topic.items if topic else {}
     titles = {one.id: one.file.title for one in folio.book.topics}
     return {

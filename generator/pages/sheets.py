@@ -46,7 +46,12 @@ def _lessons(topic: Topic) -> Iterator[Sheet]:
 
 
 def _of_topic(topic: Topic) -> Iterator[Sheet]:
-    """A topic's summary and its index."""
+    """A topic's labs, its summary and its index."""
+    for name, lab in topic.labs.items():
+        yield Sheet(
+            f"topics/{topic.id}/lab-{name}.md", "lab.md.j2", lab.model.title,
+            lab.model.task, lab.source.file, topic=topic, lab=name,
+        )  # fmt: skip
     folder, file = f"topics/{topic.id}", topic.file
     written = f"content/{folder}/topic.yml"
     if file.key_laws:

@@ -54,7 +54,7 @@ def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> 
     own = {
         name: found
         for name, trace in measured.traces.items()
-        if book.traces[name].trace is not trace  # which is shown, in the place of another
+        if not (name in book.traces and book.traces[name].trace is trace)  # shown as another's
         and (found := on_page(name, [measured], reference))
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))

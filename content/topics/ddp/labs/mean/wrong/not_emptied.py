@@ -1,0 +1,29 @@
+# fails: sends
+"""A bucket is averaged when it is full, and then the next gradients are added to it."""
+
+import torch
+import torch.distributed as dist
+
+
+def average(gradients: list[torch.Tensor], cap_bytes: int, world_size: int) -> None:
+    """Replace each gradient by its mean over all ranks, in place."""
+    bucket: list[torch.Tensor] = []
+    num_bytes = 0
+    for gradient in gradients:
+        bucket.append(gradient)
+        num_bytes += gradient.nbytes
+        if num_bytes >= cap_bytes:
+            average_bucket(bucket, world_size)
+            num_bytes = 0
+    if num_bytes:
+        average_bucket(bucket, world_size)
+
+
+def average_bucket(bucket: list[torch.Tensor], world_size: int) -> None:
+    """Average these gradients by a single all-reduce of a flat copy."""
+    flat = torch.cat([gradient.flatten() for gradient in bucket])
+    dist.all_reduce(flat)
+    flat /= world_size
+    parts = flat.split([gradient.numel() for gradient in bucket])
+    for gradient, part in zip(bucket, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))

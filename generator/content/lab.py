@@ -1,0 +1,44 @@
+"""A lab as its author writes it: the task, the laws that a solution obeys, and hints.
+
+Its programs lie beside it; the experiment `labs` runs them, and `runners/labs/benches/` holds what
+they are called with.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from generator.content.guide import LessonSection
+from generator.content.words import Line, Name, Prose, Written
+
+
+class LabRequirement(Written):
+    """A law, in the words of a reader who has to obey it."""
+
+    says: Line
+    """what has to hold."""
+    formula: Line
+    """the law; at this lab's sizes the runs give its value."""
+    fails: Line
+    """what it usually means where this fails first."""
+    section: LessonSection
+    """which explains why."""
+
+
+class LabFile(Written):
+    """content/topics/<topic>/labs/<lab>/lab.yml."""
+
+    order: int
+    """its place among all labs."""
+    title: Line
+    kind: Literal["write", "repair"] = "write"
+    """a repair-lab begins with a program that fails as programs do in practice."""
+    starter_fails: Name | None = None
+    """of a repair-lab, the requirement that fails first."""
+    task: Prose
+    """at most 150 words."""
+    figure: Annotated[str, Field(pattern=r"^[a-z]+#[a-z0-9-]+$")] | None = None
+    """that pictures it, of a lesson of the topic: `deep#ring`."""
+    requirements: Annotated[dict[Name, LabRequirement], Field(min_length=1)]
+    """those of its bench, in their order."""
+    hints: Annotated[list[Prose], Field(min_length=1)]

@@ -1,0 +1,377 @@
+"""Run a program on gloo ranks under the meter, and say what each rank did, or how it failed.
+
+In: a function of a `JudgedRank`, and how many ranks. Out: one `Seen` a rank. A program that hangs
+ends a few seconds after its ranks stop working, with the line at which each waits; that no rank
+works is read from the processor time that it takes, so a busy machine ends no program early.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import FileStore
+from torch.utils._pytree import tree_map_only
+
+from runners.meters.collectives import NAMESPACES, OPERATIONS, ends_of, payload_bytes
+from runners.meters.memory import MemoryMeter
+from runners.system import processes
+from runners.system.scratch import Scratch
+from runners.traces.measured import Memory
+
+POLL_SECONDS = 0.01
+QUIET_SECONDS = 2.5  # ranks that take no processor time this long hang
+SETTLE_SECONDS = 0.5  # the same once a peer has failed: what they meet says nothing more
+STACK_SECONDS = 1.0  # a process may take to write where it waits
+IDLE_SHARE = 0.02  # gloo's threads wake up while they wait; that little is not work
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PATIENCE = timedelta(minutes=30)  # not gloo's time-out decides what hangs
+PRELOADED = ["runners.judging.ranks", "torch._dynamo", "torch.distributed.tensor.parallel"]
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in')
+Program = Callable[..., Any]
+Ending = Literal["exception", "died", "hung", "peer failed"]
+
+
+class Call(NamedTuple):
+    """A collective that a rank called, or a message: what, its payload, and between whom.
+
+    `num_bytes` is the larger side of the call, as this rank sees it. Ranks are global; None stands
+    for every rank.
+    """
+
+    operation: str
+    num_bytes: int
+    source: int | None = None
+    destination: int | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a rank ended without a result.
+
+    Attributes:
+        kind: what happened to it.
+        message: one line.
+        line: `file:line` of the program's own code, where it was then.
+        code: the text of that line.
+    """
+
+    kind: Ending
+    message: str
+    line: str | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one rank did.
+
+    Attributes:
+        rank: which.
+        returned: what the program returned, its tensors detached; None where it failed.
+        calls: what it communicated while it was metered, in order.
+        memory: tensor bytes while it was metered, above what it held before.
+        failure: how it failed; None where it did not.
+    """
+
+    rank: int
+    returned: Any = None
+    calls: tuple[Call, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    failure: Failure | None = None
+
+
+class _Meter(MemoryMeter):
+    """The memory meter, which also lists the calls; what it reports may be a part of the program.
+
+    It follows the whole program, and so knows the storages that were there before that part.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.pauses: list[float] = []  # seconds before each of the next collectives
+
+    def begin(self) -> None:
+        """What was followed so far is not reported."""
+        self.calls.clear()
+        self._log.clear()
+
+    def end(self) -> tuple[tuple[Call, ...], Memory]:
+        """The calls since then, and the memory above what was held then."""
+        return tuple(self.calls), self.memory(None)
+
+    def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
+        name = func.__name__.split(".")[0]
+        is_call = func.namespace in NAMESPACES and name in OPERATIONS
+        if is_call and self.pauses:
+            time.sleep(self.pauses.pop(0))
+        result = super().operate(func, args, kwargs)
+        if is_call:
+            num_bytes = max(payload_bytes(args), payload_bytes([result]))  # a gather may return it
+            self.calls.append(Call(OPERATIONS[name], num_bytes, *ends_of(name, args)))
+        return result
+
+
+class JudgedRank:
+    """What a program is called with.
+
+    Attributes:
+        rank: which rank it is.
+        world_size: how many there are.
+    """
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.world_size = rank, world_size
+        self.meter = _Meter()
+        self.metered_part: tuple[tuple[Call, ...], Memory] | None = None
+
+    @contextmanager
+    def metered(self) -> Iterator[None]:
+        """The part of a program that is judged; without it all of the program is."""
+        self.meter.begin()
+        yield
+        self.metered_part = self.meter.end()
+
+    def come_late(self, seconds: Sequence[float]) -> None:
+        """Pause before the next collectives, so that peers read too early what they don't await."""
+        self.meter.pauses = list(seconds)
+
+    def name(self, kind: str, *tensors: Tensor) -> None:
+        """Say what tensors are for: parameters, gradients, optimizer, buckets or buffers."""
+        self.meter.name(tensors, kind)
+
+
+def run(
+    program: Program,
+    world_size: int,
+    *arguments: Any,
+    quiet_seconds: float = QUIET_SECONDS,
+    files: Sequence[Path] = (),
+) -> list[Seen]:
+    """What each rank of a program did.
+
+    Args:
+        program: called as `program(rank, *arguments)` in a process of its own for each rank.
+        world_size: the number of ranks.
+        arguments: for all of them; picklable.
+        quiet_seconds: after which ranks that do nothing hang.
+        files: whose lines a failure names; the program's own where none is given.
+    """
+    with Scratch() as scratch:
+        own = [str(one) for one in files] or [_file_of(program)]
+        order = pickle.dumps((program, arguments))
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        ranks = [
+            _Live(context.Process(target=_be, args=(rank, world_size, scratch.path, order, own)),
+                  scratch.path / f"rank{rank}")
+            for rank in range(world_size)
+        ]  # fmt: skip
+        try:
+            for one in ranks:
+                one.process.start()
+            hung = _follow(ranks, quiet_seconds)
+            stacks = [one.stack() if one.is_working else None for one in ranks]
+        finally:
+            for one in ranks:  # all, before any is waited for: the others meet closed connections
+                one.kill()
+            for one in ranks:
+                one.join()
+        return [
+            one.seen(rank) if stack is None else one.stuck(rank, hung, _last_of(stack, own))
+            for rank, (one, stack) in enumerate(zip(ranks, stacks, strict=True))
+        ]
+
+
+def _file_of(program: Program) -> str:
+    while isinstance(program, functools.partial):
+        program = program.func
+    return program.__code__.co_filename
+
+
+@dataclass
+class _Live:
+    """A rank's process, and the stem of the files that it writes."""
+
+    process: BaseProcess
+    files: Path
+    quiet_since: float = field(default_factory=time.monotonic)
+    ticks: int = 0
+
+    @property
+    def is_working(self) -> bool:
+        return self.process.is_alive() and not self._record.exists()
+
+    @property
+    def _record(self) -> Path:
+        return self.files.with_suffix(".pt")
+
+    @property
+    def has_failed(self) -> bool:
+        if self._record.exists():
+            return self.files.with_suffix(".failed").exists()
+        return not self.process.is_alive()
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Whether it has taken no processor time for these seconds, and wants none."""
+        pid, now = self.process.pid, time.monotonic()
+        assert pid is not None
+        ticks = processes.cpu_ticks(pid)
+        if ticks is None:  # this system does not say
+            return now - self.quiet_since > 10 * seconds
+        idle = max(1.0, IDLE_SHARE * (now - self.quiet_since) * TICKS_PER_SECOND)
+        if ticks - self.ticks > idle:
+            self.quiet_since, self.ticks = now, ticks
+        if now - self.quiet_since <= seconds:
+            return False
+        if processes.wants_processor(pid):  # others have it
+            self.quiet_since = now
+            return False
+        return True
+
+    def stack(self) -> str:
+        """Where its main thread is, as faulthandler writes it."""
+        path, end = self.files.with_suffix(".stack"), time.monotonic() + STACK_SECONDS
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid or 0, signal.SIGUSR1)
+        while time.monotonic() < end and not (path.exists() and path.stat().st_size):
+            time.sleep(POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def kill(self) -> None:
+        if self.process.pid is not None:
+            self.process.kill()
+
+    def join(self) -> None:
+        if self.process.pid is not None:
+            self.process.join()
+
+    def seen(self, rank: int) -> Seen:
+        """What it did, or of what it died."""
+        if self._record.exists():
+            found: Seen = torch.load(self._record, weights_only=False)
+            return found
+        code = self.process.exitcode or 0
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return Seen(rank, failure=Failure("died", f"the process died of {name}"))
+
+    def stuck(self, rank: int, hung: bool, waits: str | None) -> Seen:
+        """That it was still working at the end; what it met since then says nothing."""
+        kind: Ending = "hung" if hung else "peer failed"
+        said = "waits and will wait for ever" if hung else "was still waiting when a peer failed"
+        return Seen(rank, failure=Failure(kind, said, *_line(waits)))
+
+
+def _follow(ranks: Sequence[_Live], quiet_seconds: float) -> bool:
+    """Wait until all have ended or those left never will; whether they hang."""
+    for one in ranks:  # a first start takes long, and is no time in which they were quiet
+        one.quiet_since = time.monotonic()
+    while True:
+        time.sleep(POLL_SECONDS)
+        working = [one for one in ranks if one.is_working]
+        if not working:
+            return False
+        failed = any(one.has_failed for one in ranks)
+        patience = SETTLE_SECONDS if failed else quiet_seconds
+        if sum(one.is_quiet(patience) for one in working) == len(working):
+            return not failed
+
+
+def _last_of(stack: str, files: Sequence[str]) -> str | None:
+    """`file:line` of the innermost frame of a stack that lies in one of these files."""
+    frames = (found.group("file", "line") for found in _FRAME.finditer(stack))
+    return next((f"{file}:{line}" for file, line in frames if file in files), None)
+
+
+def _line(place: str | None) -> tuple[str | None, str | None]:
+    """A place, and the text that stands there."""
+    if place is None:
+        return None, None
+    file, _, line = place.rpartition(":")
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    return place, lines[int(line) - 1].strip() if int(line) <= len(lines) else None
+
+
+def _be(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]) -> None:
+    """The body of a rank's process."""
+    threading.Thread(target=_end_with_the_judge, daemon=True).start()
+    stem = folder / f"rank{rank}"
+    with stem.with_suffix(".stack").open("w", encoding="utf-8") as stack:
+        faulthandler.register(signal.SIGUSR1, stack, all_threads=False)
+        _quieten(stem)
+        torch.set_num_threads(1)
+        try:
+            seen = _executed(rank, world_size, folder, order)
+        except BaseException as error:  # noqa: BLE001 whatever it was, the judge must hear of it
+            stem.with_suffix(".failed").touch()
+            seen = Seen(rank, failure=_failure(error, files))
+            _write(seen, stem)
+            time.sleep(3600)  # to be ended; a closed connection would make peers fail
+        _write(seen, stem)
+        if world_size > 1:
+            dist.barrier()  # so that nobody meets a closed connection
+        os._exit(0)
+
+
+def _end_with_the_judge() -> None:
+    """End this process with the one that asked for it; the forkserver would wait for its ranks."""
+    judge = multiprocessing.parent_process()
+    if judge is not None:
+        wait([judge.sentinel])
+    os._exit(1)
+
+
+def _quieten(stem: Path) -> None:
+    """What libraries write goes to a file; what the program prints on rank 0 stays."""
+    os.dup2(os.open(stem.with_suffix(".err"), os.O_WRONLY | os.O_CREAT, 0o600), 2)
+
+
+def _executed(rank: int, world_size: int, folder: Path, order: bytes) -> Seen:
+    store = FileStore(str(folder / "store"), world_size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
+    dist.barrier()  # connections stand before anything is metered
+    program, arguments = pickle.loads(order)
+    judged = JudgedRank(rank, world_size)
+    with judged.meter:
+        returned = program(judged, *arguments)
+        calls, memory = judged.metered_part or judged.meter.end()
+    detached = tree_map_only(Tensor, lambda one: one.detach().cpu().clone(), returned)
+    return Seen(rank, detached, calls, memory)
+
+
+def _failure(error: BaseException, files: Sequence[str]) -> Failure:
+    said = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [at for at in frames if at.filename in files]
+    if isinstance(error, SyntaxError) and error.filename in files:
+        return Failure("exception", said, f"{error.filename}:{error.lineno}", error.text)
+    place = f"{own[-1].filename}:{own[-1].lineno}" if own else None
+    return Failure("exception", said, place, own[-1].line if own else None)
+
+
+def _write(seen: Seen, stem: Path) -> None:
+    """The record appears whole."""
+    part = stem.with_suffix(".part")
+    torch.save(seen, part)
+    part.rename(stem.with_suffix(".pt"))

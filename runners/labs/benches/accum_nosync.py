@@ -1,0 +1,101 @@
+"""The bench of `accum_nosync`: gradient accumulation under DDP."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import (
+    Case,
+    Requirement,
+    holds_at_most,
+    same_as_one_process,
+    sends_in_all,
+)
+
+ELEMENT_BYTES = 4
+LEARNING_RATE, MOMENTUM = 0.1, 0.9
+SET_UP_BYTES = 1024  # shapes of parameters and order of buckets, which DDP sends once
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """Samples are those of a microbatch on one rank."""
+    return {
+        "updates": draw.randrange(2, 5),
+        "microbatches": draw.randrange(3, 6),
+        "samples": draw.randrange(64, 96),
+        "width": draw.randrange(16, 32),
+    }
+
+
+def _model(case: Case, dtype: torch.dtype) -> nn.Module:
+    width = case.settings["width"]
+    model = nn.Sequential(nn.Linear(width, 2 * width), nn.Tanh(), nn.Linear(2 * width, 1))
+    with torch.no_grad():
+        for place, parameter in enumerate(model.parameters()):
+            drawn_values = torch.randn(parameter.shape, generator=case.generator(0, place))
+            parameter.copy_(drawn_values / width**0.5)
+    return model.to(dtype)
+
+
+def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
+    """The global batch of each update; each rank has an equal part of it."""
+    settings = case.settings
+    num_samples = case.world_size * settings["microbatches"] * settings["samples"]
+    batches = []
+    for update in range(settings["updates"]):
+        numbers = case.generator(1, update)
+        inputs = torch.randn(num_samples, settings["width"], generator=numbers)
+        targets = torch.randn(num_samples, 1, generator=numbers)
+        batches.append((inputs.to(dtype), targets.to(dtype)))
+    return batches
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """The parameters after the last update."""
+    model = _model(case, torch.float32)
+    own = [
+        (inputs.chunk(rank.world_size)[rank.rank], targets.chunk(rank.world_size)[rank.rank])
+        for inputs, targets in _batches(case, torch.float32)
+    ]
+    with rank.metered():
+        program.train(model, own, case.settings["microbatches"], LEARNING_RATE)
+    return dict(model.named_parameters())
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """SGD with momentum on the whole batch of each update."""
+    model = _model(case, dtype)
+    values = {name: one.detach() for name, one in model.named_parameters()}
+    momenta = {name: torch.zeros_like(value) for name, value in values.items()}
+    for inputs, targets in _batches(case, dtype):
+        leaves = {name: value.requires_grad_() for name, value in values.items()}
+        loss = (functional_call(model, leaves, (inputs,)) - targets).square().mean()
+        gradients = torch.autograd.grad(loss, list(leaves.values()))
+        for (name, value), gradient in zip(leaves.items(), gradients, strict=True):
+            momenta[name] = MOMENTUM * momenta[name] + gradient
+            values[name] = value.detach() - LEARNING_RATE * momenta[name]
+    return values
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The training of one process, one all-reduce in each update, and one microbatch at a time."""
+    settings, n = case.settings, case.world_size
+    num_bytes = sum(one.nbytes for one in _model(case, torch.float32).parameters())
+    by_ring = (n - 1) / n * num_bytes
+    broadcast, all_reduces = by_ring, 2 * settings["updates"] * by_ring
+    # Backward through tanh holds its output and two gradients, each of 2 × width features.
+    activations = ELEMENT_BYTES * settings["samples"] * 6 * settings["width"]
+    gradients_buckets_and_momenta = 3 * num_bytes
+    return [
+        same_as_one_process(one, case),
+        sends_in_all(broadcast + all_reduces, SET_UP_BYTES),
+        holds_at_most(gradients_buckets_and_momenta + activations, slack=num_bytes),
+    ]

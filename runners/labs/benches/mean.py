@@ -1,0 +1,92 @@
+"""The bench of `mean`: gradients averaged in buckets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+
+import torch
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import (
+    Case,
+    Requirement,
+    calls_at_most,
+    holds_at_most,
+    last_rank_is_late,
+    same_as_one_process,
+    sends,
+)
+
+ELEMENT_BYTES = 4
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """An MLP with an odd number of equal hidden layers, two to a bucket; its output is wider."""
+    width = draw.randrange(64, 97)
+    return {
+        "width": width,
+        "num_outputs": 2 * width + draw.randrange(8, 17),
+        "num_hidden_layers": draw.choice([9, 11]),
+        "cap_bytes": int(ELEMENT_BYTES * width * width * draw.uniform(1.2, 1.8)),
+    }
+
+
+def _shapes(case: Case) -> Iterator[tuple[int, ...]]:
+    """The shapes of the gradients, in the order in which backward computes them."""
+    width, num_outputs = case.settings["width"], case.settings["num_outputs"]
+    for num_rows in [num_outputs, *[width] * case.settings["num_hidden_layers"]]:
+        yield (num_rows,)
+        yield (num_rows, width)
+
+
+def _gradients(case: Case, rank: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    generator = case.generator(rank)
+    return [
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+        for shape in _shapes(case)
+    ]
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """The reader's `average` works in place."""
+    gradients = _gradients(case, rank.rank, torch.float32)
+    passed = list(gradients)
+    last_rank_is_late(rank)
+    with rank.metered():
+        program.average(passed, case.settings["cap_bytes"], rank.world_size)
+    return _by_name(gradients)
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """The mean over ranks."""
+    of_ranks = [_gradients(case, rank, dtype) for rank in range(case.world_size)]
+    return _by_name([torch.stack(same).mean(0) for same in zip(*of_ranks, strict=True)])
+
+
+def _by_name(gradients: Sequence[torch.Tensor]) -> Tensors:
+    return {f"gradient {index}": gradient for index, gradient in enumerate(gradients)}
+
+
+def bucket_bytes(sizes: Sequence[int], cap_bytes: int) -> list[int]:
+    """The bytes of each bucket, where one is closed as soon as it holds at least the cap."""
+    buckets = [0]
+    for size in sizes:
+        if buckets[-1] >= cap_bytes:
+            buckets.append(0)
+        buckets[-1] += size
+    return buckets
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The mean, its bytes, few all-reduces, and memory for one bucket beside the gradients."""
+    sizes = [ELEMENT_BYTES * torch.Size(shape).numel() for shape in _shapes(case)]
+    buckets = bucket_bytes(sizes, case.settings["cap_bytes"])
+    return [
+        same_as_one_process(one, case),
+        sends({"all_reduce": sum(sizes)}),
+        calls_at_most("all_reduce", len(buckets)),
+        holds_at_most(max(buckets), slack=max(buckets)),
+    ]

@@ -1,0 +1,142 @@
+"""The bench of `recompute`: blocks with dropout that keep only their inputs for backward."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import (
+    Case,
+    Requirement,
+    counts_at_most,
+    holds_at_most,
+    same_as_one_process,
+)
+
+ELEMENT_BYTES = 4
+WIDER = 4  # times as many hidden features
+NUM_BLOCKS, NUM_TIMES = 4, 2  # blocks, and how often each runs in a forward pass
+NUM_RUNS = NUM_BLOCKS * NUM_TIMES
+NUM_STEPS = 2  # the second continues the random numbers of the first
+DROPPED = 0.25
+RUNS = "runs of blocks"
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """Many tokens, so that activations decide the peak."""
+    return {
+        "num_tokens": draw.randrange(400, 600),
+        "width": draw.randrange(16, 25),
+        "num_blocks": NUM_BLOCKS,
+        "num_times": NUM_TIMES,
+    }
+
+
+class Block(nn.Module):
+    """An MLP with dropout and a residual connection, which counts how often it runs."""
+
+    def __init__(self, width: int, generator: torch.Generator, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.first = nn.Linear(width, WIDER * width)
+        self.second = nn.Linear(WIDER * width, width)
+        self.num_runs = 0
+        self.to(dtype)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                numbers = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_(numbers / parameter.shape[-1] ** 0.5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Random numbers are drawn in float32, so any precision drops the same features."""
+        self.num_runs += 1
+        hidden = torch.nn.functional.gelu(self.first(inputs))
+        if self.training:
+            hidden = hidden * (torch.rand(hidden.shape, dtype=torch.float32) >= DROPPED)
+            hidden = hidden / (1 - DROPPED)
+        outputs: Tensor = inputs + self.second(hidden)
+        return outputs
+
+
+def _blocks(case: Case, dtype: torch.dtype) -> list[Block]:
+    """The same on every rank."""
+    width = case.settings["width"]
+    return [Block(width, case.generator(block), dtype) for block in range(NUM_BLOCKS)]
+
+
+def _inputs(case: Case, rank: int, dtype: torch.dtype) -> list[Tensor]:
+    """For each step other ones, on each rank."""
+    shape = NUM_STEPS, case.settings["num_tokens"], case.settings["width"]
+    generator = case.generator(NUM_BLOCKS, rank)
+    return [*torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)]
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """Two steps of the reader's `checkpoint`; each rank has its own tokens and random numbers."""
+    blocks, inputs = _blocks(case, torch.float32), _inputs(case, rank.rank, torch.float32)
+    torch.manual_seed(_seed(case, rank.rank))
+    with rank.metered():
+        found = dict(_steps(blocks, inputs, program.checkpoint))
+    return found | {RUNS: torch.tensor(sum(block.num_runs for block in blocks))}
+
+
+def _seed(case: Case, rank: int) -> int:
+    return case.generator(rank).initial_seed()
+
+
+def _steps(
+    blocks: Sequence[Block], inputs: Sequence[Tensor], run: Callable[[Block, Tensor], Tensor]
+) -> Iterator[tuple[str, Tensor]]:
+    """Forward and backward of each step, through all blocks and then through all of them again."""
+    for step, of_step in enumerate(inputs):
+        outputs = of_step  # samples need no gradient
+        for _ in range(NUM_TIMES):
+            for block in blocks:
+                outputs = run(block, outputs)
+        yield f"outputs of step {step}", outputs.detach()
+        outputs.square().mean().backward()
+        for number in reversed(range(NUM_BLOCKS)):
+            for name, parameter in blocks[number].named_parameters():
+                gradient = parameter.grad
+                found = torch.zeros_like(parameter.detach()) if gradient is None else gradient
+                yield f"gradient of block {number}, {name}, in step {step}", found
+            blocks[number].zero_grad()
+        yield f"random numbers after step {step}", torch.rand(NUM_STEPS, dtype=torch.float32)
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """The same by autograd for each rank; results are stacked along an axis of ranks."""
+    of_ranks = []
+    with torch.random.fork_rng(devices=[]):
+        for rank in range(case.world_size):
+            blocks, inputs = _blocks(case, dtype), _inputs(case, rank, dtype)
+            torch.manual_seed(_seed(case, rank))
+            of_ranks.append(dict(_steps(blocks, inputs, lambda block, run_on: block(run_on))))
+    return {name: torch.stack([found[name] for found in of_ranks]) for name in of_ranks[0]}
+
+
+def _own(_name: str, tensor: Tensor, rank: int, _world_size: int) -> Tensor:
+    return tensor[rank]
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The training, memory for the inputs of all runs and the inside of one, and two runs each."""
+    width = case.settings["width"]
+    activation = ELEMENT_BYTES * case.settings["num_tokens"] * width
+    parameters = ELEMENT_BYTES * width * (2 * WIDER * width + WIDER + 1)
+    # Autograd saves nine activations inside a block: the hidden features before GELU and after
+    # dropout, four each, and a mask with one byte for each hidden feature.
+    inside = 2 * WIDER * activation + WIDER * activation / ELEMENT_BYTES
+    # The bench keeps outputs and gradients of each step.
+    kept = NUM_STEPS * (activation + NUM_BLOCKS * parameters)
+    states = (NUM_RUNS + 1) * torch.get_rng_state().nbytes
+    return [
+        same_as_one_process(one, case, _own),
+        holds_at_most(NUM_RUNS * activation + 2 * inside + kept + states, slack=activation),
+        counts_at_most("runs", RUNS, 2 * NUM_STEPS * NUM_RUNS),
+    ]

@@ -1,0 +1,61 @@
+"""The bench of `ring`: an all-reduce from messages between neighbours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import torch
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import (
+    Case,
+    Requirement,
+    holds_at_most,
+    same_as_one_process,
+    sends,
+)
+
+ELEMENT_BYTES = 4
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """A length that divides into a chunk for each rank."""
+    return {"num_elements": world_size * draw.randrange(20_000, 40_000)}
+
+
+def _tensor(case: Case, rank: int, dtype: torch.dtype) -> torch.Tensor:
+    size, generator = case.settings["num_elements"], case.generator(rank)
+    return torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """The reader's `all_reduce` works in place."""
+    tensor = _tensor(case, rank.rank, torch.float32)
+    with rank.metered():
+        program.all_reduce(tensor, rank.rank, rank.world_size)
+    return {"sum": tensor}
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """The sum."""
+    return {"sum": sum_of([_tensor(case, rank, dtype) for rank in range(case.world_size)])}
+
+
+def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """One after the other, as a single process would."""
+    return torch.stack(list(tensors)).sum(0)
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The sum, its bytes, and memory for two chunks beside the tensor."""
+    num_bytes, n = ELEMENT_BYTES * case.settings["num_elements"], case.world_size
+    by_ring = 2 * (n - 1) / n * num_bytes
+    chunk = num_bytes / n
+    return [
+        same_as_one_process(one, case),
+        sends({"send": by_ring, "recv": by_ring}),
+        holds_at_most(2 * chunk, slack=chunk),
+    ]

@@ -1,0 +1,100 @@
+"""The bench of `slow_head`: tensor parallelism with its own backward passes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import Case, Requirement, same_as_one_process, sends_in_all
+
+LEARNING_RATE, MOMENTUM = 0.2, 0.9
+ELEMENT_BYTES = 4
+SINGLE_NUMBERS_BYTES = 64  # such as a loss that a program averages over the ranks
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """Each rank has the same part of the hidden features."""
+    return {
+        "steps": draw.randrange(3, 6),
+        "samples": draw.randrange(48, 64),
+        "features": draw.randrange(8, 16),
+        "width": draw.randrange(16, 24),
+        "hidden": world_size * draw.randrange(4, 7),
+        "classes": draw.randrange(18, 26),
+    }
+
+
+def _weights(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
+    """All whole, in the order in which they are applied."""
+    settings = case.settings
+    sizes = [settings[name] for name in ("features", "width", "hidden", "width", "classes")]
+    weights = {}
+    for place, name in enumerate(("stem", "up", "down", "head")):
+        shape = (sizes[place + 1], sizes[place])
+        drawn_values = torch.randn(shape, generator=case.generator(0, place))
+        weights[name] = (drawn_values / sizes[place] ** 0.5).to(dtype)
+    return weights
+
+
+def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
+    settings, batches = case.settings, []
+    for step in range(settings["steps"]):
+        numbers = case.generator(1, step)
+        inputs = torch.randn(settings["samples"], settings["features"], generator=numbers)
+        classes = torch.randint(settings["classes"], (settings["samples"],), generator=numbers)
+        batches.append((inputs.to(dtype), classes))
+    return batches
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """The weights of this rank after the last step, and the losses that it logged."""
+    weights, batches = _weights(case, torch.float32), _batches(case, torch.float32)
+    with rank.metered():
+        trained, losses = program.train(weights, batches, LEARNING_RATE)
+    return {**trained, "losses": torch.tensor([float(one) for one in losses])}
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """SGD with momentum on the undivided layers."""
+    weights = {name: one.requires_grad_() for name, one in _weights(case, dtype).items()}
+    momenta = {name: torch.zeros_like(one) for name, one in weights.items()}
+    losses = []
+    for inputs, classes in _batches(case, dtype):
+        hidden = functional.gelu((inputs @ weights["stem"].T).tanh() @ weights["up"].T)
+        logits = hidden @ weights["down"].T @ weights["head"].T
+        loss = functional.cross_entropy(logits, classes)
+        gradients = torch.autograd.grad(loss, list(weights.values()))
+        losses.append(loss.detach())
+        with torch.no_grad():
+            for (name, weight), gradient in zip(weights.items(), gradients, strict=True):
+                momenta[name].mul_(MOMENTUM).add_(gradient)
+                weight.sub_(LEARNING_RATE * momenta[name])
+    whole = {name: weight.detach() for name, weight in weights.items()}
+    return {**whole, "losses": torch.stack(losses)}
+
+
+def part(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
+    """A rank holds some hidden features: rows of the first layer and columns of the second."""
+    axis = {"up": 0, "down": 1}.get(name)
+    return tensor if axis is None else tensor.chunk(world_size, axis)[rank]
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The training of one process, with one all-reduce in forward and one in backward."""
+    settings, n = case.settings, case.world_size
+    activations = ELEMENT_BYTES * settings["samples"] * settings["width"]
+    all_reduces = 2 * settings["steps"] * activations
+    # DTensor scatters `up` and `down` once, though all ranks have them.
+    scattered = ELEMENT_BYTES * 2 * settings["width"] * settings["hidden"]
+    by_ring = (n - 1) / n
+    return [
+        same_as_one_process(one, case, part),
+        sends_in_all(2 * by_ring * all_reduces, by_ring * scattered + SINGLE_NUMBERS_BYTES),
+    ]

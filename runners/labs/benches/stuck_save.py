@@ -1,0 +1,107 @@
+"""The bench of `stuck_save`: training under `fully_shard`, and the whole parameters at its end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import Case, Requirement, same_as_one_process, sends_in_all
+
+LEARNING_RATE, MOMENTUM = 0.1, 0.9
+ROWS = 12  # each layer has a multiple of these, so that 2, 3 and 4 ranks divide it
+SET_UP_BYTES = 1024  # what rank 0 may send to the others when it saves
+
+
+class Model(nn.Module):
+    """A stem, blocks, and a head."""
+
+    def __init__(self, features: int, width: int, blocks: int, classes: int) -> None:
+        super().__init__()
+        self.stem = nn.Linear(features, width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(blocks)
+        )
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits (samples × classes) of samples × features."""
+        hidden = self.stem(inputs)
+        for block in self.blocks:
+            hidden = block(hidden)
+        logits: Tensor = self.head(hidden)
+        return logits
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """Samples are those of a rank in a step."""
+    return {
+        "steps": draw.randrange(3, 6),
+        "samples": draw.randrange(3, 6),
+        "features": draw.randrange(10, 20),
+        "width": ROWS * draw.randrange(2, 4),
+        "blocks": draw.randrange(2, 4),
+    }
+
+
+def _model(case: Case, dtype: torch.dtype) -> Model:
+    settings = case.settings
+    model = Model(settings["features"], settings["width"], settings["blocks"], classes=ROWS)
+    with torch.no_grad():
+        for place, parameter in enumerate(model.parameters()):
+            numbers = torch.randn(parameter.shape, generator=case.generator(0, place))
+            parameter.copy_(numbers / parameter.shape[-1] ** 0.5)
+    return model.to(dtype)
+
+
+def _batch(case: Case, step: int, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    settings, numbers = case.settings, case.generator(1, step, rank)
+    inputs = torch.randn(settings["samples"], settings["features"], generator=numbers)
+    return inputs.to(dtype), torch.randint(ROWS, (settings["samples"],), generator=numbers)
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """What rank 0 saved, whatever the other ranks returned."""
+    model = _model(case, torch.float32)
+    steps = range(case.settings["steps"])
+    own = [_batch(case, step, rank.rank, torch.float32) for step in steps]
+    with rank.metered():
+        saved = program.train(model, own, LEARNING_RATE)
+    from_rank_0 = [saved if rank.rank == 0 else None]
+    dist.broadcast_object_list(from_rank_0)
+    found: Tensors = from_rank_0[0] or {}
+    return found
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """SGD with momentum on the global batch of each step."""
+    model = _model(case, dtype)
+    momenta = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for step in range(case.settings["steps"]):
+        parts = [_batch(case, step, rank, dtype) for rank in range(case.world_size)]
+        inputs, targets = (torch.cat(side) for side in zip(*parts, strict=True))
+        loss = functional.cross_entropy(model(inputs), targets)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for value, momentum, gradient in zip(
+                model.parameters(), momenta, gradients, strict=True
+            ):
+                momentum.mul_(MOMENTUM).add_(gradient)
+                value.sub_(LEARNING_RATE * momentum)
+    return {name: value.detach() for name, value in model.named_parameters()}
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The training of one process, and what sharding sends for it."""
+    num_bytes = sum(one.nbytes for one in _model(case, torch.float32).parameters())
+    by_ring = (case.world_size - 1) / case.world_size * num_bytes
+    gathers_of_a_step, reduce_scatters_of_a_step, saved = 2, 1, 1
+    times = case.settings["steps"] * (gathers_of_a_step + reduce_scatters_of_a_step) + saved
+    return [same_as_one_process(one, case), sends_in_all(times * by_ring, SET_UP_BYTES)]

@@ -1,0 +1,116 @@
+"""The bench of `tensor_mlp`: an MLP of which each rank has some of the hidden features."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import Case, Requirement, calls, same_as_one_process, sends
+
+ELEMENT_BYTES = 4
+NUM_BLOCKS = 2
+# The axis along which ranks divide a parameter: columns of the first weight, rows of the second.
+DIVIDED: Mapping[str, int] = {"first": 1, "first_bias": 0, "second": 0}
+PARAMETERS = ("first", "first_bias", "second", "second_bias")
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """Hidden features that the ranks divide; width and tokens are arbitrary."""
+    return {
+        "num_tokens": draw.randrange(12, 20),
+        "width": draw.randrange(20, 32),
+        "num_hidden": world_size * draw.randrange(16, 24),
+        "num_blocks": NUM_BLOCKS,
+    }
+
+
+def _block(case: Case, block: int, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The whole parameters of a block."""
+    width, num_hidden = case.settings["width"], case.settings["num_hidden"]
+    shapes = (width, num_hidden), (num_hidden,), (num_hidden, width), (width,)
+    generator, found = case.generator(block), {}
+    for name, shape in zip(PARAMETERS, shapes, strict=True):
+        numbers = torch.randn(shape, generator=generator, dtype=torch.float64)
+        found[name] = (numbers / shape[0] ** 0.5).to(dtype)
+    return found
+
+
+def _inputs(case: Case, dtype: torch.dtype) -> Tensor:
+    """The same on every rank."""
+    shape = case.settings["num_tokens"], case.settings["width"]
+    generator = case.generator(NUM_BLOCKS)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """Forward and backward through blocks with residual connections around the reader's `mlp`."""
+    inputs = _inputs(case, torch.float32).requires_grad_()
+    blocks = []
+    for block in range(NUM_BLOCKS):
+        whole = _block(case, block, torch.float32)
+        own = {name: _own(name, one, rank.rank, case.world_size) for name, one in whole.items()}
+        blocks.append({name: one.clone().requires_grad_() for name, one in own.items()})
+    with rank.metered():
+        outputs = inputs
+        for parameters in blocks:
+            outputs = outputs + program.mlp(outputs, **parameters)
+        outputs.square().mean().backward()
+    return _named(
+        outputs.detach(),
+        _gradient(inputs),
+        [{name: _gradient(one) for name, one in parameters.items()} for parameters in blocks],
+    )
+
+
+def _own(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
+    """The part of a tensor that a rank has, by the last word of its name; else all of it."""
+    axis = DIVIDED.get(name.split()[-1])
+    return tensor if axis is None else tensor.chunk(world_size, axis)[rank]
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+
+
+def _named(outputs: Tensor, inputs: Tensor, blocks: Sequence[Mapping[str, Tensor]]) -> Tensors:
+    """Results in the order of backward, because a grade shows the first difference."""
+    found = {"outputs": outputs}
+    for block in reversed(range(NUM_BLOCKS)):
+        for name in reversed(PARAMETERS):
+            found[f"gradient of block {block}, {name}"] = blocks[block][name]
+    return found | {"gradient of the inputs": inputs}
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """The same with whole parameters."""
+    inputs = _inputs(case, dtype).requires_grad_()
+    blocks = [_block(case, block, dtype) for block in range(NUM_BLOCKS)]
+    outputs = inputs
+    for block in blocks:
+        for parameter in block.values():
+            parameter.requires_grad_()
+        hidden = torch.nn.functional.gelu(outputs @ block["first"] + block["first_bias"])
+        outputs = outputs + hidden @ block["second"] + block["second_bias"]
+    needed = [inputs, *(parameter for block in blocks for parameter in block.values())]
+    gradients = iter(torch.autograd.grad(outputs.square().mean(), needed))
+    return _named(
+        outputs.detach(),
+        next(gradients),
+        [{name: next(gradients) for name in block} for block in blocks],
+    )
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The blocks, the bytes of their activations, and two all-reduces for each."""
+    activation = ELEMENT_BYTES * case.settings["num_tokens"] * case.settings["width"]
+    return [
+        same_as_one_process(one, case, _own),
+        sends({"all_reduce": 2 * NUM_BLOCKS * activation}),
+        calls(["all_reduce"] * 2 * NUM_BLOCKS),
+    ]

@@ -1,0 +1,117 @@
+"""The bench of `tokens`: a gradient accumulated over microbatches, and counted by tokens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
+from runners.labs.grading import (
+    Case,
+    Requirement,
+    holds_at_most,
+    last_rank_is_late,
+    same_as_one_process,
+    sends,
+)
+
+ELEMENT_BYTES = 4
+COUNT_BYTES = 8
+PADDING = -100
+WIDTH = 16
+NUM_SEQUENCES = 3  # of a microbatch
+OUTPUTS_IN_BACKWARD = 4  # logits, log-probabilities, and the gradients of both
+
+
+def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
+    """How many microbatches the first rank has at least, and how long its sequences are."""
+    return {
+        "num_words": draw.randrange(120, 150),
+        "num_microbatches": draw.randrange(12, 15),
+        "length": draw.randrange(7, 10),
+    }
+
+
+def _shape(case: Case, rank: int) -> tuple[int, int]:
+    """How many microbatches a rank has, and how long its sequences are: two ranks always differ."""
+    settings, place = case.settings, rank + case.seed
+    num_more = place % min(3, case.world_size)
+    length = settings["length"] + 6 * (place % case.world_size)
+    return settings["num_microbatches"] + num_more, length
+
+
+def _microbatches(case: Case, rank: int) -> list[tuple[Tensor, Tensor]]:
+    """Inputs and targets; of one rank, the second microbatch is padding only."""
+    num_microbatches, length = _shape(case, rank)
+    generator, shape = case.generator(rank), (NUM_SEQUENCES, length)
+    found = []
+    for index in range(num_microbatches):
+        inputs = torch.randint(case.settings["num_words"], shape, generator=generator)
+        targets = torch.randint(case.settings["num_words"], shape, generator=generator)
+        ends = torch.randint(1, length + 1, (NUM_SEQUENCES, 1), generator=generator)
+        is_left_out = torch.arange(length) >= ends
+        if index == 1 and rank == case.seed % case.world_size:
+            is_left_out[:] = True
+        found.append((inputs, targets.masked_fill(is_left_out, PADDING)))
+    return found
+
+
+def _model(case: Case, dtype: torch.dtype) -> nn.Module:
+    num_words, generator = case.settings["num_words"], case.generator()
+    model = nn.Sequential(
+        nn.Embedding(num_words, WIDTH),
+        nn.Linear(WIDTH, WIDTH),
+        nn.Tanh(),
+        nn.Linear(WIDTH, num_words),
+    )
+    for parameter in model.parameters():
+        drawn_values = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        parameter.data = drawn_values.to(dtype) / 2
+    return model
+
+
+def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+    """The reader's `accumulate` leaves gradients in the parameters."""
+    model, microbatches = _model(case, torch.float32), _microbatches(case, rank.rank)
+    last_rank_is_late(rank)
+    with rank.metered():
+        program.accumulate(model, microbatches, rank.world_size)
+    return _gradients(model)
+
+
+def one(case: Case, dtype: torch.dtype) -> Tensors:
+    """The gradient of the mean over all tokens that are no padding."""
+    model, losses = _model(case, dtype), []
+    for rank in range(case.world_size):
+        for inputs, targets in _microbatches(case, rank):
+            is_token = targets != PADDING
+            of_words = model(inputs[is_token]).log_softmax(-1)
+            losses.append(-of_words[torch.arange(len(of_words)), targets[is_token]])
+    torch.cat(losses).mean().backward()
+    return _gradients(model)
+
+
+def _gradients(model: nn.Module) -> Tensors:
+    """By the names of their parameters; one that is missing counts as zero."""
+    return {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for name, parameter in model.named_parameters()
+    }
+
+
+def requirements(case: Case) -> Sequence[Requirement]:
+    """The gradient, its bytes and a count, and memory for one microbatch at a time."""
+    parameters = _model(case, torch.float32).parameters()
+    num_bytes = ELEMENT_BYTES * sum(parameter.numel() for parameter in parameters)
+    length = max(_shape(case, rank)[1] for rank in range(case.world_size))
+    outputs = ELEMENT_BYTES * NUM_SEQUENCES * length * case.settings["num_words"]
+    return [
+        same_as_one_process(one, case),
+        sends({"all_reduce": num_bytes + COUNT_BYTES}),
+        holds_at_most(2 * num_bytes + OUTPUTS_IN_BACKWARD * outputs, slack=outputs),
+    ]

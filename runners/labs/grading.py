@@ -1,0 +1,287 @@
+"""Run a reader's file against the bench of a lab, and say which requirements hold.
+
+In: a lab, a file, a number of ranks, and the seeds of the cases. Out: a row for each requirement,
+in order: it holds, it fails, or it was not tried, because something before it ended the program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import random
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from runners.judging import comparison
+from runners.judging.comparison import Comparison, Tensors, sent_over_a_ring
+from runners.judging.ranks import JudgedRank, Seen, run
+
+LATE_SECONDS = (0.3, *[0.05] * 19)  # before its first collectives; shorter than what hangs
+State = Literal["holds", "fails", "not tried"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a program is tried with.
+
+    Attributes:
+        seed: of the settings and of all values.
+        world_size: the number of ranks.
+        settings: drawn by the bench, such as sizes.
+    """
+
+    seed: int
+    world_size: int
+    settings: Mapping[str, int]
+
+    def generator(self, *place: int) -> torch.Generator:
+        """Random numbers of this case, other ones for each place, such as a rank and a step."""
+        seed = random.Random(f"{self.seed} {place}").randrange(2**31)
+        return torch.Generator().manual_seed(seed)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A law that a program has to obey.
+
+    Attributes:
+        id: its name in `lab.yml`, where its words are.
+        check: compares what ranks did with it.
+        allowed: its value in this case, where it is a number: bytes, or a count.
+    """
+
+    id: str
+    check: Callable[[Sequence[Seen]], Iterable[Comparison]]
+    allowed: float | None = None
+
+
+class Bench(Protocol):
+    """What a module of `benches/` holds."""
+
+    __name__: str
+
+    def drawn(self, draw: random.Random, world_size: int) -> Mapping[str, int]:
+        """The settings of a case."""
+
+    def attempt(self, rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+        """Call the reader's code on a rank, metered, and return what is compared."""
+
+    def one(self, case: Case, dtype: torch.dtype) -> Tensors:
+        """What one process computes."""
+
+    def requirements(self, case: Case) -> Sequence[Requirement]:
+        """The laws, in the order in which a reader meets them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one requirement came out.
+
+    Attributes:
+        requirement: its id.
+        state: whether it holds in all cases.
+        seed: of the case that decided it.
+        allowed: its value in that case.
+        says: the first difference, in one line.
+        observed: what was measured in that case, where `allowed` is a number.
+    """
+
+    requirement: str
+    state: State
+    seed: int
+    allowed: float | None = None
+    says: str = ""
+    observed: float | None = None
+
+
+@dataclass(frozen=True)
+class Grade:
+    """What came of a file.
+
+    Attributes:
+        rows: by requirement, in order.
+        seen: what each rank did in the case that decided.
+        case: that case.
+    """
+
+    rows: Sequence[Row]
+    seen: Sequence[Seen]
+    case: Case
+
+    @property
+    def first_failed(self) -> Row | None:
+        """The first requirement that does not hold; the one that is explained."""
+        return next((row for row in self.rows if row.state != "holds"), None)
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether every requirement holds."""
+        return self.first_failed is None
+
+
+def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
+    """Grade a file.
+
+    Args:
+        bench: of the lab.
+        file: with the reader's code.
+        world_size: the number of ranks.
+        seeds: of the cases; the first that fails decides.
+    """
+    for seed in seeds:
+        case = case_of(bench, world_size, seed)
+        seen = run(_attempt, world_size, bench.__name__, file, case, files=[file])
+        grade = Grade(rows(bench, case, seen), seen, case)
+        if not grade.is_solved:
+            break
+    return grade
+
+
+def case_of(bench: Bench, world_size: int, seed: int) -> Case:
+    """The case of a seed."""
+    return Case(seed, world_size, bench.drawn(random.Random(seed), world_size))
+
+
+def same_as_one_process(
+    one: Callable[[Case, torch.dtype], Tensors],
+    case: Case,
+    share: comparison.Share = comparison.whole,
+) -> Requirement:
+    """The requirement with which labs begin; `share` is what a rank holds of a whole tensor."""
+    in_case = functools.partial(one, case)
+
+    def named(found: Comparison) -> Comparison:
+        if found.state != "differs":
+            return found
+        return dataclasses.replace(found, says=f"{found.what}: {found.says}")
+
+    return Requirement(
+        "same", lambda seen: map(named, comparison.as_one_process(seen, in_case, share))
+    )
+
+
+def sends(payload: Mapping[str, float], name: str = "sends") -> Requirement:
+    """At most this payload, in bytes by operation, and no other operation."""
+    return Requirement(
+        name, lambda seen: comparison.sent(seen, payload, at_most=True), max(payload.values())
+    )
+
+
+def holds_at_most(num_bytes: float, slack: float) -> Requirement:
+    """A peak of tensor bytes; `slack` is a buffer that gloo may free late."""
+    return Requirement("peak", lambda seen: [comparison.peak(seen, num_bytes, slack)], num_bytes)
+
+
+def calls(operations: Sequence[str]) -> Requirement:
+    """The operations that a rank calls, in order."""
+    return Requirement("order", lambda seen: [comparison.order(seen, operations)])
+
+
+def rows(bench: Bench, case: Case, seen: Sequence[Seen]) -> list[Row]:
+    """How each requirement came out in a case."""
+    return [_row(one, list(one.check(seen)), case) for one in bench.requirements(case)]
+
+
+def _row(one: Requirement, found: Sequence[Comparison], case: Case) -> Row:
+    """Of the comparisons of a requirement the first that differs, else the first not made."""
+    order: tuple[State, ...] = ("fails", "not tried", "holds")
+    states: dict[str, State] = {"differs": "fails", "not compared": "not tried", "agrees": "holds"}
+    by_state = {state: [c for c in found if states[c.state] == state] for state in order}
+    state: State = next((state for state in order if by_state[state]), "not tried")
+    decides = max(by_state[state], key=lambda c: c.observed or 0, default=None)
+    if decides is None:
+        return Row(one.id, state, case.seed, one.allowed)
+    observed = decides.observed if one.allowed is not None else None
+    return Row(one.id, state, case.seed, one.allowed, decides.says, observed)
+
+
+def _attempt(rank: JudgedRank, bench: str, file: Path, case: Case) -> Mapping[str, Tensor]:
+    """The program that ranks run: the reader's code on its bench, a module by its name."""
+    found: Any = importlib.import_module(bench)
+    attempted: Tensors = found.attempt(rank, loaded(file), case)
+    return attempted
+
+
+def loaded(file: Path) -> ModuleType:
+    """A reader's file as a module, of this file alone: none beside it is found by name."""
+    spec = importlib.util.spec_from_file_location(f"lab_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses of the file look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+def calls_at_most(operation: str, count: int) -> Requirement:
+    """An operation is called at most this many times on each rank."""
+
+    def checked(one: Seen) -> Comparison:
+        if one.failure is not None:
+            return Comparison(operation, "not compared", one.rank, one.failure.message)
+        called = sum(call.operation == operation for call in one.calls)
+        if called <= count:
+            return Comparison(operation, "agrees")
+        says = f"rank {one.rank} called {operation} {called} times, allowed {count}"
+        return Comparison(operation, "differs", one.rank, says)
+
+    return Requirement("calls", lambda seen: [checked(one) for one in seen])
+
+
+def last_rank_is_late(rank: JudgedRank) -> None:
+    """Hold the last rank back, so that others read too early what they did not wait for."""
+    if rank.rank == rank.world_size - 1:
+        rank.come_late(LATE_SECONDS)
+
+
+def counts_at_most(requirement: str, name: str, number: int) -> Requirement:
+    """At most this number, which the bench counts and returns as a tensor under a name."""
+
+    def counted(seen: Sequence[Seen]) -> Iterable[Comparison]:
+        for one in seen:
+            if one.failure is not None:
+                yield Comparison(name, "not compared", one.rank, one.failure.message)
+            elif (found := int(one.returned[name])) > number:
+                says = f"rank {one.rank}: {found:,} {name}, allowed {number:,}"
+                yield Comparison(name, "differs", one.rank, says)
+            else:
+                yield Comparison(name, "agrees")
+
+    return Requirement(requirement, counted)
+
+
+def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
+    """At most these bytes from a rank, whatever the operations, each of them over a ring.
+
+    `slack` is for single numbers, such as a norm, and for what wrappers send when they are built.
+    """
+    return Requirement(
+        "sends",
+        lambda seen: [_sent_in_all(one, len(seen), num_bytes, slack) for one in seen],
+        num_bytes,
+    )
+
+
+def _sent_in_all(one: Seen, world_size: int, num_bytes: float, slack: float) -> Comparison:
+    if one.failure is not None:
+        says = f"rank {one.rank}: {one.failure.message}"
+        return Comparison("bytes sent", "not compared", one.rank, says)
+    by_operation = {
+        name: sent_over_a_ring((call for call in one.calls if call.operation == name), world_size)
+        for name in dict.fromkeys(call.operation for call in one.calls)
+    }
+    total = sum(by_operation.values())
+    if total <= num_bytes + slack:
+        return Comparison("bytes sent", "agrees", observed=total)
+    parts = ", ".join(f"{name} {sent:,.0f}" for name, sent in by_operation.items() if sent)
+    says = f"rank {one.rank} sent {total:,.0f} bytes ({parts}), allowed {num_bytes:,.0f}"
+    return Comparison("bytes sent", "differs", one.rank, says, total)

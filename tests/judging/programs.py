@@ -1,0 +1,91 @@
+"""Programs of a rank that the tests of the judge run."""
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed._functional_collectives import all_gather_tensor
+
+SIZE = 4096
+
+
+def whole_gradient(rank, world_size, dtype=torch.float32):
+    """The gradient of a rank's shard, of numbers that no sum represents exactly."""
+    generator = torch.Generator().manual_seed(rank)
+    return torch.randn(SIZE, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def mean(world_size):
+    def one(dtype):
+        parts = [whole_gradient(rank, world_size, dtype) for rank in range(world_size)]
+        return {"gradient": torch.stack(parts).mean(0)}
+
+    return one
+
+
+def averaged(rank, factor=1.0):
+    gradient = whole_gradient(rank.rank, rank.world_size)
+    dist.all_reduce(gradient)
+    return {"gradient": factor * gradient / rank.world_size}
+
+
+def scattered(rank):
+    gradient = whole_gradient(rank.rank, rank.world_size)
+    own = torch.empty(SIZE // rank.world_size)
+    with rank.metered():
+        dist.reduce_scatter_tensor(own, gradient)
+        gathered = torch.empty(SIZE)
+        own /= rank.world_size
+        dist.all_gather_into_tensor(gathered, own)
+    return {"gradient": own}
+
+
+def gathered_by_return(rank):
+    """An operation that returns the whole, as DTensor calls it."""
+    own = whole_gradient(rank.rank, rank.world_size).chunk(rank.world_size)[rank.rank]
+    whole = all_gather_tensor(own.contiguous(), 0, dist.group.WORLD)
+    return {"length": torch.tensor([len(whole)])}
+
+
+def forgetful(rank):
+    return {"other": averaged(rank)["gradient"]}
+
+
+def raises_on_the_last(rank):
+    if rank.rank == rank.world_size - 1:
+        raise ValueError("no samples left")
+    dist.barrier()
+
+
+def one_never_comes(rank):
+    if rank.rank == 0:
+        dist.all_reduce(torch.ones(4))
+    else:
+        time.sleep(600)
+
+
+def dies(rank):
+    if rank.rank == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    dist.barrier()
+
+
+def holds(rank, num_elements):
+    kept = torch.ones(num_elements)
+    with rank.metered():
+        twice = kept * 2
+        del twice
+        return {"sum": (kept * 3).sum()}
+
+
+def read_too_early(rank):
+    if rank.rank == 1:
+        rank.come_late([0.2, 0.2])
+    sums = [torch.ones(SIZE), torch.ones(SIZE)]
+    dist.all_reduce(sums[0])
+    started = dist.all_reduce(sums[1], async_op=True)
+    read = sums[1].clone()
+    started.wait()
+    return {"awaited": sums[0], "read": read}

@@ -1,0 +1,137 @@
+"""The judge: what agrees, what differs, and what it must never call the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from runners.judging import comparison
+from runners.judging.assertions import (
+    assert_calls,
+    assert_peak,
+    assert_same_as_one_process,
+    assert_sends,
+)
+from runners.judging.ranks import Call, Seen, run
+from tests.conftest import ROOT
+from tests.judging import programs
+
+pytestmark = pytest.mark.ranks
+BYTES = 4 * programs.SIZE
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_what_agrees_with_one_process_passes(world_size):
+    assert_same_as_one_process(programs.averaged, world_size, programs.mean(world_size))
+
+
+def test_a_factor_is_named():
+    with pytest.raises(AssertionError, match=r"rank 0.*all elements are 2 times as large"):
+        assert_same_as_one_process(programs.averaged, 2, programs.mean(2), 2.0)
+
+
+def test_a_relative_error_of_one_in_a_hundred_thousand_differs():
+    with pytest.raises(AssertionError, match="gradient differs"):
+        assert_same_as_one_process(programs.averaged, 2, programs.mean(2), 1 + 1e-5)
+
+
+def test_a_shard_is_compared_with_its_rows_alone():
+    share = comparison.first_rows
+    assert_same_as_one_process(programs.scattered, 4, programs.mean(4), share=share)
+    with pytest.raises(AssertionError, match="its shape on rank 0"):
+        assert_same_as_one_process(programs.scattered, 4, programs.mean(4))
+
+
+@pytest.mark.parametrize("program", [programs.forgetful, programs.raises_on_the_last])
+def test_what_was_not_compared_is_no_agreement(program):
+    with pytest.raises(AssertionError, match="gradient not compared"):
+        assert_same_as_one_process(program, 2, programs.mean(2))
+
+
+def test_bytes_are_counted_by_operation_and_what_is_not_named_may_not_be_called():
+    sends = {"reduce_scatter": BYTES, "all_gather": BYTES}
+    assert_sends(programs.scattered, 4, sends)
+    assert_sends(programs.averaged, 4, {"all_reduce": 2 * BYTES}, at_most=True)
+    with pytest.raises(AssertionError, match=f"all_reduce, expected {BYTES - 1:,} bytes"):
+        assert_sends(programs.averaged, 4, {"all_reduce": BYTES - 1})
+    with pytest.raises(AssertionError, match="reduce_scatter, expected at most 0 bytes"):
+        assert_sends(programs.scattered, 4, {"all_gather": BYTES}, at_most=True)
+
+
+def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
+    whole = comparison.sent_over_a_ring([Call("all_reduce", 8)], 4)
+    halves = [Call("reduce_scatter", 8), Call("all_gather", 8)]
+    assert whole == comparison.sent_over_a_ring(halves, 4) == 12
+
+
+def test_a_gather_that_returns_the_whole_counts_the_whole():
+    assert_sends(programs.gathered_by_return, 2, {"all_gather": BYTES})
+
+
+def test_calls_are_compared_in_their_order():
+    assert_calls(programs.scattered, 2, ["reduce_scatter", "all_gather"])
+    with pytest.raises(AssertionError, match="called reduce_scatter, all_gather; expected"):
+        assert_calls(programs.scattered, 2, ["all_gather", "reduce_scatter"])
+
+
+def test_a_call_that_is_repeated_is_printed_once():
+    seen = [Seen(0, calls=(Call("send", 4), Call("recv", 4), Call("recv", 4)))]
+    found = comparison.order(seen, ["all_reduce"] * 72)
+    assert found.says == "rank 0 called send, recv (2 times); expected all_reduce (72 times)"
+
+
+def test_a_peak_is_above_what_was_held_before():
+    num = 1 << 18
+    assert_peak(programs.holds, 1, 4 * num + 64, num)
+    with pytest.raises(AssertionError, match="rank 0 held"):
+        assert_peak(programs.holds, 1, 4 * num - 64, num)
+
+
+def test_a_failure_names_the_programs_own_line_and_not_what_its_peers_met():
+    first, last = run(programs.raises_on_the_last, 2)
+    assert last.failure.message == "ValueError: no samples left"
+    assert last.failure.code == 'raise ValueError("no samples left")'
+    assert first.failure.kind == "peer failed"
+    assert first.failure.code == "dist.barrier()"
+
+
+def test_ranks_that_hang_are_ended_and_each_says_where_it_waits():
+    first, second = run(programs.one_never_comes, 2, quiet_seconds=1)
+    assert [one.failure.kind for one in (first, second)] == ["hung", "hung"]
+    assert first.failure.code == "dist.all_reduce(torch.ones(4))"
+    assert second.failure.code == "time.sleep(600)"
+
+
+def test_a_death_is_no_hang():
+    assert run(programs.dies, 2)[1].failure.message == "the process died of SIGSEGV"
+
+
+def test_it_is_silent_and_leaves_no_process():
+    """Also where a program is interrupted: the ranks end with the process that asked for them."""
+    program = (
+        "from runners.judging.ranks import run\n"
+        "from tests.judging import programs\n"
+        "run(programs.one_never_comes, 2, quiet_seconds=60)\n"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as started:
+        with pytest.raises(subprocess.TimeoutExpired):
+            started.wait(4)
+        started.kill()
+        assert started.stderr.read() == b""  # until the last process that holds it has ended
+
+
+def test_nothing_common_is_read_into_noise():
+    one = torch.randn(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert comparison.common_factor(3 * one, one) == pytest.approx(3)
+    assert comparison.common_factor(one + 0.1, one) is None
+    assert comparison.common_factor(one, one) is None
+
+
+def test_a_late_rank_shows_what_its_peers_do_not_await():
+    early = run(programs.read_too_early, 2)[0].returned
+    assert (early["awaited"] == 2).all()
+    assert (early["read"] == 1).all()
