@@ -9,6 +9,7 @@ from itertools import islice
 
 import pytest
 import torch
+import yaml
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.utils._pytree import keystr, tree_flatten_with_path
@@ -87,6 +88,20 @@ def fsdp(tmp_path_factory):
     for step in (1, 11):
         (folder / f"step-{step:08d}").mkdir(parents=True)
     return folder, trained(folder, FSDP, 2, *EXACT, "--save-every", "4", "--timeout", "3")
+
+
+def test_the_page_counts_the_parameters_of_each_size():
+    page = (ROOT / "content/pages/first-run.md").read_text()
+    given = yaml.safe_load((ROOT / "content/references.yml").read_text())["given"]
+    lengths = {"tiny": 32, "small": 1024, "large": 1024}
+    for program in (DDP, FSDP):
+        code = runpy.run_path(str(program))
+        for size, (num_blocks, width) in code["SIZES"].items():
+            assert re.search(rf"^\| `{size}`.* \| `{num_blocks} × {width}` \|", page, re.MULTILINE)
+            with torch.device("meta"):
+                model = code["Transformer"](num_blocks, width, lengths[size], 0.0)
+            count = sum(one.numel() for one in model.parameters())
+            assert count == given[f"{size}-parameters"], size
 
 
 def test_a_token_weighs_alike_in_any_microbatch_and_both_programs_start_alike(ddp, fsdp):

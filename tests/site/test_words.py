@@ -19,11 +19,12 @@ BEFORE = {
     "communication-and-time": 7887, "ddp": 9841, "large-models": 13592, "multi-gpu": 8686,
     "pipeline-parallelism": 8455, "sharding": 10273,
 }  # fmt: skip
+APART = ("index", "lab", "recall", "summary")
 NUM_WORDS_IN_A_SENTENCE = 25
 READ = r"""() => {
     const apart = 'pre, nav, svg, script, style, template, noscript, .pb-foot, .pb-numbers, ' +
         '.pb-states, .pb-paper, .pb-answer, .pb-hint, .pb-meta, .pb-waits, .pb-contents, ' +
-        '.pb-aside.pb-live, button';
+        '.pb-topic, .pb-aside.pb-live, button';
     const num = text => text.split(/\s+/).filter(one => /[\p{L}\p{N}]/u.test(one)).length;
     const article = document.querySelector('article');
     const texts = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
@@ -80,7 +81,7 @@ def _mode(path):
 
 def _counts(path, topic):
     """Whether it is a lesson of a topic; Recall and the summary repeat others."""
-    return path.startswith(f"{topic}/") and _mode(path) not in ("index", "recall", "summary")
+    return path.startswith(f"{topic}/") and _mode(path) not in APART
 
 
 def test_a_lesson_keeps_to_its_limit(lessons):
