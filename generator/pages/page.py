@@ -46,7 +46,7 @@ VARIANTS = "assets/variants"
 TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
-UNMEASURED = (*OF_MACHINES, "glossary.md.j2")  # their feet name no machine
+UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2")  # their feet name no machine
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _CODE = re.compile(r"`([^`]+)`")
 _HIDDEN = re.compile(

@@ -70,7 +70,7 @@ def _clone(folder: Path) -> Path:
     lend_environment(folder)
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
     when = {**os.environ, "GIT_COMMITTER_DATE": COMMITTED_AT}
-    for command in (["init", "-q"], ["add", "-A", "content"], ["commit", "-qm", "book"]):
+    for command in (["init", "-q"], ["add", "-A", "-f", "content"], ["commit", "-qm", "book"]):
         subprocess.run([*git, *command], cwd=folder, check=True, env=when)
     traces = folder / "content" / "traces"
     reference = next(traces.glob("reference-*"))

@@ -35,8 +35,8 @@ def test_a_page_of_the_first_hour_has_one_next_which_stays_there(
     assert _rail(page).startswith("First hour, 2 of 2 · ")
     assert _nexts(page) == set()
     page.locator(".pb-modes").get_by_role("link", name="Trace").click()
-    assert _rail(page).startswith("Averaging, 2 of 7 · ")
-    assert _nexts(page) == {page.url.replace("trace", "why")}
+    assert _rail(page).startswith("Averaging, 3 of 7 · ")
+    assert _nexts(page) == {page.url.replace("trace", "cost")}
 
 
 def test_tabs_stand_in_four_groups_and_each_page_in_one(frozen_site, open_page):

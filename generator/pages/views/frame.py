@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from generator.content.book import Book, TraceOnPage
+from generator.content.shelf import LABS
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.sources import command
@@ -112,7 +113,7 @@ def _origin(shown: TraceOnPage, book: Book, depth: int) -> View:
         again=again(shown, book),
         is_stale=shown.is_stale,
         was_busy=shown.trace.quiet is not None and shown.trace.quiet.was_busy,
-        is_new=shown.reference is None and not shown.is_of_planner,
+        is_new=not (shown.reference or shown.is_of_planner or experiment == LABS),
     )
 
 

@@ -58,7 +58,8 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
     file = folio.book.root / topic.labs[name].source.file
     rows: list[Row] = []
     for path in sorted(file.parent.glob("wrong/*.py")):
-        thought = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+        written = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+        thought = written.partition("\n\n")[0].replace("`", "")
         run = f"{LABS}.{name}_{path.stem}"
         made = folio.run(run)
         first = made.ranks[0].measures.get("first_failed") if made and made.ranks else None
@@ -66,7 +67,7 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
         said = str(made.ranks[0].measures.get("says", "")) if made and failed else _ended(made)
         rows.append([
             Markup('<a class="pb-label" href="{}{}">{}</a>').format(
-                "../" * folio.path.count("/"), folio.place_of(run), label(thought.split("\n\n")[0])
+                "../" * folio.path.count("/"), folio.place_of(run), label(thought)
             ),
             folio.line(failed.says) if failed else "–",
             label(said),
