@@ -126,6 +126,13 @@ def root() -> Path:
     return ROOT
 
 
+def machines_of_labs() -> set[str]:
+    """The committed machines that graded the labs; any may stand for the reference there."""
+    listed = ["git", "ls-files", "content/traces/*/labs.json"]
+    found = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {path.split("/")[2] for path in found.splitlines()}
+
+
 def copy_of_the_book(into: Path) -> Path:
     """Copy what a build reads into `into`; of machines the reference, and the one of the labs."""
     for name in BUILT_FROM:
@@ -137,11 +144,9 @@ def copy_of_the_book(into: Path) -> Path:
         elif source.exists():
             shutil.copy2(source, into / name)
     traces = into / "content" / "traces"
-    listed = ["git", "ls-files", "content/traces/*/labs.json"]
-    found = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    graded = {path.split("/")[2] for path in found.splitlines()}
+    kept = machines_of_labs()
     for entry in list(traces.iterdir()):
-        if not (entry.name.startswith("reference-") or entry.name in graded):
+        if not (entry.name.startswith("reference-") or entry.name in kept):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return into
 

@@ -309,9 +309,9 @@ def on_page(
         reference: the reference machine.
 
     Returns:
-        The trace of the first that has measured it; the others lend the runs that it lacks, and the
-        reference machine those that it skipped. Of a machine that is neither of the two, a stale
-        trace does not count. None where none has measured it.
+        The trace of the first that has measured it; the others lend the runs that it lacks, the
+        reference machine those that it skipped, and any machine skipped runs of labs. Of a machine
+        that is neither of the two, a stale trace does not count. None where none has measured it.
     """
     shown, *others = machines
     usable = (one for one in others if one is reference or experiment not in one.stale)
@@ -320,11 +320,11 @@ def on_page(
     known: dict[str, Run] = {}
     for one in (one for one in (shown, *usable) if experiment in one.traces):
         trace = one.traces[experiment]
+        stands_in = one is reference or experiment == LABS
         lends = {
             name: run
             for name, run in trace.runs.items()
-            if name not in known
-            or (one is reference and known[name].status == "skipped" != run.status)
+            if name not in known or (stands_in and known[name].status == "skipped" != run.status)
         }
         known |= lends
         if lends or not found:
