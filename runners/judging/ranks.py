@@ -33,6 +33,7 @@ from torch._C._distributed_c10d import FileStore
 from torch.utils._pytree import tree_map_only
 
 from runners.meters.collectives import NAMESPACES, OPERATIONS, ends_of, payload_bytes
+from runners.meters.gloo_threads import NAME
 from runners.meters.memory import MemoryMeter
 from runners.system import processes
 from runners.system.scratch import Scratch
@@ -40,6 +41,7 @@ from runners.traces.measured import Memory
 
 POLL_SECONDS = 0.01
 QUIET_SECONDS = 2.5  # ranks that take no processor time this long hang
+ENDLESS_SECONDS = 20.0  # of processor time; programs that are judged take a second or two
 SETTLE_SECONDS = 0.5  # the same once a peer has failed: what they meet says nothing more
 STACK_SECONDS = 1.0  # a process may take to write where it waits
 IDLE_SHARE = 0.02  # gloo's threads wake up while they wait; that little is not work
@@ -244,10 +246,16 @@ class _Live:
             self.quiet_since, self.ticks = now, ticks
         if now - self.quiet_since <= seconds:
             return False
-        if processes.wants_processor(pid):  # others have it
+        if _wants_processor(pid):  # others have it
             self.quiet_since = now
             return False
         return True
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it has taken more processor time than any program that ends."""
+        ticks = processes.cpu_ticks(self.process.pid or 0)
+        return ticks is not None and ticks > ENDLESS_SECONDS * TICKS_PER_SECOND
 
     def stack(self) -> str:
         """Where its main thread is, as faulthandler writes it."""
@@ -279,7 +287,7 @@ class _Live:
     def stuck(self, rank: int, hung: bool, waits: str | None) -> Seen:
         """That it was still working at the end; what it met since then says nothing."""
         kind: Ending = "hung" if hung else "peer failed"
-        said = "waits and will wait for ever" if hung else "was still waiting when a peer failed"
+        said = "waits, or goes on, for ever" if hung else "was still waiting when a peer failed"
         return Seen(rank, failure=Failure(kind, said, *_line(waits)))
 
 
@@ -296,6 +304,21 @@ def _follow(ranks: Sequence[_Live], quiet_seconds: float) -> bool:
         patience = SETTLE_SECONDS if failed else quiet_seconds
         if sum(one.is_quiet(patience) for one in working) == len(working):
             return not failed
+        if any(one.is_endless for one in working):
+            return True
+
+
+def _wants_processor(pid: int) -> bool:
+    """Whether a thread of a rank would compute if it could.
+
+    gloo's own threads wake up while they wait, and on a busy machine stand in line each time.
+    """
+    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):  # it has ended
+            head = task.read_text(encoding="ascii", errors="replace")
+            if f"({NAME})" not in head and head.rpartition(") ")[2][:1] in ("R", "D"):
+                return True
+    return False
 
 
 def _last_of(stack: str, files: Sequence[str]) -> str | None:
