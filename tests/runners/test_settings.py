@@ -13,7 +13,11 @@ from runners.traces.digest import MORE
 from runners.traces.records import Death
 from runners.training.settings import StackSettings
 
-PROGRAMS = {"listings", "repeats"}  # whose settings are constants of the programs that they execute
+PROGRAMS = {
+    "labs",
+    "listings",
+    "repeats",
+}  # whose settings are constants of the programs that they execute
 
 
 class Small(RunSettings):

@@ -166,7 +166,7 @@ def test_no_page_is_found_by_what_it_shows_only_after_an_answer(entries, built_s
 
 def test_sentences_of_lessons_are_found(entries, built_site):
     for path in sorted((built_site / "topics").glob("*/*.html")):
-        if path.stem in ("index", "recall", "summary"):
+        if path.stem in ("index", "recall", "summary") or path.stem.startswith("lab-"):
             continue
         html = path.read_text(encoding="utf-8")
         lede = html[html.index('<div class="pb-lede">') :]
