@@ -1,19 +1,49 @@
 """Which global ranks an operation connects, as the meter saw it in a subgroup."""
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from runners.traces.measured import Transfer
+from tests.judged import judged
 
 pytestmark = pytest.mark.ranks
+MEMBERS = [1, 3]
 BYTES = 1000  # of each tensor
 
 
-@pytest.fixture
-def ranks(run):
-    """The collectives of each rank, by operation."""
-    found = run("grouped", "grouped")
-    assert found.status == "completed"
-    return [{c.operation: c for c in rank.collectives} for rank in found.ranks]
+def made():
+    return torch.ones(BYTES // 4)
+
+
+def grouped(rank):
+    """Ranks 1 and 3 use every operation that has a root or a peer; rank 3 is the root."""
+    group = dist.new_group(MEMBERS)
+    rank.meter.counting = True
+    if rank.rank in MEMBERS:
+        pair = [made(), made()] if rank.rank == 3 else None
+        dist.broadcast(made(), 3, group=group)
+        dist.scatter(made(), pair, 3, group=group)
+        dist.gather(made(), pair, 3, group=group)
+        dist.reduce(made(), 3, group=group)
+    if rank.rank == 1:
+        dist.send(made(), 3, group=group)
+        dist.send(made(), group=group, group_dst=1)
+        dist.send(made(), 3)
+        dist.send(made(), 3)
+    elif rank.rank == 3:
+        dist.recv(made(), 1, group=group)
+        dist.recv(made(), group=group, group_src=0)
+        dist.recv(made(), 1)
+        dist.recv(made())  # from any rank
+    dist.all_reduce(made())
+    return {one.operation: one.transfers for one in rank.meter.collective_list()}
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    """What passed between which ranks, by operation, as each rank saw it."""
+    return [one.returned for one in judged(grouped, 4)]
 
 
 @pytest.mark.parametrize(
@@ -29,18 +59,18 @@ def test_the_root_of_a_subgroup_is_named_by_its_global_rank(
     ranks, operation, source, destination, root_bytes
 ):
     for rank, num_bytes in ((1, BYTES), (3, root_bytes)):
-        assert ranks[rank][operation].transfers == [
+        assert ranks[rank][operation] == [
             Transfer(source=source, destination=destination, count=1, bytes=num_bytes)
         ]
 
 
 def test_what_is_sent_names_both_global_ranks_in_any_group(ranks):
     sent = Transfer(source=1, destination=3, count=4, bytes=4 * BYTES)
-    assert ranks[1]["send"].transfers == [sent]
+    assert ranks[1]["send"] == [sent]
 
 
 def test_the_source_of_what_is_received_from_any_rank_stays_unknown(ranks):
-    assert ranks[3]["recv"].transfers == [
+    assert ranks[3]["recv"] == [
         Transfer(source=None, destination=3, count=1, bytes=BYTES),
         Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),
     ]
