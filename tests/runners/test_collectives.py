@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed._functional_collectives import all_gather_tensor
 
 from runners.traces.measured import Transfer
 from tests.judged import judged
@@ -74,6 +75,25 @@ def test_the_source_of_what_is_received_from_any_rank_stays_unknown(ranks):
         Transfer(source=None, destination=3, count=1, bytes=BYTES),
         Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),
     ]
+
+
+def gathered(rank):
+    """An all_gather and a reduce_scatter of one whole; a functional all_gather comes last."""
+    rank.meter.counting = True
+    parts = [made() for _ in range(rank.world_size)]
+    whole = torch.cat(parts)
+    dist.all_gather(parts, made())
+    dist.all_gather_into_tensor(whole, made())
+    dist.reduce_scatter_tensor(made(), whole)
+    found = {one.operation: one.bytes for one in rank.meter.collective_list()}
+    all_gather_tensor(made(), 0, dist.group.WORLD).wait()
+    return found, rank.meter.collective_list()[0].bytes - found["all_gather"]
+
+
+def test_bytes_are_the_larger_side_of_a_call_and_what_goes_into_a_functional_one():
+    whole = 3 * BYTES
+    expected = {"all_gather": 2 * whole, "reduce_scatter": whole}, BYTES
+    assert [one.returned for one in judged(gathered, 3)] == [expected] * 3
 
 
 def test_a_whole_gradient_that_fsdp_has_yet_to_reduce_is_a_gradient_and_no_activation(run):
