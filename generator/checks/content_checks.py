@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
-from generator.content import listed_code, prose
+from generator.content import images, listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
 from generator.content.documents import TEXTS, Document, Field
@@ -68,6 +68,7 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
             yield from _reference(judged, document, one)
         yield from _document(judged, document)
     yield from document.text_faults()
+    yield from images.problems(document, evidence.book.root)
 
 
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
