@@ -7,7 +7,7 @@ private-use characters, so Markdown cannot touch what they print and they cannot
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import count, starmap
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -61,6 +61,7 @@ _OTHER_ADDRESS = re.compile(
     r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
 )
 Fill = Callable[[str], str]  # an expression to what it prints
+Formulas = list[tuple[str, bool]]  # the LaTeX of each, and whether it stands in a line of its own
 
 
 class Expressed(NamedTuple):
@@ -110,8 +111,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         at = found.start("block" if found["block"] else "inline")
         for offset, message in formulas.faults(found["block"] or found["inline"]):
             yield Fault(at + offset, message)
-    for offset, message in blocks.faults(kept, mark):
-        yield Fault(offset, message)
+    yield from starmap(Fault, blocks.faults(kept, mark))
     prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     fenced = text.replace("```listing\n", "```text   \n") if mark == "page" else text
@@ -137,8 +137,8 @@ def _kept(text: str) -> tuple[str, str]:
     return even, _FORMULA.sub(blank, even)
 
 
-def images(text: str) -> list[blocks.Image]:
-    """The images of a text."""
+def images(text: str) -> list[tuple[int, str]]:
+    """The images of a text: where each begins, and the address of its file."""
     return list(blocks.images(_kept(text)[1])) if "![" in text else []
 
 
@@ -147,9 +147,9 @@ def _is_formula(found: re.Match[str]) -> bool:
     return bool(found["block"] or found["inline"])
 
 
-def _slotted(text: str) -> tuple[str, list[tuple[str, bool]]]:
+def _slotted(text: str) -> tuple[str, Formulas]:
     """The text with a private-use character for each expression and formula; the formulas."""
-    positions, found = count(_FIRST), list[tuple[str, bool]]()
+    positions, found = count(_FIRST), Formulas()
 
     def taken(one: re.Match[str]) -> str:
         if not _is_formula(one):
@@ -161,12 +161,18 @@ def _slotted(text: str) -> tuple[str, list[tuple[str, bool]]]:
     return _FORMULA.sub(taken, text), found
 
 
-def _formula(latex: str, is_block: bool, mark: str = "") -> str:  # noqa: FBT001
-    """A formula in a text, or its LaTeX where a text alone is wanted."""
-    if mark == _PLAIN:
-        return str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex)))
-    shown, tag, copied = formulas.mathml(latex.strip(), is_block=is_block).partition("<annotation")
-    return VALUE.sub(rf"{mark}\g<0>", shown) + tag + VALUE.sub(rf"{_PLAIN}\g<0>", copied)
+def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:
+    """A text with MathML in the places of its formulas; with LaTeX where a text alone is wanted."""
+
+    def shown(slot: re.Match[str]) -> str:
+        latex, is_block = found[ord(slot[2]) - _FIRST_FORMULA]
+        if slot[1] == _PLAIN:
+            return str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex)))
+        drawn, tag, copied = formulas.mathml(latex.strip(), is_block=is_block).partition("<anno")
+        copied = VALUE.sub(rf"{_PLAIN}\g<0>", copied)
+        return as_html(VALUE.sub(rf"{slot[1]}\g<0>", drawn) + tag + copied)
+
+    return _FORMULA_SLOT.sub(shown, text)
 
 
 def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
@@ -192,25 +198,11 @@ def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> s
     return HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
 
 
-def _note(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
-    """A footnote's number in the text, and the note's own end, which lead to each other."""
-    name = f"{NOTES}-{tokens[at].meta['id'] + 1}"
-    again = tokens[at].meta.get("subId", 0) * "-again"
-    if tokens[at].type == "footnote_open":
-        return f'<li id="fn{name}">'
-    if tokens[at].type == "footnote_anchor":
-        return f' <a class="footnote-backref" href="#fnref{name}{again}" aria-label="back">↩</a>'
-    number = f'<a class="footnote-ref pb-label" href="#fn{name}">{tokens[at].meta["id"] + 1}</a>'
-    return f'<sup id="fnref{name}{again}">{number}</sup>'
-
-
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table")
 _MARKDOWN.use(admon_plugin).use(footnote_plugin, inline=False)
 _MARKDOWN.disable(["html_block", "html_inline", "heading", "lheading", "hr"])
 _MARKDOWN.add_render_rule("code_inline", _code_span)
 _MARKDOWN.add_render_rule("text", _words)
-for _part in ("footnote_ref", "footnote_open", "footnote_anchor"):
-    _MARKDOWN.add_render_rule(_part, _note)
 ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
 _AROUND = {  # what stands there in other pages
     "footnote_block_open": '<div class="footnote"><ol>',
@@ -228,29 +220,29 @@ def _rendered(text: str, *, inline: bool) -> str:
     if inline:
         html = str(_MARKDOWN.renderInline(text))
     else:
-        tokens = _MARKDOWN.parse(text)
+        of_page = {"docId": NOTES}
+        tokens = _MARKDOWN.parse(text, of_page)
         for at, token in enumerate(tokens):
             token.attrs.pop("start", None)
             if token.type in ("fence", "code_block"):  # which a keyboard scrolls
                 token.type, token.attrs["tabindex"] = "fence", "0"
             if token.type in ("th_open", "td_open"):
-                _as_cell(token, tokens[at + 2], tokens[at - 1], tokens[at + 1].content)
-        html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})).strip()
+                _as_cell(tokens[at - 1 : at + 3])
+        html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, of_page)).strip()
     html = re.sub(r"<[^>]+>", lambda tag: _SLOT.sub(rf"{_PLAIN}\2", tag[0]), html)
-    return _FORMULA_SLOT.sub(
-        lambda slot: _formula(*found[ord(slot[2]) - _FIRST_FORMULA], slot[1]), html
-    )
+    return _with_formulas(html.replace('"footnote-ref"', '"footnote-ref pb-label"'), found)
 
 
-def _as_cell(begins: Token, ends: Token, before: Token, says: str) -> None:
+def _as_cell(tokens: Sequence[Token]) -> None:
     """Let a cell be as in tables of templates: the first heads its row, and alignment is a class."""
+    before, begins, says, ends = tokens
     aligned = str(begins.attrs.pop("style", "")).rpartition(":")[2]
     if aligned in ALIGNED:
         begins.attrs["class"] = ALIGNED[aligned]
-    heads_row = begins.type == "td_open" and before.type == "tr_open"
-    begins.tag = ends.tag = "th" if says and (begins.type == "th_open" or heads_row) else "td"
+    scope = "col" if begins.tag == "th" else "row" if before.type == "tr_open" else ""
+    begins.tag = ends.tag = "th" if says.content and scope else "td"
     if begins.tag == "th":
-        begins.attrs["scope"] = "row" if heads_row else "col"
+        begins.attrs["scope"] = scope
 
 
 def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
@@ -274,15 +266,10 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
         linked: the same for one in the words of a link.
         escaped: of some HTML, in which nothing is Markdown.
     """
-    slotted, found = _slotted(text)
-    for number, (latex, is_block) in enumerate(found):
-        html = escaped(_formula(latex, is_block))
-        slotted = slotted.replace(
-            chr(_FIRST_FORMULA + number), f'<span class="pb-formula">{html}</span>'
-        )
-    return _put_back(
-        slotted, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one))
+    shown = _with_formulas(
+        *_slotted(text), lambda one: f'<span class="pb-formula">{escaped(one)}</span>'
     )
+    return _put_back(shown, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one)))
 
 
 def _put_back(html: str, text: str, fill: Fill, linked: Fill) -> str:
