@@ -1,4 +1,4 @@
-"""Tables, footnotes, boxes and images in an author's Markdown, which print raw where a mark is missing.
+"""Tables, footnotes, boxes and images of a text, which print raw where a mark is missing.
 
 In: a text without its code and formulas, in which a private-use character begins each expression.
 Out: what Markdown would print as it is written, each at a character.
@@ -15,7 +15,8 @@ BOXES = ("note", "tip", "example", "warning")
 NOTE = re.compile(r"(?P<begins>^)?\[\^(?P<name>[^\]\s]+)\](?P<says>:)?", re.MULTILINE)
 LINES = "keep its lines, with | behind the key and not >"
 _BOX = re.compile(
-    r"^ *(?P<mark>!!!|\?\?\?)(?P<rest>[^\n]*)(?P<within>\n(?:[ \t]*\n)*(?P<indent> *)\S)?", re.MULTILINE
+    r"^ *(?P<mark>!!!|\?\?\?)(?P<rest>[^\n]*)(?P<within>\n(?:[ \t]*\n)*(?P<indent> *)\S)?",
+    re.MULTILINE,
 )
 _BOX_HEAD = re.compile(r' (?P<kind>\w+)(?: "[^"]*")?[ \t]*')
 _DASHES = re.compile(r"(?:^|\|)[ \t]*:?-{2,}:?[ \t]*\|", re.MULTILINE)  # below the head of a table
@@ -41,7 +42,10 @@ def faults(text: str, mark: str) -> Iterator[tuple[int, str]]:
         if mark == "line":
             yield found.start(), "an image in a line; put it into a text"
         elif not found["at"] or not found["says"].strip():
-            yield found.start(), "an image needs its file and words for it: ![what it shows](ring.png)"
+            yield (
+                found.start(),
+                "an image needs its file and words for it: ![what it shows](ring.png)",
+            )
     yield from _notes(text, mark)
     yield from _tables(text, mark) if mark != "page" else ()
     yield from _boxes(text) if mark != "line" else ()

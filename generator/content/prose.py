@@ -132,7 +132,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
 
 
 def _kept(text: str) -> tuple[str, str]:
-    """A text with a character in the place of each expression, as long; and without code, formulas."""
+    """A text with something as long for each expression; the same without code and formulas."""
     even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
     return even, _FORMULA.sub(blank, even)
 
@@ -234,7 +234,7 @@ def _rendered(text: str, *, inline: bool) -> str:
 
 
 def _as_cell(tokens: Sequence[Token]) -> None:
-    """Let a cell be as in tables of templates: the first heads its row, and alignment is a class."""
+    """Let a cell be as in templates: the first heads its row, and alignment is a class."""
     before, begins, says, ends = tokens
     aligned = str(begins.attrs.pop("style", "")).rpartition(":")[2]
     if aligned in ALIGNED:

@@ -14,8 +14,8 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.figures.charts import epochs, growth
 from generator.figures.picture import Picture
-from generator.figures.play import states as play_states
 from generator.figures.placement_figure import placement
+from generator.figures.play import states as play_states
 from generator.figures.play.frame import play
 from generator.printing.folio import REFERENCE, Folio
 from generator.values.regime import CROWDED, SPELLED, is_crowded
