@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markupsafe import escape
+from markupsafe import Markup, escape
 from mdit_py_plugins.admon import admon_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
@@ -210,6 +210,7 @@ _AROUND = {  # what stands there in other pages
     "table_open": f'{SCROLLED}<table class="pb-table">',
     "table_close": "</table></div>",
 }
+_REFERRED = re.compile(r'<sup class="footnote-ref"><a( href="[^"]+")( id="[^"]+")>')
 for _part in _AROUND:
     _MARKDOWN.add_render_rule(_part, lambda _, tokens, at, *__: _AROUND[tokens[at].type])
 
@@ -230,7 +231,8 @@ def _rendered(text: str, *, inline: bool) -> str:
                 _as_cell(tokens[at - 1 : at + 3])
         html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, of_page)).strip()
     html = re.sub(r"<[^>]+>", lambda tag: _SLOT.sub(rf"{_PLAIN}\2", tag[0]), html)
-    return _with_formulas(html.replace('"footnote-ref"', '"footnote-ref pb-label"'), found)
+    html = _REFERRED.sub(r'<sup class="footnote-ref pb-label"\2><a\1>', html)
+    return _with_formulas(html, found)
 
 
 def _as_cell(tokens: Sequence[Token]) -> None:
@@ -267,7 +269,7 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
         escaped: of some HTML, in which nothing is Markdown.
     """
     shown = _with_formulas(
-        *_slotted(text), lambda one: f'<span class="pb-formula">{escaped(one)}</span>'
+        *_slotted(text), lambda one: f'<span class="pb-formula">{escaped(Markup(one))}</span>'
     )
     return _put_back(shown, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one)))
 
