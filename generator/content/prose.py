@@ -46,12 +46,12 @@ _CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re
 _FENCE = re.compile(
     r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
 )
-_FORMULA = re.compile(  # between two dollars, or between one and one that touch it
-    rf"{_FENCE.pattern}|{_CODE.pattern}|(?<![\\$])\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
-    r"|(?<![\\$])\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$])",
+_FORMULA = re.compile(  # between two dollars or one that touch it; code, and a dollar itself
+    rf"{_FENCE.pattern}|{_CODE.pattern}|\\\$|(?<!\$)\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
+    r"|(?<!\$)\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$])",
     re.DOTALL | re.MULTILINE,
 )
-_DOLLAR = re.compile(r"(?<!\\)\$")
+_DOLLAR = re.compile(r"\$")
 _OTHER_FENCE = re.compile(
     r"^ {0,3}(?:```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
 )
@@ -153,7 +153,7 @@ def _slotted(text: str) -> tuple[str, Formulas]:
 
     def taken(one: re.Match[str]) -> str:
         if not _is_formula(one):
-            return one[0]
+            return "$" if one[0] == r"\$" else one[0]
         found.append((one["block"] or one["inline"], bool(one["block"])))
         return chr(_FIRST_FORMULA + len(found) - 1)
 
