@@ -7,7 +7,7 @@ private-use characters, so Markdown cannot touch what they print and they cannot
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count, starmap
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -149,7 +149,9 @@ def _is_formula(found: re.Match[str]) -> bool:
 
 def _slotted(text: str) -> tuple[str, Formulas]:
     """The text with a private-use character for each expression and formula; the formulas."""
-    positions, found = count(_FIRST), Formulas()
+    found, first = Formulas(), dict[str, int]()
+    for position, one in enumerate(expressions(text)):
+        first.setdefault(one.text, position)
 
     def taken(one: re.Match[str]) -> str:
         if not _is_formula(one):
@@ -157,20 +159,23 @@ def _slotted(text: str) -> tuple[str, Formulas]:
         found.append((one["block"] or one["inline"], bool(one["block"])))
         return chr(_FIRST_FORMULA + len(found) - 1)
 
-    text = _EXPRESSION.sub(lambda _: chr(next(positions)), text)
-    return _FORMULA.sub(taken, text), found
+    return _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one]))), found
 
 
 def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:
-    """A text with MathML in the places of its formulas; with LaTeX where a text alone is wanted."""
+    """A text with MathML in the places of its formulas; with LaTeX where a text alone is wanted.
+
+    No screen reader finds a link in a formula, so what its values are read from follows it.
+    """
 
     def shown(slot: re.Match[str]) -> str:
         latex, is_block = found[ord(slot[2]) - _FIRST_FORMULA]
         if slot[1] == _PLAIN:
             return str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex)))
-        drawn, tag, copied = formulas.mathml(latex.strip(), is_block=is_block).partition("<anno")
-        copied = VALUE.sub(rf"{_PLAIN}\g<0>", copied)
-        return as_html(VALUE.sub(rf"{slot[1]}\g<0>", drawn) + tag + copied)
+        drawn = formulas.mathml(latex.strip(), is_block=is_block)
+        values = dict.fromkeys(VALUE.findall(latex) if slot[1] != _LINKED else ())
+        opened = f' <small class="pb-inputs">({", ".join(values)})</small>' if values else ""
+        return as_html(VALUE.sub(rf"{_PLAIN}\g<0>", drawn) + opened)
 
     return _FORMULA_SLOT.sub(shown, text)
 
