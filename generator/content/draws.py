@@ -47,7 +47,7 @@ class Draws(Written):
     law: ClaimId
     """the law behind the key: with the settings of its run, the key is what it predicts."""
     measured_with: dict[Name, PerRun]
-    """each setting as the run of the law has it: `{ranks: run.world_size}`."""
+    """each setting of the key as the run of the law had it: `{ranks: run.world_size}`."""
 
     @model_validator(mode="after")
     def _of_several(self) -> Self:
@@ -61,11 +61,8 @@ class Draws(Written):
                 raise ValueError(f"settings: {name} has a number twice")
         if math.prod(map(len, self.settings.values())) < 2:
             raise ValueError("settings: a single draw; give a setting more than one number")
-        for name in self.settings.keys() ^ self.measured_with.keys():
-            here, there = "settings", "measured_with"
-            if name in self.measured_with:
-                here, there = there, here
-            raise ValueError(f"{name!r} stands under {here} and not under {there}")
+        if unknown := self.measured_with.keys() - self.settings.keys():
+            raise ValueError(f"measured_with: {min(unknown)!r} does not stand under settings:")
         return self
 
     def tried(self, seed: str) -> list[Draw]:

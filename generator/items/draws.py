@@ -21,6 +21,7 @@ from generator.values.value import Value, numeric
 
 _ROUNDED = 0.01  # as a share of the larger number: three digits are printed
 _BLUR = 1e-12  # of whole numbers that were divided and multiplied
+_SAME = 1e-9  # of a key and its law, which may divide in another order
 _RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
@@ -77,7 +78,7 @@ def _of_law(item: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]
 def _is_same(one: Value, other: Value, slack: Callable[[float], float] | None) -> bool:
     if isinstance(one.number, str) or isinstance(other.number, str):
         return one.number == other.number
-    within = max(_BLUR * abs(other.number), slack(other.number) if slack else 0)
+    within = max(_SAME * abs(other.number), slack(other.number) if slack else 0)
     return abs(one.number - other.number) <= within
 
 
