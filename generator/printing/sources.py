@@ -130,7 +130,7 @@ class Sources:
         if origin.reference:
             cited = self._evidence.book.references[origin.reference]
             return f"{cited.title} ({cited.where})", None, None
-        if not (origin.machine or origin.experiment):  # drawn, for a question
+        if origin.is_nowhere:
             return origin.field, None, str(value.formatted(way="exact"))
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
