@@ -17,6 +17,7 @@ from generator.content.quiz import Drawable, Item
 from generator.items.kinds.kind import Found, is_alike
 from generator.values import units
 from generator.values.evaluation import Evidence
+from generator.values.expression import compiled
 from generator.values.value import Value, numeric
 
 _ROUNDED = 0.01  # as a share of the larger number: three digits are printed
@@ -56,6 +57,11 @@ def _of_law(item: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]
         return
     run = {"run": claim.run} if claim.run else {}
     path, key = next(item.formulas())
+    unmeasured = compiled(key).names.keys() & draws.settings.keys() - draws.measured_with.keys()
+    if unmeasured:
+        said = f"the key reads {min(unmeasured)!r}; say what it is in the run of the law"
+        yield ("draws", "measured_with"), said
+        return
     measured = {name: f"({of_expression(one, run)})" for name, one in draws.measured_with.items()}
     for name, one in measured.items():
         if error := evidence.evaluate(one).error:

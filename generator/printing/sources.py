@@ -131,7 +131,7 @@ class Sources:
             cited = self._evidence.book.references[origin.reference]
             return f"{cited.title} ({cited.where})", None, None
         if origin.is_nowhere:
-            return origin.field, None, str(value.formatted(way="exact"))
+            return origin.field, [], None  # the inputs of no formula
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),

@@ -196,7 +196,9 @@ def drawn(name: object, quantity: object) -> Value:
     number, kind = parsed(quantity if isinstance(quantity, int | float) else str(quantity))
     unit = units.COUNT if isinstance(number, int) and kind == "plain" else units.BY_NAME[kind]
     form = units.Form(way="written") if unit == units.PLAIN else units.AS_RULED
-    return Value(number, unit, "given", str(name), origin=Origin("", field=str(name)), form=form)
+    words = str(quantity).replace(" %", "%").replace(" ", NBSP) if " " in str(quantity) else None
+    origin = Origin("", field=str(name))
+    return Value(number, unit, "given", str(name), origin=origin, form=form, words=words)
 
 
 FILTERS: dict[str, Callable[..., Thing]] = {
