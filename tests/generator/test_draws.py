@@ -1,4 +1,4 @@
-"""Items that draw their numbers: which draws there are, their keys, and the laws of the whole book."""
+"""Items that draw their numbers: their draws, their keys, and the answers of the whole book."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from generator.values.evaluation import Evidence
 from tests.generator.conftest import item_of
 
 FILE = "topics/averaging/quiz-drawn.yml"
-CHOICE, NUMBER = "draw-the-payload", "draw-the-peak"
+CHOICE, NUMBER = "draw-the-copy", "draw-the-peak"
 MiB = 2**20
 
 

@@ -36,7 +36,7 @@ class Option(Written):
     them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
-    text: Line = ""
+    text: Line | None = None
     """what it says; where it stands not, the value of `gives`."""
     gives: Expression | None = None
     """of an item that draws its numbers: the value that this answer has."""
