@@ -88,14 +88,17 @@ def parsed(quantity: Quantity) -> tuple[int | float, str]:
     Raises:
         ValueError: it is no number, or its unit is not known.
     """
-    found = _QUANTITY.fullmatch(str(quantity))
-    unit = found and _UNITS.get(found[2] or "")
-    if not found or not unit:
-        known = ", ".join(filter(None, _UNITS))
-        raise ValueError(f"{quantity!r} is no number, alone or with one of the units {known}")
-    number = float(found[1]) * unit[1]
-    is_whole = number.is_integer() and unit[0] in ("plain", "bytes")
-    return int(number) if is_whole else number, unit[0]
+    if isinstance(quantity, str):
+        found = _QUANTITY.fullmatch(quantity)
+        if not found or (found[2] or "") not in _UNITS:
+            known = ", ".join(filter(None, _UNITS))
+            raise ValueError(f"{quantity!r} is no number, alone or with one of the units {known}")
+        kind, size = _UNITS[found[2] or ""]
+        number = float(found[1]) * size
+    else:
+        kind, number = "plain", quantity
+    is_whole = number == int(number) and kind in ("plain", "bytes")
+    return int(number) if is_whole else number, kind
 
 
 def as_written(text: str) -> str:
