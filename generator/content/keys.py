@@ -74,9 +74,8 @@ def _parts(thing: object) -> Iterator[Written]:
 
 def _members(thing: object) -> list[object]:
     """What a list holds, or the values of a mapping."""
-    return (
-        [*thing.values()] if isinstance(thing, dict) else thing if isinstance(thing, list) else []
-    )
+    found = [*thing.values()] if isinstance(thing, dict) else thing
+    return found if isinstance(found, list) else []
 
 
 def _example(key: str, values: list[object]) -> str:

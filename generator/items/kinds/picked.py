@@ -53,11 +53,9 @@ class Option(Written):
     def _decided(cls, written: object, known: ValidationInfo) -> object:
         """What refutes its misconception, by `context`, refutes an option that names no claim."""
         if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
-            if "misconception" not in written and "gives" in written:
-                return written  # the law of what is drawn decides it
-            if "misconception" not in written:
+            if "misconception" not in written and "gives" not in written:
                 raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
-            claim = (known.context or {}).get(str(written["misconception"]))
+            claim = (known.context or {}).get(str(written.get("misconception")))
             return {**written, "refuted_by": claim}
         return written
 
@@ -89,8 +87,8 @@ class Choice(Drawable):
 
     @model_validator(mode="after")
     def _drawn_answers(self) -> Self:
-        if self.draws and not all(one.gives for one in self.options):
-            raise ValueError("draws: each option needs gives:, the value that it has")
+        if any(bool(one.gives) != bool(self.draws) for one in self.options):
+            raise ValueError("gives: stands in each option of an item with draws:, and in no other")
         return self
 
     def under(self, law: str) -> "Choice":
@@ -110,6 +108,12 @@ class Several(Item):
 
     kind: Literal["several"]
     options: Annotated[list[Option], Field(min_length=3)]
+
+    @model_validator(mode="after")
+    def _stated(self) -> Self:
+        if any(one.gives for one in self.options):
+            raise ValueError("gives: stands in a choice with draws:")
+        return self
 
 
 class OneOption(Kind[Choice | Several], of=Choice):
