@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from generator.content.documents import Document
+from generator.content.draws import as_written
 from generator.content.words import MAX_LINE, MAX_PROSE, Written
 
 _OPENING = f"""\
@@ -101,7 +102,7 @@ def _example(key: str, values: list[object]) -> str:
         return "a list of " * bool(listed) + " or ".join(
             f"[{one.__name__}](#{one.__name__.lower()})" for one in inner
         )
-    plain = ({key: one.strip() if isinstance(one, str) else one} for one in values)
+    plain = ({key: as_written(one.strip()) if isinstance(one, str) else one} for one in values)
     texts = (yaml.safe_dump(one, **_FLOW) for one in plain)
     shortest = min((line(one)[1:-1] for one in texts), key=len)
     return f"`{textwrap.shorten(shortest, 100, placeholder=' …')}`"

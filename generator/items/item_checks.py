@@ -62,7 +62,8 @@ def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
     others: tuple[Item, ...] = item.others
     for number, other in enumerate(others, 1):
         if not any(_misleading(item, other, evidence)):
-            first, own = (set(item.cases[n].values()) for n in (0, number))
+            cases = item.cases or [{}] * (number + 1)  # of drawn numbers, the law is the same
+            first, own = (set(cases[n].values()) for n in (0, number))
             claims = [
                 one for one in other.claims if not (first - own) & {*evidence.judged(one).runs}
             ]

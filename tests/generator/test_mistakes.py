@@ -27,7 +27,7 @@ FOR = "for: [tiny_memory.halves, tiny_memory.whole]"
 MEAN = "path: content/topics/averaging/code/mean.py"
 GIVEN = "given: {model_bytes: tiny_memory.whole.model.bytes,"
 RULE = "measured: run.ranks[0].memory.peak_bytes"
-DRAWN = "predicted: 2 * run.ranks[0].num_parameters * cited['fp32-width']"
+DRAWN, SHARE = f"{AVERAGING}/quiz-drawn.yml", "gives: 2 * cited['fp32-width'] * parameters / ranks"
 THIRD = (
     "right_if: {claim: whole-fails, verdict: does_not_hold}\n"
     "        misconception: copies-save-memory\n        refuted_by: whole-fails"
@@ -197,6 +197,29 @@ QUESTIONS = [
      "this case reads like the first"),
     (QUIZ_TRY, "some activations", "{{ holds('peak-of-halves@run') }}", "no claim"),
 ]  # fmt: skip
+DRAWS = [
+    (DRAWN, SHARE, "gives: ¦6 * cited['fp32-width'] * parameters / ranks",
+     "ranks = 3: two right answers: "),
+    (DRAWN, SHARE, "gives: ¦2.01 * ranks * (cited['fp32-width'] * parameters)",
+     "two answers alike: "),
+    (DRAWN, "        misconception: loss-decides\n        why: No", "        why: No",
+     "has 2 keys: \"{{ 2 * cited['fp32-width'] * parameters }}\" and", "draw-the-copy"),
+    (DRAWN, "gives: model", "gives: ¦1.99 * model", ": two right answers: "),
+    (DRAWN, "[model >", "[¦3 * model / 2 <", ": outside the domain, 3 * model / 2 <"),
+    (DRAWN, "[model >", "[¦model =", "is no condition; write `a <= b`"),
+    (DRAWN, "[1000, 5000, 20000]", "[1000.3, 5000, 20000]", "KiB, not a whole number, so the law",
+     "2 * cited['fp32-width'] * parameters\n        why"),
+    (DRAWN, "answer: 2 * model", "answer: ¦3 * model", "of its run it is 234 KiB, and the law 'wh"),
+    (DRAWN, "answer: 2 * model", "answer: ¦2 * modle", "unknown name 'modle'"),
+    (DRAWN, "answer: 2 * model", "answer: ¦drawn('model', 3) * 2", "is the build's own"),
+    (DRAWN, "{model: tiny_memory.whole.model", "¦{model: tiny_memory.whole.modle", "mean 'model'?"),
+    (DRAWN, SHARE, "text: All",
+     "in each option of an item with draws:", "id: draw-the-copy"),
+    (QUIZ, 'text: "No"', "gives: tiny_memory.whole.model.bytes",
+     "in each option of an item with draws:, and in no other"),
+    (DRAWN, "law: whole-peak", "law: ¦whole-peek", "no claim 'whole-peek'"),
+    (DRAWN, "[3 MiB, 5", "[3 MB, 5", "'3 MB' is no number with one of the units", "settings: {mod"),
+]  # fmt: skip
 CLAIMS = [
     (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: {WHOLE}",
      "could refute whole-peak"),
@@ -276,7 +299,7 @@ MARKUP = [
 
 @pytest.mark.parametrize(
     "row",
-    YAML + TEXTS + MARKUP + LESSONS + CALCULATORS + QUESTIONS + CLAIMS + STATED + GUIDES,
+    YAML + TEXTS + MARKUP + LESSONS + CALCULATORS + QUESTIONS + DRAWS + CLAIMS + STATED + GUIDES,
     ids=lambda row: f"{row[0].rpartition('/')[2]}: {row[3]}",
 )
 def test_a_mistake_is_told_at_its_place(copy, row):

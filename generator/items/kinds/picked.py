@@ -1,6 +1,7 @@
 """Questions whose answers are picked: options, one right or several, and the line at fault."""
 
 import difflib
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
@@ -11,8 +12,9 @@ from generator.content.claim import SEVERAL, Verdict
 from generator.content.errors import ContentError
 from generator.content.exhibit import Executed
 from generator.content.listed_code import listed, misplaced
-from generator.content.quiz import Item
-from generator.content.words import ClaimId, Line, MisconceptionId, Written
+from generator.content.quiz import Drawable, Item
+from generator.content.words import ClaimId, Expression, Line, MisconceptionId, Written
+from generator.content.yaml_source import Path
 from generator.items.answers import Answer, against, claim_behind
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
@@ -34,7 +36,10 @@ class Option(Written):
     them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
-    text: Line
+    text: Line | None = None
+    """what it says; where it stands not, the value of `gives`."""
+    gives: Expression | None = None
+    """of an item that draws its numbers: the value that this answer has."""
     why: Line
     right_if: RightIf | None = None
     misconception: MisconceptionId | None = None
@@ -48,15 +53,22 @@ class Option(Written):
     def _decided(cls, written: object, known: ValidationInfo) -> object:
         """What refutes its misconception, by `context`, refutes an option that names no claim."""
         if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
-            if "misconception" not in written:
+            if "misconception" not in written and "gives" not in written:
                 raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
-            claim = (known.context or {}).get(str(written["misconception"]))
+            claim = (known.context or {}).get(str(written.get("misconception")))
             return {**written, "refuted_by": claim}
         return written
+
+    @property
+    def said(self) -> str:
+        """What it says."""
+        return self.text or f"{{{{ {self.gives} }}}}"
 
     @model_validator(mode="after")
     def _right_or_believed(self, known: ValidationInfo) -> Self:
         """What refutes a misconception leaves the option that names it wrong."""
+        if not (self.text or self.gives):
+            raise ValueError("missing key 'text'")
         refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
         right = self.right_if
         if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
@@ -67,11 +79,28 @@ class Option(Written):
         return self
 
 
-class Choice(Item):
+class Choice(Drawable):
     """One answer is right."""
 
     kind: Literal["choice"] = "choice"
     options: Annotated[list[Option], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _drawn_answers(self) -> Self:
+        if any(bool(one.gives) != bool(self.draws) for one in self.options):
+            raise ValueError("gives: stands in each option of an item with draws:, and in no other")
+        return self
+
+    def under(self, law: str) -> "Choice":
+        """The same where the law makes the option right that names no misconception."""
+        right = {"right_if": RightIf(claim=law)}
+        found = (one if one.misconception else one.model_copy(update=right) for one in self.options)
+        return self.model_copy(update={"options": [*found]})
+
+    def formulas(self) -> Iterator[tuple[Path, str]]:
+        """What each option gives."""
+        for place, one in sorted(enumerate(self.options), key=lambda one: not one[1].right_if):
+            yield ("options", place, "gives"), one.gives or ""
 
 
 class Several(Item):
@@ -80,6 +109,12 @@ class Several(Item):
     kind: Literal["several"]
     options: Annotated[list[Option], Field(min_length=3)]
 
+    @model_validator(mode="after")
+    def _stated(self) -> Self:
+        if any(one.gives for one in self.options):
+            raise ValueError("gives: stands in a choice with draws:")
+        return self
+
 
 class OneOption(Kind[Choice | Several], of=Choice):
     """The one option whose claim has the verdict that it names is right."""
@@ -87,6 +122,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
     form = places = "options"
     backed_by = "refuted_by"
     has_one_key = True
+    texts = ("said",)
 
     @cached_property
     def key(self) -> Key:
@@ -94,7 +130,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
         right = self._right
         if len(right) == 1:
             return Key(right=right)
-        said = " and ".join(repr(self.item.options[i].text) for i in right)
+        said = " and ".join(repr(self.item.options[i].said) for i in right)
         no_key = " has no key: no `right_if:` names the verdict of its claim"
         return self._unclear(f" has {len(right)} keys: {said}" if right else no_key)
 
@@ -120,7 +156,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
 
     def _explained(self, place: int, folio: Folio) -> Answer:
         option, verdict = self.item.options[place], self.verdict(place)
-        text, why = folio.line(option.text), folio.line(option.why)
+        text, why = folio.line(option.said), folio.line(option.why)
         behind = option.right_if.claim if option.right_if else None
         named = behind if verdict == "right" else option.refuted_by or behind
         backing = (claim_behind(named, folio),) if named else against(option.misconception, folio)

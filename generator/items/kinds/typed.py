@@ -9,8 +9,9 @@ from typing import Literal, TypeVar
 from markupsafe import Markup
 
 from generator.content.claim import Tolerance
-from generator.content.quiz import Item
+from generator.content.quiz import Drawable, Item
 from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
+from generator.content.yaml_source import Path
 from generator.items.answers import Answer, Reach, against
 from generator.items.kinds.kind import OPEN, End, Field, FieldUnit, Found, Key, Kind, is_alike
 from generator.printing.folio import Folio
@@ -35,7 +36,7 @@ class Slip(Written):
     """beyond what the name says."""
 
 
-class Number(Item):
+class Number(Drawable):
     """A number to type, in the unit that the answer prints in, or a shape such as 50 × 20."""
 
     kind: Literal["number"]
@@ -43,6 +44,15 @@ class Number(Item):
     tolerance: Tolerance | None = None
     why: Line
     slips: list[Slip] = []
+
+    def under(self, law: str) -> "Number":
+        """The same with the law as evidence."""
+        return self.model_copy(update={"claims": [law, *self.claims]})
+
+    def formulas(self) -> Iterator[tuple[Path, str]]:
+        """The answer, and what each mistake gives."""
+        yield ("answer",), self.answer
+        yield from ((("slips", n, "gives"), one.gives) for n, one in enumerate(self.slips))
 
 
 class Predict(Item):

@@ -1,0 +1,92 @@
+"""`draws:`: settings that an item draws from stated sets, so that it can be asked again.
+
+In: the sets, and the id of the item, which is the seed. Out: the draws in the order in which they
+are asked, and what the names of one stand for in the item's texts. `items/draws.py` tries the key
+and the wrong answers on each draw.
+"""
+
+import math
+import re
+from hashlib import sha256
+from itertools import product
+from typing import Annotated, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from generator.content.words import ClaimId, Name, PerRun, Written
+from runners.traces.fields import SIZES, TIMES
+
+MOST, MOST_TRIED = 20_000, 500
+NUM_ASKED = 6  # of them a page shows the first, and Recall asks all in turn
+CALL = "drawn("  # what a drawn number is in an expression; no author writes it
+_CALLED = re.compile(r"drawn\('(\w+)', [^()]+\)")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(?: (\S+))?")
+_UNITS: dict[str, tuple[str, float]] = {  # a kind of number, and the size of its unit
+    "%": ("share", 0.01), "million": ("plain", 1e6), "billion": ("plain", 1e9),
+    **{name: ("bytes", size) for name, size in SIZES},
+    **{f"{name}/s": ("bytes_per_second", size) for name, size in SIZES},
+    **{name: ("seconds", size) for name, size in TIMES},
+}  # fmt: skip
+
+Quantity = int | float | Annotated[str, StringConstraints(min_length=1, max_length=40)]
+Draw = dict[str, Quantity]
+
+
+class Draws(Written):
+    """Settings that are drawn, and the law that gives the key.
+
+    The build tries all draws, or 500 of them by the item's id.
+    """
+
+    settings: dict[Name, Annotated[list[Quantity], Field(min_length=1)]]
+    """the sets, by the names that the texts print and the expressions calculate with. A number, or
+    one with its unit: `64 MiB`, `20 µs`, `12 GiB/s`, `1.5 billion`, `25 %`."""
+    domain: list[str] = []
+    """what is true of each draw, as in `stages <= layers`: where the law holds."""
+    law: ClaimId
+    """the law behind the key: with the settings of its run, the key is what it predicts."""
+    measured_with: dict[Name, PerRun]
+    """each setting of the key as the run of the law had it: `{ranks: run.world_size}`."""
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Self:
+        for values in self.settings.values():
+            _ = [*map(parsed, values)]
+        if not 1 < math.prod(map(len, self.settings.values())) <= MOST:
+            raise ValueError(f"settings: give from two to {MOST:,} draws")
+        if unknown := self.measured_with.keys() - self.settings.keys():
+            raise ValueError(f"measured_with: {min(unknown)!r} does not stand under settings:")
+        return self
+
+    def tried(self, seed: str) -> list[Draw]:
+        """All draws, or as many as are tried; the first ones are asked."""
+        found = product(*self.settings.values())
+        order = sorted(found, key=lambda one: sha256(f"{seed} {one}".encode()).digest())
+        return [dict(zip(self.settings, one, strict=True)) for one in order[:MOST_TRIED]]
+
+
+def parsed(quantity: Quantity) -> tuple[int | float, str]:
+    """A number in base units, and its kind: plain, bytes, bytes_per_second, seconds or share.
+
+    Raises:
+        ValueError: it is no number, or its unit is not known.
+    """
+    number, kind = quantity, "plain"
+    if isinstance(number, str):
+        found = _QUANTITY.fullmatch(number)
+        if not found or found[2] not in _UNITS:
+            raise ValueError(f"{number!r} is no number with one of the units {', '.join(_UNITS)}")
+        kind, size = _UNITS[found[2]]
+        number = float(found[1]) * size
+    is_whole = number == int(number) and kind in ("plain", "bytes")
+    return int(number) if is_whole else number, kind
+
+
+def as_written(text: str) -> str:
+    """A message with the names that an author wrote in the place of drawn numbers."""
+    return _CALLED.sub(r"\1", text)
+
+
+def short_names(draw: Draw) -> dict[str, str]:
+    """What the names of a draw stand for in expressions."""
+    return {name: f"{CALL}{name!r}, {value!r})" for name, value in draw.items()}
