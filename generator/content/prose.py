@@ -117,7 +117,8 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     for pattern in (_EXPRESSION, *blocks, _CODE):
         prints = pattern.sub(_blank, prints)
     plain = _LINK.sub(_blank, prints)
-    fenced = text.replace("```listing\n", "```text   \n") if mark == "page" else text
+    fenced = text.replace("```listing\n", "```text   \n").replace("```quiz\n", "```text\n")
+    fenced = fenced if mark == "page" else text
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
         (fenced, _OTHER_FENCE, "fence", "write ``` alone, or ```python, ```sh or ```text"),

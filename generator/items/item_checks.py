@@ -8,7 +8,7 @@ expression or a name lacks is said where it is written, by `checks/`, and not ag
 from collections.abc import Iterator
 
 from generator.content import prose
-from generator.content.documents import fields_of
+from generator.content.documents import Field, fields_of
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
 from generator.items.kinds import kind_of
@@ -16,7 +16,7 @@ from generator.items.kinds.kind import Found, ItemError
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.moved import stays
-from generator.values.value import AbsentError, ExpressionError
+from generator.values.value import AbsentError, ExpressionError, Value
 from generator.values.verdicts import WORDS
 
 
@@ -26,12 +26,31 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
+    yield from _asserted(item, evidence)
     try:
         yield from kind_of(item, evidence).unclear()
     except ItemError as error:
         yield error.path, error.message
     except (ContentError, ExpressionError, units.UnitError):
         return  # said where it is written
+
+
+def _asserted(item: Item, evidence: Evidence) -> Iterator[Found]:
+    """What rests on its author's word: in a book nothing may, elsewhere nothing without a source."""
+    said = "nothing shows this; compute it, or say under source: of the item where it stands"
+    if evidence.rests_on_runs:
+        said = "a key of a book follows from its claims and expressions"
+        if item.source:
+            yield ("source",), said
+    elif item.source:
+        return
+    for number, option in enumerate(getattr(item, "options", ())):
+        if option.right is not None:
+            yield ("options", number, "right"), said
+    for one in () if evidence.rests_on_runs else fields_of(item):
+        value = evidence.evaluate(one.text).result if one.mark == "expression" else None
+        if isinstance(value, Value) and value.kind == "given":
+            yield one.path, said
 
 
 def unheld(evidence: Evidence, claim: str) -> str | None:
@@ -79,15 +98,17 @@ def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
 def unread(other: Item, evidence: Evidence) -> Iterator[str]:
     """What its texts read and no run recorded, and claims that nobody wrote."""
     for one in fields_of(other):
-        texts: list[str] = []
-        if one.mark == "expression":
-            texts = [one.text]
-        elif one.mark in ("line", "prose"):
-            texts = [found.text for found in prose.expressions(one.text)]
-        elif one.mark == "claim" and one.text not in evidence.book.claims:
+        if one.mark == "claim" and one.text not in evidence.book.claims:
             yield evidence.book.claim_index.lacks(one.text)
-        problems = ((text, _wrong(evidence, text)) for text in texts)
+        problems = ((text, _wrong(evidence, text)) for text in _expressions(one))
         yield from (f"{text}: {problem}" for text, problem in problems if problem)
+
+
+def _expressions(one: Field) -> list[str]:
+    """The expressions of a text, or the one that it is."""
+    if one.mark in ("line", "prose"):
+        return [found.text for found in prose.expressions(one.text)]
+    return [one.text] if one.mark == "expression" else []
 
 
 def _wrong(evidence: Evidence, expression: str) -> str | None:

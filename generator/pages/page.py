@@ -20,18 +20,20 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from generator.content import handwritten, prose
-from generator.content.book import Topic
+from generator.content import prose
+from generator.content.book import Book, Topic
 from generator.content.chain import Part
 from generator.content.exhibit import Figure, Listing
+from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, Mode
+from generator.content.quiz import Item, QuizFence
 from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks, fewer
-from generator.pages.view import counted, label
+from generator.pages.view import View, counted, label
 from generator.pages.views import claims, frame, labs, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
@@ -102,7 +104,7 @@ class Sheet:
         part: of the chain of Deep, for one of its pages.
         lab: the name of the lab, for its page.
         text: for a page that somebody writes by hand, its Markdown.
-        listings: the programs that this page shows.
+        by_hand: this page, with the listings and the questions of its fences.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         symptom: for the page of one symptom of the guide, its id.
@@ -121,7 +123,7 @@ class Sheet:
     part: Part | None = None
     lab: str | None = None
     text: str = ""
-    listings: tuple[Listing, ...] = ()
+    by_hand: HandWritten | None = None
     machine: str | None = None
     experiment: str | None = None
     symptom: str | None = None
@@ -306,6 +308,12 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     }  # fmt: skip
 
 
+def asked(fence: QuizFence, book: Book) -> list[Item]:
+    """The items that a fence asks, in their order: of any topic, or its own."""
+    known = {name: item for topic in book.topics for name, item in topic.items.items()}
+    return [*(known[name] for name in fence.names), *fence.items]
+
+
 def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     """A template's text, with what a run printed and nobody would see spelled out."""
     text = environment().get_template(template).render(context, **more)
@@ -330,10 +338,13 @@ def _terms_apart(folio: Folio) -> str:
     return TERMS
 
 
-def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
-    """What somebody wrote by hand: listings, and Markdown with its values as HTML in it."""
-    for piece in handwritten.split(sheet.text, sheet.listings):
-        if isinstance(piece, Listing):
+def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing | list[View]]:
+    """What somebody wrote by hand: listings, questions, Markdown with its values as HTML in it."""
+    assert sheet.by_hand
+    for piece in split(sheet.by_hand):
+        if isinstance(piece, QuizFence):
+            yield [question.question(item, folio, "question") for item in asked(piece, folio.book)]
+        elif isinstance(piece, Listing):
             yield piece
         else:
             filled = prose.filled(piece, lambda one: escaped_heading(folio.expression(one)))

@@ -35,7 +35,12 @@ class Evidence:
 
     Attributes:
         book: the book.
+        functions: that expressions may call, beside those of claims.
+        rests_on_runs: whether what it states has to come of runs; a site without a book has none.
     """
+
+    functions = FUNCTIONS
+    rests_on_runs = True
 
     def __init__(self, book: Book) -> None:
         self.book = book
@@ -83,7 +88,7 @@ class Evidence:
         try:
             checked = compiled(expression)
             names = {name: self._root(name, found) for name in checked.names}
-            result = checked.evaluate(names, {**FUNCTIONS, **self._of_claims})
+            result = checked.evaluate(names, {**self.functions, **self._of_claims})
             if isinstance(result, Value):
                 str(result)  # in a unit that people read
             found.result = result

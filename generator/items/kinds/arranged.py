@@ -160,7 +160,7 @@ class Pairs(Kind[Match], of=Match):
         """Pairs that neither a claim nor a printed value decides."""
         for place, pair in enumerate(self.item.pairs):
             printed = (one.text for one in prose.expressions(pair.right))
-            if not pair.claim and all(map(_LABEL.match, printed)):
+            if not (pair.claim or self.item.source) and all(map(_LABEL.match, printed)):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"
                 yield ("pairs", place), lack
         yield from super().unclear()

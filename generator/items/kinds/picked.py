@@ -19,6 +19,9 @@ from generator.printing.folio import Folio
 from generator.values.verdicts import UNDECIDED, Judged
 
 
+_DECIDE = ("right_if", "refuted_by", "decides", "right")
+
+
 class RightIf(Written):
     """The claim, and its verdict, that make an option right."""
 
@@ -37,6 +40,8 @@ class Option(Written):
     text: Line
     why: Line
     right_if: RightIf | None = None
+    right: bool | None = None
+    """outside a book: what the item's `source` says of it."""
     misconception: MisconceptionId | None = None
     refuted_by: ClaimId | None = None
     """the claim that refutes a wrong answer; it holds, and is shown as the evidence."""
@@ -47,9 +52,9 @@ class Option(Written):
     @classmethod
     def _decided(cls, written: object, known: ValidationInfo) -> object:
         """What refutes its misconception, by `context`, refutes an option that names no claim."""
-        if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
+        if isinstance(written, dict) and not {*_DECIDE} & {*written}:
             if "misconception" not in written:
-                raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
+                raise ValueError(f"name what decides it: {':, '.join(_DECIDE)}:")
             claim = (known.context or {}).get(str(written["misconception"]))
             return {**written, "refuted_by": claim}
         return written
@@ -95,7 +100,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
         if len(right) == 1:
             return Key(right=right)
         said = " and ".join(repr(self.item.options[i].text) for i in right)
-        no_key = " has no key: no `right_if:` names the verdict of its claim"
+        no_key = " has no key: no `right_if:` names the verdict of its claim, nor is any `right:`"
         return self._unclear(f" has {len(right)} keys: {said}" if right else no_key)
 
     @cached_property
@@ -108,7 +113,8 @@ class OneOption(Kind[Choice | Several], of=Choice):
         return tuple(
             place
             for place, one in enumerate(self.item.options)
-            if one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict
+            if one.right
+            or (one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict)
         )
 
     def _unclear(self, said: str) -> Key:
