@@ -16,8 +16,10 @@ from generator.items.kinds.kind import Found, ItemError
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.moved import stays
-from generator.values.value import AbsentError, ExpressionError, Value
+from generator.values.value import AbsentError, ExpressionError
 from generator.values.verdicts import WORDS
+
+_DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an answer
 
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
@@ -47,9 +49,8 @@ def _asserted(item: Item, evidence: Evidence) -> Iterator[Found]:
     for number, option in enumerate(getattr(item, "options", ())):
         if option.right is not None:
             yield ("options", number, "right"), said
-    for one in () if evidence.rests_on_runs else fields_of(item):
-        value = evidence.evaluate(one.text).result if one.mark == "expression" else None
-        if isinstance(value, Value) and value.kind == "given":
+    for one in fields_of(item):
+        if one.path[-1] in _DECIDE and evidence.is_typed(one.text):
             yield one.path, said
 
 

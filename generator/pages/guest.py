@@ -29,18 +29,21 @@ class GuestFolio(Folio):
     def expression(self, expression: str) -> Markup:
         """In a text: the formula shows where a pointer rests."""
         thing = self.evidence.printable(expression)
+        if self.evidence.is_typed(expression):
+            return label(str(thing))
         return self._said(thing) if isinstance(thing, Value) else super().expression(expression)
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
         """In an answer: with its formula, unless that is the number that was typed."""
-        return self._said(value, f": {value.formula}")
+        is_typed = self.evidence.is_typed(value.formula)
+        return label(str(value)) if is_typed else self._said(value, f": {value.formula}")
 
     def _said(self, value: Value, more: str = "") -> Markup:
         if not self.opens:
             return label(str(value))
         said = Markup('<a class="pb-value" title="{}">{}</a>').format(value.formula, str(value))
         mark = Markup(' <small class="pb-nature">computed{}</small>').format(more)
-        return said + mark if value.kind == "computed" else said
+        return said + mark
 
 
 class Guest:

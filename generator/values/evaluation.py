@@ -68,6 +68,10 @@ class Evidence:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
+    def is_typed(self, expression: str) -> bool:
+        """Whether an expression only prints a number as somebody typed it; in a book, none does."""
+        return False
+
     def moved(self, value: Value) -> Value:
         """What is read instead of a value: the value itself."""
         return value

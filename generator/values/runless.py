@@ -27,18 +27,19 @@ def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
     return over
 
 
-def is_typed(expression: str) -> bool:
-    """Whether an expression calculates nothing, and prints a number as it was typed."""
-    read = compiled(expression)
-    is_sum = any(isinstance(one, ast.BinOp) for one in ast.walk(read.tree))
-    return not is_sum and read.functions <= _PRINTS
-
-
 class Runless(Evidence):
     """What a site without a book may state in numbers."""
 
     functions = {**FUNCTIONS, **{name: _of_numbers(one) for name, one in FILTERS.items()}}
     rests_on_runs = False
+
+    def is_typed(self, expression: str) -> bool:
+        """Whether an expression calculates nothing, and prints a number as it was typed."""
+        if self.evaluate(expression).error:
+            return False
+        read = compiled(expression)
+        is_sum = any(isinstance(one, ast.BinOp) for one in ast.walk(read.tree))
+        return not is_sum and read.functions <= _PRINTS
 
     def _calculated(self, expression: str) -> Evaluation:
         """A number as a value, whose formula is the expression as it is written."""
@@ -46,8 +47,7 @@ class Runless(Evidence):
         if isinstance(found.result, int | float):
             found.result = constant(found.result)
         if isinstance(found.result, Value):
-            kind = "given" if is_typed(expression) else "computed"
-            found.result = replace(found.result, kind=kind, tree=" ".join(expression.split()))
+            found.result = replace(found.result, tree=" ".join(expression.split()))
         return found
 
     def _root(self, name: str, reading: Evaluation) -> object:

@@ -121,10 +121,10 @@ def guest_assets() -> dict[str, bytes]:
     files = _assets()
     css = style(("palette", "shared", "tables", "values", "items")).decode()
     css = _SCOPED.sub(".pb-quiz", css + files["assets/asking.css"].decode())
-    css += files["assets/guest.css"].decode()
+    css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
     scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
     return {
-        f"{GUEST}/quiz.css": _REM.sub(r"calc(\1 * var(--pb-rem))", css).encode(),
+        f"{GUEST}/quiz.css": files["assets/guest.css"] + css.encode(),
         f"{GUEST}/quiz.js": b"".join(scripts),
     }
 
