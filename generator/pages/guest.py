@@ -24,26 +24,14 @@ from generator.values.value import Value
 
 
 class GuestFolio(Folio):
-    """A page of such a site: a value says that it was computed, since nothing opens."""
-
-    def expression(self, expression: str) -> Markup:
-        """In a text: the formula shows where a pointer rests."""
-        thing = self.evidence.printable(expression)
-        if self.evidence.is_typed(expression):
-            return label(str(thing))
-        return self._said(thing) if isinstance(thing, Value) else super().expression(expression)
+    """A page of such a site."""
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
-        """In an answer: with its formula, unless that is the number that was typed."""
-        is_typed = self.evidence.is_typed(value.formula)
-        return label(str(value)) if is_typed else self._said(value, f": {value.formula}")
-
-    def _said(self, value: Value, more: str = "") -> Markup:
-        if not self.opens:
+        """A value, whose formula shows where a pointer rests; one that was typed has none."""
+        if self.evidence.is_typed(value.formula) or not self.opens:
             return label(str(value))
-        said = Markup('<a class="pb-value" title="{}">{}</a>').format(value.formula, str(value))
-        mark = Markup(' <small class="pb-nature">computed{}</small>').format(more)
-        return said + mark
+        said = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
+        return Markup(said).format(value.formula, str(value))
 
 
 class Guest:

@@ -18,7 +18,7 @@ from mkdocs.config.base import LegacyConfig
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import BasePlugin, event_priority, get_plugin_logger
-from mkdocs.structure.files import Files
+from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
@@ -30,6 +30,7 @@ from generator.pages.guest import Guest
 from generator.website import page_html, publish
 
 QUIZZES = "quizzes"  # the folder of questions, beside mkdocs.yml
+_PAGE = re.compile(r'href="([^":#?]+\.md)(?=["#])')
 _HEADING = re.compile(r"<h([1-6])\b")
 log = get_plugin_logger("proofbook")
 
@@ -93,7 +94,10 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
                 continue
             level = max(1, *map(int, ["1", *_HEADING.findall(before)[-1:]]))
             try:
-                shown = str(self.guest.html(folio, text, span, level))
+                shown = _PAGE.sub(
+                    lambda link: self._address(link[1], path, page.file, files),
+                    str(self.guest.html(folio, text, span, level)),
+                )
             except ContentErrors as errors:
                 for error in errors.errors:
                     log.warning(str(error))
@@ -111,6 +115,13 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
         if page.present_anchor_ids is not None:
             page.present_anchor_ids |= page_html.ids("".join(asked.values()))
         return html
+
+    def _address(self, written: str, of: str, file: File, files: Files) -> str:
+        """Where the link of a question leads: to a page by its path below docs_dir."""
+        target = files.get_file_from_path(written)
+        if target is None:
+            log.warning(f"{of}: a question links to {written!r}, which is no page below docs_dir")
+        return f'href="{target.url_relative_to(file) if target else written}'
 
     @event_priority(-50)  # after the search
     def on_page_context(
