@@ -50,6 +50,7 @@ TERMS = "assets/terms.js"  # sources.js knows it
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2")  # their feet name no machine
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
+_LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
 _CODE = re.compile(r"`([^`]+)`")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
@@ -233,6 +234,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     headings = Headings()
     context = _context(sheet, folio, links, gathered)
     context["headings"], context["heading"] = headings, headings.heading
+    context["pieces"] = lambda: _pieces(sheet, folio, headings)
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
     body = fewer(_rendered(sheet.template, context))
@@ -289,7 +291,6 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": folio.line,
         "linked": links.linked,
-        "pieces": lambda: _pieces(sheet, folio),
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
@@ -338,7 +339,9 @@ def _terms_apart(folio: Folio) -> str:
     return TERMS
 
 
-def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing | list[View]]:
+def _pieces(
+    sheet: Sheet, folio: Folio, headings: Headings
+) -> Iterator[Markup | Listing | list[View]]:
     """What somebody wrote by hand: listings, questions, Markdown with its values as HTML in it."""
     assert sheet.by_hand
     for piece in split(sheet.by_hand):
@@ -347,5 +350,6 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing | list[View
         elif isinstance(piece, Listing):
             yield piece
         else:
+            headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
             filled = prose.filled(piece, lambda one: escaped_heading(folio.expression(one)))
             yield Markup(listing.as_listings(filled))
