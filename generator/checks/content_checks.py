@@ -46,7 +46,9 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     ],
     "figure": lambda _, document: [one.id for one in document.model.figures],
     "item": lambda book, document: [
-        item for one in book.topics for item in one.items
+        item
+        for one in book.topics
+        for item in one.items
         if document in one.lessons.values() or not isinstance(document.model, LessonFile)
     ],  # fmt: skip
 }

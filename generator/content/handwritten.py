@@ -77,7 +77,10 @@ Fenced = Listing | QuizFence
 def split(page: HandWritten) -> Iterator[str | Fenced]:
     """A text in parts: Markdown, and the listings and questions that stand between."""
     parts = re.split(_FENCE, page.text)
-    kinds: dict[str, Iterator[Fenced]] = {"listing": iter(page.listings), "quiz": iter(page.quizzes)}
+    kinds: dict[str, Iterator[Fenced]] = {
+        "listing": iter(page.listings),
+        "quiz": iter(page.quizzes),
+    }
     for markdown, kind in zip_longest(parts[::3], parts[1::3]):
         yield markdown
         if kind:

@@ -43,9 +43,10 @@ SPOKEN = {
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 GUEST = "assets/proofbook"  # what pages of another site load
+GUEST_STYLE = ASSETS / "guest.css"
 SCRIPTS_OF_ITEMS = ("proofbook", "schedule", "kinds", "question")
 _SCOPED = re.compile(
-    r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|body\[data-md-color-scheme\]|"
+    r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|\.js\b|body\[data-md-color-scheme\]|"
     r"\.md-content__inner"
 )
 _REM = re.compile(r"(?<![\w.-])(-?[\d.]+)rem\b")
@@ -95,7 +96,7 @@ def _assets() -> dict[str, bytes]:
     files = {
         f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
         for path in sorted(ASSETS.rglob("*"))
-        if path.is_file() and path.parent != STYLES
+        if path.is_file() and path.parent != STYLES and path != GUEST_STYLE
     }
     files[STYLE] = style()
     for script, key in SPOKEN.items():
@@ -124,7 +125,7 @@ def guest_assets() -> dict[str, bytes]:
     css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
     scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
     return {
-        f"{GUEST}/quiz.css": files["assets/guest.css"] + css.encode(),
+        f"{GUEST}/quiz.css": _asset(GUEST_STYLE) + css.encode(),
         f"{GUEST}/quiz.js": b"".join(scripts),
     }
 
