@@ -50,7 +50,7 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         for one in book.topics
         for item in one.items
         if document in one.lessons.values() or not isinstance(document.model, LessonFile)
-    ],  # fmt: skip
+    ],
 }
 
 

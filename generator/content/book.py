@@ -294,13 +294,13 @@ def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
         loader.keep(path, lambda *held: read(*held, QuizFile))
     loader.refuse_doubles()
     items = loader.parts(QuizFile, "items")
+    topic = Topic("", TopicFile.model_construct(), {}, items, {}, {})
     machine = Machine.model_construct(name="")
     return Book(
-        root=root, home=HomeFile.model_construct(), claims={}, statements={}, misconceptions={},
-        topics=(Topic("", TopicFile.model_construct(), {}, items, {}, {}),), references={}, given={},
-        traces={}, machine=machine, reference=machine, claim_index=ClaimIndex(), machines={},
-        documents=tuple(loader.documents), tries=(), glossary=GlossaryFile(terms=[]), guide=None,
-        plan=None,
+        root=root, home=HomeFile.model_construct(), topics=(topic,), claims={}, statements={},
+        misconceptions={}, references={}, given={}, traces={}, machine=machine, reference=machine,
+        claim_index=ClaimIndex(), machines={}, documents=tuple(loader.documents), tries=(),
+        glossary=GlossaryFile(terms=[]), guide=None, plan=None,
     ), loader.errors  # fmt: skip
 
 

@@ -72,8 +72,8 @@ class Item(Written):
     claims: list[ClaimId] = []
     """evidence shown with the answer, beside what options name."""
     source: Line | None = None
-    """outside a book: where exactly the answer stands, with a link where there is one. The page shows
-    it as *cited*, and the texts of the item may hold its numbers. A book refuses it."""
+    """outside a book: where exactly the answer stands, with a link where there is one. The page
+    shows it as *cited*, and the item's texts may hold numbers. A book refuses it."""
     this_table: Table | None = None
     """values that the question is about, shown below the stem. Where times decide the key, show
     them here: on another machine both the times and the key are others."""

@@ -38,7 +38,7 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
 
 
 def _asserted(item: Item, evidence: Evidence) -> Iterator[Found]:
-    """What rests on its author's word: in a book nothing may, elsewhere nothing without a source."""
+    """What rests on its author's word: nothing in a book, elsewhere nothing without a source."""
     said = "nothing shows this; compute it, or say under source: of the item where it stands"
     if evidence.rests_on_runs:
         said = "a key of a book follows from its claims and expressions"

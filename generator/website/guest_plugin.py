@@ -106,7 +106,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
             asked[slot] = f'<div class="pb-quiz">\n{shown}\n</div>' if shown else ""
             html = before + slot + after
         if any(asked.values()):
-            first, last = [*asked][0], [*asked][-1]
+            first, *_, last = [next(iter(asked)), *asked]
             style, script = (
                 get_relative_url(f"{publish.GUEST}/quiz.{one}", page.url) for one in ("css", "js")
             )

@@ -1,4 +1,4 @@
-"""A site that is not ours, with one line for the plugin: questions in its pages, nothing else moved."""
+"""A site that is not ours, with one line for the plugin: it asks, and nothing else moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.conftest import mkdocs
 THEMES = {
     "mkdocs": "{name: mkdocs, highlightjs: false}",
     "readthedocs": "{name: readthedocs, highlightjs: false}",
-    "material": "{name: material, font: false, palette: {scheme: slate}, features: [navigation.instant]}",
+    "material": (
+        "{name: material, font: false, palette: {scheme: slate}, features: [navigation.instant]}"
+    ),
 }
 QUIZ = """\
 items:

@@ -18,7 +18,6 @@ from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
 from generator.values.verdicts import UNDECIDED, Judged
 
-
 _DECIDE = ("right_if", "refuted_by", "decides", "right")
 
 
