@@ -9,9 +9,9 @@ MkDocs, so `--strict` refuses it.
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from markupsafe import escape
 from mkdocs.config.base import LegacyConfig
@@ -27,12 +27,22 @@ from mkdocs.utils.templates import TemplateContext
 from generator.content.errors import ContentErrors
 from generator.content.fence import FENCE
 from generator.pages.guest import Guest
-from generator.website import page_html, publish
+from generator.printing.folio import Folio
+from generator.website import publish
 
 QUIZZES = "quizzes"  # the folder of questions, beside mkdocs.yml
 _PAGE = re.compile(r'href="([^":#?]+\.md)(?=["#])')
 _HEADING = re.compile(r"<h([1-6])\b")
 log = get_plugin_logger("proofbook")
+
+
+class _Fence(NamedTuple):
+    """A fence of a page: what stands for it, and where its YAML stands in the page's file."""
+
+    token: str
+    written: str
+    text: str
+    span: tuple[int, int]
 
 
 class GuestPlugin(BasePlugin[LegacyConfig]):
@@ -41,11 +51,12 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def __init__(self, root: Path, quizzes: str, *, is_serving: bool) -> None:
         """Look for the folder of questions below `root`; one that is named has to be there."""
         self.root, self.folder, self.is_serving = root, root / (quizzes or QUIZZES), is_serving
-        if quizzes and not (self.folder.is_dir() and self.folder.resolve().is_relative_to(root)):
-            log.warning(f"mkdocs.yml: quizzes: no folder {quizzes!r} beside or below this file")
+        if quizzes and (Path(quizzes).is_absolute() or not self.folder.is_dir()):
+            log.warning(f"mkdocs.yml: quizzes: no folder {quizzes!r} below this file")
+            self.folder = root / QUIZZES
         self.guest: Guest
-        self.fences: dict[str, list[tuple[str, tuple[int, int], str]]] = defaultdict(list)
-        self.asked: dict[str, dict[str, str]] = defaultdict(dict)  # HTML, by page and slot
+        self.fences: dict[str, list[_Fence]] = {}  # of a page, and what they show
+        self.asked: dict[str, list[str]] = {}
 
     @event_priority(100)  # before a plugin that reads them
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
@@ -54,8 +65,8 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
         for error in self.guest.errors:
             log.warning(str(error))
         for file in list(files):
-            path = Path(file.abs_src_path or self.root)
-            if path.is_relative_to(self.folder) and path.match("*.y*ml"):
+            path = Path(file.abs_src_path or self.root).resolve()
+            if path.match("*.y*ml") and path.is_relative_to(self.folder.resolve()):
                 files.remove(file)
         return files
 
@@ -64,17 +75,19 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
         """Put a paragraph into the place of each fence."""
-        source = page.file.content_string
-        begins = source.rfind(markdown)
-        whole, begins = (markdown, 0) if begins < 0 else (source, begins)  # another plugin was here
+        text = page.file.content_string
+        begins = text.rfind(markdown)
+        if begins < 0:  # another plugin was here before
+            text, begins = markdown, 0
         fences = self.fences[page.file.src_uri] = []
 
         def replaced(fence: re.Match[str]) -> str:
             if fence["info"] != "quiz":
                 return fence[0]
-            start, end = (begins + at for at in fence.span("yaml"))
-            fences.append((whole, (start, end), fence[0]))
-            return f"\n{fence['indent']}{_token(len(fences))}\n"
+            token = f"proofbookquiz{len(fences)}z"  # one word, whatever others make of the page
+            start, end = fence.span("yaml")
+            fences.append(_Fence(token, fence[0], text, (begins + start, begins + end)))
+            return f"\n{fence['indent']}{token}\n"
 
         return FENCE.sub(replaced, markdown)
 
@@ -82,63 +95,56 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
         """Render the questions of a page; in code, a fence stays the example that it is."""
-        name = page.file.src_uri
-        path = os.path.relpath(page.file.abs_src_path or name, self.root)
-        folio, asked = self.guest.folio(path), self.asked[name]
-        asked.clear()
-        for number, (text, span, written) in enumerate(self.fences.pop(name, ()), 1):
-            token = _token(number)
-            before, paragraph, after = html.partition(f"<p>{token}</p>")
+        name, asked = page.file.src_uri, list[str]()
+        path = Path(page.file.abs_src_path or name).resolve()
+        folio = self.guest.folio(os.path.relpath(path, self.root))
+        for fence in self.fences.pop(name, ()):
+            before, paragraph, after = html.partition(f"<p>{fence.token}</p>")
             if not paragraph:
-                html = html.replace(token, str(escape(written.strip())))
+                html = html.replace(fence.token, str(escape(fence.written.strip())))
                 continue
-            level = max(1, *map(int, ["1", *_HEADING.findall(before)[-1:]]))
-            try:
-                shown = _PAGE.sub(
-                    lambda link: self._address(link[1], path, page.file, files),
-                    str(self.guest.html(folio, text, span, level)),
-                )
-            except ContentErrors as errors:
-                for error in errors.errors:
-                    log.warning(str(error))
-                shown = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
-            slot = f'<div class="pb-quiz" data-slot="{number}"></div>'
-            asked[slot] = f'<div class="pb-quiz">\n{shown}\n</div>' if shown else ""
-            html = before + slot + after
-        if any(asked.values()):
-            first, *_, last = [next(iter(asked)), *asked]
-            style, script = (
-                get_relative_url(f"{publish.GUEST}/quiz.{one}", page.url) for one in ("css", "js")
-            )
-            asked[first] = f'<link rel="stylesheet" href="{style}">\n{asked[first]}'
-            asked[last] += f'\n<script src="{script}" defer></script>'
-        if page.present_anchor_ids is not None:
-            page.present_anchor_ids |= page_html.ids("".join(asked.values()))
+            level = int([1, *_HEADING.findall(before)][-1])
+            html = before + _slot(len(asked)) + after
+            asked.append(self._questions(fence, level, folio, page.file, files))
+        if any(asked):
+            loaded = get_relative_url(f"{publish.GUEST}/quiz", page.url)
+            asked[0] = f'<link rel="stylesheet" href="{loaded}.css">\n{asked[0]}'
+            asked[-1] += f'\n<script src="{loaded}.js" defer></script>'
+        self.asked[name] = asked
         return html
 
-    def _address(self, written: str, of: str, file: File, files: Files) -> str:
-        """Where the link of a question leads: to a page by its path below docs_dir."""
-        target = files.get_file_from_path(written)
-        if target is None:
-            log.warning(f"{of}: a question links to {written!r}, which is no page below docs_dir")
-        return f'href="{target.url_relative_to(file) if target else written}'
+    def _questions(self, fence: _Fence, level: int, folio: Folio, file: File, files: Files) -> str:
+        """What a fence asks; its mistakes where somebody serves the site, else nothing."""
+
+        def linked(found: re.Match[str]) -> str:
+            target = files.get_file_from_path(found[1])
+            if target is None:
+                log.warning(f"{folio.path}: a question links to {found[1]!r}, no page of the site")
+            return f'href="{target.url_relative_to(file) if target else found[1]}'
+
+        try:
+            shown = _PAGE.sub(linked, str(self.guest.html(folio, fence.text, fence.span, level)))
+        except ContentErrors as errors:
+            for error in errors.errors:
+                log.warning(str(error))
+            shown = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
+        return f'<div class="pb-quiz">\n{shown}\n</div>' if shown else ""
 
     @event_priority(-50)  # after the search
     def on_page_context(
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> TemplateContext:
         """Put the questions into the page."""
-        for slot, shown in self.asked[page.file.src_uri].items():
-            page.content = (page.content or "").replace(slot, shown)
+        for number, shown in enumerate(self.asked[page.file.src_uri]):
+            page.content = (page.content or "").replace(_slot(number), shown)
         return context
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Write what pages with a question load, if there is one."""
-        if any(any(asked.values()) for asked in self.asked.values()):
-            for name, content in publish.guest_assets().items():
-                path = Path(config.site_dir, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+        for name, content in publish.guest_assets().items() if any(self.asked.values()) else ():
+            path = Path(config.site_dir, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
@@ -149,6 +155,6 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
         return server
 
 
-def _token(number: int) -> str:
-    """What stands for a fence while others turn its page into HTML: one word."""
-    return f"proofbookquiz{number}z"
+def _slot(number: int) -> str:
+    """What stands for the questions of a fence until the search has read the page."""
+    return f'<div class="pb-quiz" data-slot="{number}"></div>'

@@ -5,7 +5,6 @@ generator wrote and no book makes any more is deleted; what anybody else put the
 published book shows the machines of the current commit, and offers its sources.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -175,6 +174,8 @@ def alone(folder: Path) -> Iterator[None]:
 
     A second build waits here, before MkDocs empties the folder of the site.
     """
+    import fcntl  # which Windows lacks, where a site may ask questions
+
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / NOTE).open("a") as held:
         try:
