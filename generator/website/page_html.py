@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 import markdown  # type: ignore[import-untyped]
 from markupsafe import escape
 
+from generator.content.prose import ALIGNED
 from generator.printing.folio import interface_words
 
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
@@ -33,6 +34,8 @@ class LikeOurs(markdown.Extension):  # type: ignore[misc]
                 if table.tag == "table":
                     table.set("class", "pb-table")
                     parent[at] = _scrolled(table)
+        for one in root.iter():
+            _as_class(one)
         for code in root.iterfind(".//pre/code"):
             code.set("tabindex", "0")
         for level in range(2, 7):
@@ -48,6 +51,14 @@ def _scrolled(table: Element) -> Element:
     )
     box.append(table)
     return box
+
+
+def _as_class(one: Element) -> None:
+    """Classes for how a cell is aligned, in place of a style, and for the number of a footnote."""
+    if one.tag in ("th", "td") and (aligned := one.attrib.pop("style", "").strip("; ")):
+        one.set("class", ALIGNED.get(aligned.rpartition(" ")[2], ""))
+    if one.get("class") == "footnote-ref":
+        one.set("class", "footnote-ref pb-label")
 
 
 def _link(heading: Element) -> None:

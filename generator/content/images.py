@@ -1,0 +1,50 @@
+"""Images of texts: files beside the texts that show them, copied into the site.
+
+In: a document and the project's root. Out: the files of its images, by path under the site's root,
+or what is wrong with one of them.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from generator.content import prose
+from generator.content.documents import TEXTS, Document
+from generator.content.errors import ContentError, nearest
+
+SUFFIXES = (".png", ".svg", ".webp", ".jpg", ".jpeg", ".gif")
+MOST = 200  # kB
+# Of lessons, questions and pages; the texts of others stand on pages of several folders.
+_PLACES = re.compile(r"content/(?:topics/[^/]+/(?!topic\.)[^/]+\.yml|pages/.+\.md)")
+
+
+def files(document: Document[Any], root: Path) -> Iterator[tuple[str, Path]]:
+    """The images of a topic's file, by path under the site's root; pages by hand have theirs."""
+    folder = document.source.file.rpartition("/")[0]
+    for one in document.fields if folder.startswith("content/topics/") else ():
+        for _, name in prose.images(one.text) if one.mark == "prose" else ():
+            yield f"{folder.removeprefix('content/')}/{name}", root / folder / name
+
+
+def problems(document: Document[Any], root: Path) -> Iterator[ContentError]:
+    """What is wrong with the images of a file: one mistake for each."""
+    for one in document.fields:
+        for start, name in prose.images(one.text) if one.mark in TEXTS else ():
+            if problem := _problem(document.source.file, root, name):
+                yield document.error_in(one, start, f"image {name!r}: {problem}")
+
+
+def _problem(file: str, root: Path, name: str) -> str | None:
+    if not _PLACES.fullmatch(file):
+        return "lessons, questions and pages of content/pages show images, and no other text does"
+    folder = (root / file).parent
+    top = root / "content/pages" if file.startswith("content/pages/") else folder
+    path = (folder / name).resolve()
+    if not path.is_relative_to(top.resolve()) or path.suffix not in SUFFIXES:
+        return f"it lies in {top.relative_to(root).as_posix()}, and is one of {', '.join(SUFFIXES)}"
+    if not path.is_file():
+        known = [one.name for one in path.parent.glob("*") if one.suffix in SUFFIXES]
+        return f"no such file in {folder.relative_to(root).as_posix()}{nearest(name, known)}"
+    size = -(-path.stat().st_size // 1000)
+    return f"it has {size} kB, and an image may have {MOST}" if size > MOST else None
