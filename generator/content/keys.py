@@ -20,7 +20,8 @@ _OPENING = """\
 
 A part takes the keys of its table, and no others. The column *is* stays empty where the name and
 the example say it, or the part to which the example leads. A text is Markdown with
-`{{ expressions }}`, whose [functions](#functions) are at the end."""
+`{{ expressions }}`, whose [functions](#functions) are at the end, and formulas, `$2 (n - 1) / n$`.
+Where it has paragraphs, it may also have tables, footnotes, boxes and images."""
 _FLOW: dict[str, Any] = {"default_flow_style": True, "width": 10_000, "allow_unicode": True}
 _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
@@ -67,13 +68,20 @@ def _parts(thing: object) -> Iterator[Written]:
     if isinstance(thing, Written):
         yield thing
         thing = [value for _, value in thing]
-    for one in thing if isinstance(thing, list) else ():
+    for one in _listed(thing):
         yield from _parts(one)
+
+
+def _listed(value: object) -> list[object]:
+    """The elements of a list, or the parts that names lead to."""
+    if isinstance(value, dict):
+        return [one for one in value.values() if isinstance(one, Written)]
+    return value if isinstance(value, list) else []
 
 
 def _example(key: str, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    listed = [one for value in values if isinstance(value, list) for one in value]
+    listed = [one for value in values for one in _listed(value)]
     inner = dict.fromkeys(type(one) for one in (*listed, *values) if isinstance(one, Written))
     if inner:
         return "a list of " * bool(listed) + " or ".join(
