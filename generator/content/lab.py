@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from generator.content.guide import LessonSection
-from generator.content.words import Line, Name, Prose, Written
+from generator.content.words import LessonFigure, Line, Name, Prose, Written
 
 
 class LabRequirement(Written):
@@ -37,8 +37,8 @@ class LabFile(Written):
     """of a repair-lab, the requirement that fails first."""
     task: Prose
     """at most 150 words."""
-    figure: Annotated[str, Field(pattern=r"^[a-z]+#[a-z0-9-]+$")] | None = None
-    """that pictures it, of a lesson of the topic: `deep#ring`."""
+    figure: LessonFigure | None = None
+    """that pictures it."""
     requirements: Annotated[dict[Name, LabRequirement], Field(min_length=1)]
     """those of its bench, in their order."""
     hints: Annotated[list[Prose], Field(min_length=1)]

@@ -8,11 +8,13 @@ import pytest
 
 from generator import __main__ as commands
 from generator.__main__ import main
-from generator.content.book import load
+from generator.content.book import documents, load
+from generator.content.keys import page
 from generator.pages.press import Press
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish
 from runners.traces import files as traces
+from tests.generator.conftest import CONTENT
 
 
 @pytest.fixture
@@ -170,6 +172,12 @@ def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(r
     assert {row[0].strip("| `").partition("(")[0] for row in rows} == {*FUNCTIONS, *OF_CLAIMS}
     assert all(len(row[1]) > 10 for row in rows)
     assert "| `ended(run)` | How a run ended, in words" in functions
+
+
+def test_parts_that_names_lead_to_have_their_keys_told():
+    text = "\n".join(page(documents(CONTENT)[0]))
+    assert "| a list of [LabRequirement](#labrequirement) |" in text
+    assert "\n## LabRequirement\n" in text
 
 
 def test_keys_are_told_while_a_file_has_a_mistake_but_not_without_a_book(run, copy):

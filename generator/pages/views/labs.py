@@ -5,12 +5,11 @@ that `python -m runners lab` tries first.
 """
 
 import ast
-from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from generator.content.book import Topic
-from generator.content.exhibit import Figure, Listing
+from generator.content.exhibit import Listing
 from generator.content.lab import LabFile
 from generator.content.shelf import LABS
 from generator.pages.view import Row, View, label
@@ -79,14 +78,6 @@ def starter(name: str, topic: Topic) -> Listing:
     """What a reader begins with."""
     folder = topic.labs[name].source.file.rpartition("/")[0]
     return Listing(path=f"{folder}/starter.py", title="The starter")
-
-
-def figure(lab: LabFile, topic: Topic) -> Figure | None:
-    """The figure of a lesson that pictures the lab."""
-    mode, _, name = (lab.figure or "").partition("#")
-    lesson = next((one.model for key, one in topic.lessons.items() if key == mode), None)
-    figures: Sequence[Figure] = lesson.figures if lesson else ()
-    return next((one for one in figures if one.id == name), None)
 
 
 def _bytes(run: str, requirement: str, side: str, folio: Folio) -> Markup | str:
