@@ -2,6 +2,7 @@
 
     python -m generator check     every mistake, and what does not hold
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
+    python -m generator new book DIR           a book of your own: first experiment, topic and test
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, and the functions of expressions
 
@@ -35,6 +36,7 @@ from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from runners.planner.answers.plan_grid import PREFIX
+from runners.traces.digest import enter_book, own_book, program
 from runners.traces.files import MACHINE
 from runners.traces.machine import from_home
 
@@ -56,6 +58,7 @@ An expression starts from an experiment, `machine` or `cited`, or from a name th
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    enter_book(Path.cwd())
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
@@ -77,20 +80,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
+    prog = program("python -m generator")
+    parser = argparse.ArgumentParser(prog=prog, description="The generator.")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     check = verbs.add_parser(
         "check", help="list every mistake, surprise, and claim that does not hold"
     )
-    new = verbs.add_parser("new", help="start an experiment or a lesson")
+    new = verbs.add_parser("new", help="start a book of your own, an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, and every function")
     for verb in (check, new, listing):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (check, new):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
-    new.add_argument("what", choices=["experiment", "lesson"])
-    new.add_argument("name")
+    new.add_argument("what", choices=["book", "experiment", "lesson"])
+    new.add_argument("name", help="of the experiment or the lesson, or the folder of the book")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
     commands = {check: _check, new: _new, schema: _schema, listing: _keys}
     for verb, command in commands.items():
@@ -116,7 +120,8 @@ def _check(options: argparse.Namespace) -> int:
         if trace.is_fallback:
             lent.setdefault(trace.machine.name, []).append(name)
         elif trace.is_stale and not book.is_reference:
-            print(f"{name}: stale, so its verdicts are left out; run `make traces`")
+            again = "proofbook run" if own_book() else "make traces"
+            print(f"{name}: stale, so its verdicts are left out; run `{again}`")
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
     items = (one for topic in book.topics for one in topic.items.values())
@@ -133,6 +138,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
+    if options.what == "book":
+        return scaffold.new_book(Path(options.name))
     if options.what == "experiment":
         if options.experiment:
             raise scaffold.CannotScaffoldError(
@@ -145,7 +152,8 @@ def _new(options: argparse.Namespace) -> int:
             raise scaffold.CannotScaffoldError(said)
         for path in scaffold.new_experiment(root, options.content, options.name):
             print(from_home(path))
-        print(f"then: python -m runners run {options.name}; python -m generator check")
+        check = f"{program('python -m generator')} check"
+        print(f"then: {program()} run {options.name}; {check}")
         return 0
     book = load(options.content, options.machine)
     judged = Evidence(book).judged_claims
@@ -156,7 +164,8 @@ def _new(options: argparse.Namespace) -> int:
     }
     for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
         print(path)
-    print("write over its texts, bind its questions to claims, then: python -m generator check")
+    check = f"{program('python -m generator')} check"
+    print(f"write over its texts, bind its questions to claims, then: {check}")
     return 0
 
 

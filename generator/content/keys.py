@@ -67,13 +67,20 @@ def _parts(thing: object) -> Iterator[Written]:
     if isinstance(thing, Written):
         yield thing
         thing = [value for _, value in thing]
-    for one in thing if isinstance(thing, list) else ():
+    for one in _within(thing):
         yield from _parts(one)
+
+
+def _within(thing: object) -> list[object]:
+    """What a list holds, or a mapping."""
+    return (
+        [*thing.values()] if isinstance(thing, dict) else thing if isinstance(thing, list) else []
+    )
 
 
 def _example(key: str, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    listed = [one for value in values if isinstance(value, list) for one in value]
+    listed = [one for value in values for one in _within(value)]
     inner = dict.fromkeys(type(one) for one in (*listed, *values) if isinstance(one, Written))
     if inner:
         return "a list of " * bool(listed) + " or ".join(

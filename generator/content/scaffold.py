@@ -6,6 +6,9 @@ recorded: its stages and epochs, where there are any. Its texts say what to writ
 """
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from generator.content.book import Book
 
 TEMPLATE = Path("runners/experiments/_template.py")
+BOOK = Path(__file__).resolve().parents[1] / "new_book"  # its files, as they are copied
 _FILES = {  # each of them as Jinja writes it
     "claims": """\
 regime: {dtype: float32, optimizer: SGD, fixed: the batch}
@@ -84,6 +88,24 @@ _SCHEMA = "# yaml-language-server: $schema={up}.cache/schemas/{file}.json\n"  # 
 
 class CannotScaffoldError(ValueError):
     """Nothing can be started; the message says why."""
+
+
+def new_book(folder: Path) -> int:
+    """Write a book of one's own, measure its runs and check it; the exit code.
+
+    Raises:
+        CannotScaffoldError: the folder holds something.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise CannotScaffoldError(f"{folder} is there already, and not empty; name another folder")
+    shutil.copytree(BOOK, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "gitignore").rename(folder / ".gitignore")
+    for words in ("runners", "run"), ("generator", "check"):
+        done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=False)
+        if done.returncode:
+            return done.returncode
+    print(f"{folder}: a book; read its README.md, then: cd {folder} && mkdocs serve")
+    return 0
 
 
 def new_experiment(root: Path, content: Path, name: str) -> list[Path]:

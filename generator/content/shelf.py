@@ -19,12 +19,13 @@ from generator.content.errors import Files, found_in
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
 from runners.traces import files as traces
+from runners.traces.digest import own_book, program
 from runners.traces.files import MACHINE
 from runners.traces.records import Machine, Run, Trace
 
 NO_FOLDER = (
-    "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `make traces` "
-    "wrote, and of a published book one that is committed: "
+    "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `{}` wrote, and "
+    "of a published book one that is committed: "
 )
 IsStale = Callable[[Trace], bool]
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
@@ -145,7 +146,8 @@ class Shelf:
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         name = name or (own if self.only is None else None) or reference
         if name not in known:
-            problem = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
+            problem = NO_FOLDER.format(f"{program('make')} {'run' if own_book() else 'traces'}")
+            problem += ", ".join(known) or "there is none yet"
             folder = self.folder / name if name else self.folder
             is_one = bool(name) and folder.is_dir()
             if not is_one or self.files.trying(traces.read_machine, folder) is not None:
@@ -171,7 +173,8 @@ class Shelf:
             new: experiments that only this machine has measured.
             others: those that any machine has; it stands in where no machine turns the values.
         """
-        programs = found_in(self.files.content.parent / "runners" / "experiments", "[!_]*.py")
+        home = self.files.content.parent / ("" if own_book() else "runners")
+        programs = found_in(home / "experiments", "[!_]*.py")
         for program in (one for one in programs if one.stem not in new):
             path = folder / f"{program.stem}.json"
             stands_in = program.stem == LABS and program.stem in others

@@ -8,7 +8,7 @@ that ends at a number or a word gives a `Value` with its unit, kind and origin.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,8 +21,10 @@ from generator.values.units import AS_RULED, Form
 from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
 from runners.planner.answers.published import COMPARISONS
 from runners.traces import fields
+from runners.traces.digest import own_book, program
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
+from runners.traces.plain import is_plain, software
 from runners.traces.records import Run
 from runners.traces.spread import field_of
 from runners.traces.tolerance import MOST_SPREAD
@@ -94,6 +96,9 @@ class Node:
         if not isinstance(self.thing, BaseModel | Mapping):
             return self._element(key)
         name, is_model = str(key), isinstance(self.thing, BaseModel)
+        if name == "measures" and isinstance(self.thing, Run) and is_plain(self.thing):
+            only = replace(self, thing=self.thing.ranks[0], steps=("ranks", 0))
+            return only.step(name)
         known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
         if name not in known or name in DECLARED:  # which prove nothing of their own run
             what = "field" if is_model else "entry"
@@ -129,7 +134,7 @@ class Node:
         self.reading.runs[path] = None
         origin = self.origin._replace(
             machine=shown.measured_on,
-            recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
+            recorded_at=trace.recorded_at, software=software(trace.circumstances),
             run=name, nature=run.nature, is_crowded=is_crowded(run),
         )  # fmt: skip
         return Node(run, (), path, self.reading, origin, shown)
@@ -217,7 +222,9 @@ class Node:
         if self._stands_in_reference((*self.steps, *keys)):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
         if self.on_page.is_stale:
-            message += f"; the trace is stale: run `make traces NAMES={self.origin.experiment}`"
+            again = program("make traces NAMES=")
+            again += f"{' run ' if own_book() else ''}{self.origin.experiment}"
+            message += f"; the trace is stale: run `{again}`"
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:

@@ -43,7 +43,7 @@ from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
 from generator.values import verdicts
 from generator.website import page_html, publish, search
-from runners.traces.digest import forget_code
+from runners.traces.digest import enter_book, forget_code, own_book
 
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
@@ -105,6 +105,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         """Find the project's root, where mkdocs.yml stands, and give MkDocs our templates."""
         self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         self.content = self.root / self.config.content  # the folder that people and runners write
+        enter_book(self.root)
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
         if config.strict and not log.isEnabledFor(logging.WARNING):
@@ -169,7 +170,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
         """What somebody may edit while serving, and when each file changed."""
         edited = [Path(config.config_file_path or "mkdocs.yml")]
-        for top in (self.content, GENERATOR, GENERATOR.parent / "runners"):
+        own = own_book()
+        for top in (
+            self.content,
+            own / "experiments" if own else GENERATOR.parent / "runners",
+            GENERATOR,
+        ):
             for folder, folders, names in os.walk(top):
                 folders[:] = [one for one in folders if one[0] not in "._"]
                 edited += [Path(folder, name) for name in names if name[0] != "."]

@@ -22,6 +22,7 @@ from runners.measuring.instruction_sets import VARIABLES
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
+from runners.plain import measure as plain
 from runners.planner.answers import published_layouts, published_steps
 from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
 from runners.planner.answers.published import COMPARISONS, LAYOUTS, PEAKS, STEPS, is_stale
@@ -29,8 +30,10 @@ from runners.planner.simulated import grid, published_peaks
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
+from runners.traces.digest import is_plain
 from runners.traces.fields import Steps, at, has, in_words, quantity, steps_of
 from runners.traces.files import read, read_machine
+from runners.traces.plain import NO_TORCH
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
@@ -61,7 +64,8 @@ class Requested:
 
     def otherwise_here(self) -> Iterator[str]:
         """What besides chance may explain a difference: where this machine is another one."""
-        pairs = {"torch": (self.trace.circumstances.torch, machine.torch_version())}
+        used = self.trace.circumstances.torch
+        pairs = {} if used == NO_TORCH else {"torch": (used, machine.torch_version())}
         if self.machine is not None:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))
@@ -84,7 +88,12 @@ def main(arguments: argparse.Namespace) -> int:
     wanted = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool | None] = []
     held = alone() if any(one.machine for one in wanted) else nullcontext()
-    with held, Launcher(accelerator.kind()) as launcher:
+    device = (
+        "cpu"
+        if all(map(is_plain, (one.trace.experiment for one in wanted)))
+        else accelerator.kind()
+    )
+    with held, Launcher(device) as launcher:
         for one in wanted:
             if one.machine is None:
                 measured = _simulated(one.trace.experiment, one.runs)
@@ -170,7 +179,10 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
     progress.begin(picked)
     found: dict[str, Run] = {}
     for run in wanted.runs:
-        found[run] = measure_run(launcher, picked, run, progress, found)
+        if is_plain(name):
+            found[run] = plain.measure_run(picked, run)
+        else:
+            found[run] = measure_run(launcher, picked, run, progress, found)
         progress.ended(run, found[run])
         if found[run].status == "skipped":
             raise FixableError(f"{name}.{run} cannot run here: {found[run].reason}")

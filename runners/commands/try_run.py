@@ -7,6 +7,7 @@ with these settings and whatever follows from them, or one line that says why th
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +15,11 @@ from runners.declared.experiment import Declaration, Experiment, check_name, fin
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
+from runners.plain import measure as plain
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
+from runners.traces.digest import is_plain, own_book
 from runners.traces.files import read, write
 from runners.traces.records import Run
 from runners.traces.schema import Setting, digest_of
@@ -44,21 +47,28 @@ def main(arguments: argparse.Namespace) -> int:
     if not run:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {name!r}")
     check_name(name)
-    with measure.alone(), Launcher(accelerator.kind()) as launcher:
-        experiment = launcher.fitted(find(name))
+    none = nullcontext(None)
+    with measure.alone(), none if is_plain(name) else Launcher(accelerator.kind()) as launcher:
+        experiment = launcher.fitted(find(name)) if launcher else find(name)
         declaration, lines = prepare(experiment, run, arguments.set)
-        launcher.prepare(declaration.passes)
+        if launcher:
+            launcher.prepare(declaration.passes)
         print(f"{name}.{run}: {'; '.join(lines or ['as declared'])}", flush=True)
         print(f"asked: {experiment.question}", flush=True)
         changed = replace(experiment, runs={run: declaration})
-        trace = measure.measure_alone(changed, run, launcher, Progress())
+        if launcher:
+            trace = measure.measure_alone(changed, run, launcher, Progress())
+        else:
+            runs = {run: plain.measure_run(changed, run)}
+            trace = plain.trace_of(changed, machine.name(), runs)
     measured = trace.runs[run]
     settings = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
     path = TRIES / f"{name}.{run}-{digest_of(settings)}.json"
     write(path, trace)
     book = _of_the_book(name, run)
     print("\n".join(beside(measured, book) if book else summary_lines(measured)))
-    print(f"kept in {machine.from_home(path)}; `make serve` shows it on evidence/{name}.html")
+    serve = "mkdocs serve" if own_book() else "make serve"
+    print(f"kept in {machine.from_home(path)}; `{serve}` shows it on evidence/{name}.html")
     return 0
 
 

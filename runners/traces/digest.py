@@ -20,8 +20,11 @@ from runners.traces.schema import digest_of
 ROOT = Path(__file__).resolve().parents[2]
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
+# The folder of a book of one's own, whose `experiments/` stands for ours; `enter_book` sets it.
+OWN = "PROOFBOOK_BOOK"
 # What measures, beside the experiment's own file: on one machine, and on several nodes.
 ENTRIES = ("runners/__init__.py", "runners/measuring/measure.py", "runners/cluster/launcher.py")
+PLAIN = "runners.plain"  # what an experiment without ranks imports, and all that measures it
 # Modules, and packages for all of theirs, that cannot change a value that a run or a plan records.
 # What only they import is left out with them.
 LEFT_OUT = {
@@ -39,13 +42,32 @@ LEFT_OUT = {
     "runners.traces.summary": "words what was recorded",
 }
 _NAMED = re.compile(rb"""["'](runners(?:\.\w+)+)["']""")  # a module, to import by its name
+OURS = "runners/experiments/[!_]*.py"
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
+def enter_book(folder: Path) -> None:
+    """Work in a folder: if it holds a book of one's own, with its experiments and its traces."""
+    if (folder / "experiments").is_dir() and (folder / "content" / "site.yml").is_file():
+        os.environ[OWN] = str(folder.resolve())
+        os.environ.setdefault("PROOFBOOK_TRACES", str(folder.resolve() / "content" / "traces"))
+
+
+def own_book() -> Path | None:
+    """The folder of a book of one's own; None in ours, and in any other folder."""
+    return Path(own) if (own := os.environ.get(OWN)) else None
+
+
+def program(in_ours: str = "python -m runners") -> str:
+    """How a person calls the runners, in a book of one's own or in ours."""
+    return "proofbook" if own_book() else in_ours
+
+
 def experiment_files() -> dict[str, Path]:
     """The file that declares each experiment, by its name."""
-    paths = list(ROOT.glob("runners/experiments/[!_]*.py"))
+    own = own_book()
+    paths = list(own.glob("experiments/[!_]*.py") if own else ROOT.glob(OURS))
     if folder := os.environ.get(MORE):
         paths += Path(folder).glob("[!_]*.py")
     return {path.stem: path for path in sorted(paths)}
@@ -194,7 +216,22 @@ def source_digest(experiment: str) -> str:
     no longer exists.
     """
     own = experiment_files().get(experiment)
+    if own and is_plain(experiment):  # what its files share is imported by any name
+        shared = own.parent.glob("_*.py")
+        return code_digest(own, *sorted(shared), ROOT / "runners/plain/process.py")
     return code_digest(*([own] if own else ()), *(ROOT / one for one in ENTRIES))
+
+
+def needs_no_torch() -> bool:
+    """Whether this is a book of one's own whose experiments all have no ranks."""
+    return bool(own_book()) and all(map(is_plain, experiment_files()))
+
+
+def is_plain(experiment: str) -> bool:
+    """Whether an experiment has no ranks, and so needs no torch."""
+    own = experiment_files().get(experiment)
+    imports = _read(own).imports if own else ()
+    return any(module.startswith(PLAIN) for _, module, _ in imports)
 
 
 @cache

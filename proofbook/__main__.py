@@ -1,0 +1,30 @@
+"""`proofbook COMMAND`: a command of `python -m runners`, else one of `python -m generator`.
+
+proofbook new book DIR      a book of your own, green at once
+proofbook run               measure what is missing or stale
+proofbook check             every mistake, and what does not hold
+mkdocs serve                the book, beside a browser that follows
+"""
+
+import sys
+
+from runners import __main__ as runners
+from runners.system import stopping
+
+
+def command() -> None:
+    """Call the command that the first word names."""
+    name = next(iter(sys.argv[1:]), "--help")
+    if name in ("-h", "--help"):
+        sys.stdout.write(f"{__doc__}\nOf the runners:\n\n")
+    elif name not in (*runners.COMMANDS, "simulate"):
+        # Before the current folder is looked into for modules: it may have a `generator` of its own.
+        from generator.__main__ import main
+
+        stopping.listen("stopped; run the same command again")
+        stopping.leave(main())
+    runners.command()
+
+
+if __name__ == "__main__":
+    command()
