@@ -24,6 +24,7 @@ import argparse
 import inspect
 import json
 import keyword
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -139,7 +140,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _new(options: argparse.Namespace) -> int:
     if options.what == "book":
-        return scaffold.new_book(Path(options.name))
+        return _new_book(Path(options.name))
     if options.what == "experiment":
         if options.experiment:
             raise scaffold.CannotScaffoldError(
@@ -166,6 +167,17 @@ def _new(options: argparse.Namespace) -> int:
         print(path)
     check = f"{program('python -m generator')} check"
     print(f"write over its texts, bind its questions to claims, then: {check}")
+    return 0
+
+
+def _new_book(folder: Path) -> int:
+    """Write a book of one's own, measure its runs and check it."""
+    scaffold.new_book(folder)
+    for words in ("runners", "run"), ("generator", "check"):
+        done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=False)
+        if done.returncode:
+            return done.returncode
+    print(f"{folder}: a book. Read its README.md, then: cd {folder} && mkdocs serve")
     return 0
 
 

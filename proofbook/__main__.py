@@ -18,7 +18,7 @@ def command() -> None:
     if name in ("-h", "--help"):
         sys.stdout.write(f"{__doc__}\nOf the runners:\n\n")
     elif name not in (*runners.COMMANDS, "simulate"):
-        # Before the current folder is looked into for modules: it may have a `generator` of its own.
+        # Before the current folder is searched for modules: it may have a `generator` of its own.
         from generator.__main__ import main
 
         stopping.listen("stopped; run the same command again")

@@ -1,14 +1,13 @@
-"""`python -m generator new`: the first files of an experiment or a lesson, green at once.
+"""`python -m generator new`: the first files of a book, an experiment or a lesson, green at once.
 
-An experiment is written from the template that is one (`runners/experiments/_template.py`), with a
-law on its runs. A lesson is a topic with the pages Trace and Recall, bound to what a run has
-recorded: its stages and epochs, where there are any. Its texts say what to write instead.
+A book is copied from `proofbook/new_book`. An experiment is written from the template that is one
+(`runners/experiments/_template.py`), with a law on its runs. A lesson is a topic with the pages
+Trace and Recall, bound to what a run has recorded: its stages and epochs, where there are any. Its
+texts say what to write instead.
 """
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from generator.content.book import Book
 
 TEMPLATE = Path("runners/experiments/_template.py")
-BOOK = Path(__file__).resolve().parents[1] / "new_book"  # its files, as they are copied
+BOOK = Path(__file__).resolve().parents[2] / "proofbook" / "new_book"  # as it is copied
 _FILES = {  # each of them as Jinja writes it
     "claims": """\
 regime: {dtype: float32, optimizer: SGD, fixed: the batch}
@@ -90,8 +89,8 @@ class CannotScaffoldError(ValueError):
     """Nothing can be started; the message says why."""
 
 
-def new_book(folder: Path) -> int:
-    """Write a book of one's own, measure its runs and check it; the exit code.
+def new_book(folder: Path) -> None:
+    """Write the files of a book of one's own.
 
     Raises:
         CannotScaffoldError: the folder holds something.
@@ -100,12 +99,6 @@ def new_book(folder: Path) -> int:
         raise CannotScaffoldError(f"{folder} is there already, and not empty; name another folder")
     shutil.copytree(BOOK, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "gitignore").rename(folder / ".gitignore")
-    for words in ("runners", "run"), ("generator", "check"):
-        done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=False)
-        if done.returncode:
-            return done.returncode
-    print(f"{folder}: a book; read its README.md, then: cd {folder} && mkdocs serve")
-    return 0
 
 
 def new_experiment(root: Path, content: Path, name: str) -> list[Path]:

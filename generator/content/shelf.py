@@ -24,8 +24,8 @@ from runners.traces.files import MACHINE
 from runners.traces.records import Machine, Run, Trace
 
 NO_FOLDER = (
-    "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `{}` wrote, and "
-    "of a published book one that is committed: "
+    "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `{}` wrote, "
+    "and of a published book one that is committed: "
 )
 IsStale = Callable[[Trace], bool]
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
@@ -175,9 +175,9 @@ class Shelf:
         """
         home = self.files.content.parent / ("" if own_book() else "runners")
         programs = found_in(home / "experiments", "[!_]*.py")
-        for program in (one for one in programs if one.stem not in new):
-            path = folder / f"{program.stem}.json"
-            stands_in = program.stem == LABS and program.stem in others
+        for name in (one.stem for one in programs if one.stem not in new):
+            path = folder / f"{name}.json"
+            stands_in = name == LABS and name in others
             if not path.exists() and not stands_in:
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 

@@ -19,8 +19,8 @@ from runners.traces import machine
 from runners.traces.digest import own_book, program
 from runners.traces.fields import DECLARED
 from runners.traces.files import read, trace_paths
-from runners.traces.records import Run, Trace
 from runners.traces.plain import is_plain, software
+from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, seconds_in_words
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
@@ -32,9 +32,9 @@ def lines(trace: Trace, run: str = "") -> Iterator[str]:
     """One line a value, of one run or of all: the expression, and what the trace holds."""
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
-            if is_plain(trace.runs[name]):
-                path = path.replace(".ranks[0].measures", ".measures")
-            yield f"{{{{ {path} }}}}  {json.dumps(value)}"
+            short = path.replace(".ranks[0].measures", ".measures")
+            said = short if is_plain(trace.runs[name]) else path
+            yield f"{{{{ {said} }}}}  {json.dumps(value)}"
 
 
 def overview(trace: Trace) -> Iterator[str]:

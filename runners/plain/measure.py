@@ -104,8 +104,8 @@ def measure_run(experiment: Experiment, name: str) -> Run:
     declared = experiment.runs[name]
     if not isinstance(declared, Plain):
         raise FixableError(
-            f"{experiment.path}: run {name!r} is declared for ranks; experiments with runners.plain "
-            "declare every run as Plain(…)"
+            f"{experiment.path}: run {name!r} is declared for ranks; experiments with "
+            "runners.plain declare every run as Plain(…)"
         )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "outcome.json")
