@@ -10,14 +10,16 @@ import sys
 
 from runners import __main__ as runners
 from runners.system import stopping
+from runners.system.errors import nearest
 
 
 def command() -> None:
     """Call the command that the first word names."""
-    name = next(iter(sys.argv[1:]), "--help")
-    if name in ("-h", "--help"):
-        sys.stdout.write(f"{__doc__}\nOf the runners:\n\n")
-    elif name not in (*runners.COMMANDS, "simulate"):
+    name = next(iter(sys.argv[1:]), "")
+    if name in ("", "-h", "--help"):
+        sys.argv[1:] = ["--help"]
+        sys.stdout.write(f"{__doc__}\nThe runners:\n\n")
+    elif name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
         # Before the current folder is searched for modules: it may have a `generator` of its own.
         from generator.__main__ import main
 

@@ -1,8 +1,9 @@
 """`python -m runners reproduce`: measure values of a page again, and compare.
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
-them; for a value computed from many fields, pages name the run alone. Out: for each path the page's
-value, the new one, the tolerance, and "same", "differs" or "not compared"; of a run, what differs.
+them; for a value computed from many fields, pages name the run alone, for a table of runs the
+experiment. Out: for each path the page's value, the new one, the tolerance, and "same", "differs"
+or "not compared"; of a run, what differs.
 Each run is measured once, and nothing of the book is written.
 """
 
@@ -34,6 +35,7 @@ from runners.traces.digest import is_plain
 from runners.traces.fields import Steps, at, has, in_words, quantity, steps_of
 from runners.traces.files import read, read_machine
 from runners.traces.plain import NO_TORCH
+from runners.traces.plain import is_plain as is_plain_run
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
@@ -79,7 +81,7 @@ class Requested:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add = parser.add_argument
-    add("paths", nargs="+", metavar="EXPERIMENT.RUN[.FIELD]", help="as pages and `show` print them")
+    add("paths", nargs="+", metavar="EXPERIMENT[.RUN[.FIELD]]", help="as pages print them")
     add("--from", dest="on", metavar="MACHINE", help="whose trace the page shows, if another's")
 
 
@@ -88,12 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
     wanted = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool | None] = []
     held = alone() if any(one.machine for one in wanted) else nullcontext()
-    device = (
-        "cpu"
-        if all(map(is_plain, (one.trace.experiment for one in wanted)))
-        else accelerator.kind()
-    )
-    with held, Launcher(device) as launcher:
+    with held, Launcher(accelerator.kind()) as launcher:
         for one in wanted:
             if one.machine is None:
                 measured = _simulated(one.trace.experiment, one.runs)
@@ -119,9 +116,13 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         if experiment not in found:
             found[experiment] = _of_page(experiment, folder)
         wanted = found[experiment]
-        if run not in wanted.trace.runs:
+        if run and run not in wanted.trace.runs:
             raise unknown(f"run of {experiment}", run, wanted.trace.runs)
-        wanted.paths[path] = run, _steps(path, wanted.trace.runs[run]) if any(steps) else ()
+        if not run:
+            done = (name for name, one in wanted.trace.runs.items() if one.status != "skipped")
+            wanted.paths |= {f"{experiment}.{name}": (name, ()) for name in done}
+        else:
+            wanted.paths[path] = run, _steps(path, wanted.trace.runs[run]) if any(steps) else ()
     return list(found.values())
 
 
@@ -148,6 +149,8 @@ def _steps(path: str, run: Run) -> Steps:
     Raises:
         FixableError: it leads nowhere.
     """
+    if is_plain_run(run) and path.split(".")[2] == "measures":
+        path = path.replace(".measures", ".ranks[0].measures", 1)
     try:
         _, _, *steps = steps_of(path)
     except ValueError as error:

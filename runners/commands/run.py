@@ -167,7 +167,7 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         readings = readings or Readings()
         of_ranks = [one for one in waiting if not is_plain(one.experiment.name)]
         for one in (one for one in waiting if one not in of_ranks):
-            plain.measure(one, where, Progress())
+            plain.measure(one.experiment, where, Progress())
         unfinished = _measure(of_ranks, where, request, readings) if of_ranks else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)

@@ -26,15 +26,18 @@ from runners.traces.summary import bytes_in_words, seconds_in_words
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
 _SHAPES = ("weight_shape", "shape_in", "shape_out")
 _LONGEST_LIST = 8
+_OF_RANKS = ("backend", "device", "passes", "ranks", "world_size")
 
 
 def lines(trace: Trace, run: str = "") -> Iterator[str]:
     """One line a value, of one run or of all: the expression, and what the trace holds."""
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
-            short = path.replace(".ranks[0].measures", ".measures")
-            said = short if is_plain(trace.runs[name]) else path
-            yield f"{{{{ {said} }}}}  {json.dumps(value)}"
+            if is_plain(trace.runs[name]):  # without what only ranks have
+                path = path.replace(".ranks[0].measures", ".measures")  # noqa: PLW2901
+                if path.split(".")[2].partition("[")[0] in _OF_RANKS:
+                    continue
+            yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 
 def overview(trace: Trace) -> Iterator[str]:

@@ -7,7 +7,6 @@ with these settings and whatever follows from them, or one line that says why th
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -47,27 +46,25 @@ def main(arguments: argparse.Namespace) -> int:
     if not run:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {name!r}")
     check_name(name)
-    none = nullcontext(None)
-    with measure.alone(), none if is_plain(name) else Launcher(accelerator.kind()) as launcher:
-        experiment = launcher.fitted(find(name)) if launcher else find(name)
+    with measure.alone(), Launcher(accelerator.kind()) as launcher:
+        experiment = launcher.fitted(find(name))
         declaration, lines = prepare(experiment, run, arguments.set)
-        if launcher:
+        if not is_plain(name):
             launcher.prepare(declaration.passes)
         print(f"{name}.{run}: {'; '.join(lines or ['as declared'])}", flush=True)
         print(f"asked: {experiment.question}", flush=True)
         changed = replace(experiment, runs={run: declaration})
-        if launcher:
-            trace = measure.measure_alone(changed, run, launcher, Progress())
+        if is_plain(name):
+            trace = plain.trace_of(changed, machine.name(), {run: plain.measure_run(changed, run)})
         else:
-            runs = {run: plain.measure_run(changed, run)}
-            trace = plain.trace_of(changed, machine.name(), runs)
+            trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]
     settings = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
     path = TRIES / f"{name}.{run}-{digest_of(settings)}.json"
     write(path, trace)
     book = _of_the_book(name, run)
     print("\n".join(beside(measured, book) if book else summary_lines(measured)))
-    serve = "mkdocs serve" if own_book() else "make serve"
+    serve = f"{'mkdocs' if own_book() else 'make'} serve"
     print(f"kept in {machine.from_home(path)}; `{serve}` shows it on evidence/{name}.html")
     return 0
 

@@ -12,15 +12,18 @@ The file has a `QUESTION` and its `Settings` like any experiment (`runners/decla
 imports this module needs no torch, unless it imports it itself.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from runners.declared.experiment import Declaration
 from runners.declared.settings import S
 from runners.traces.outcome import RankOutcome
 from runners.traces.schema import Quantity, Repeats, Setting
+
+_SETTING = TypeAdapter[Setting](Setting, config=ConfigDict(allow_inf_nan=False))
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,16 @@ class Recorder(Generic[S]):
             repeats: how closely another run repeats it: `rounded`, or `clock` where times decide.
 
         Raises:
-            ValueError: a number is not finite.
+            ValueError: a trace cannot hold it.
         """
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ValueError(f"measure {name!r} is {number}, and a trace holds finite numbers")
+        try:
+            _SETTING.validate_python(value, strict=True)
+        except ValidationError:
+            said = f"measure {name!r} is {value!r}; a trace holds finite numbers, words and lists"
+            raise ValueError(f"{said} of Python's own types") from None
         self._outcome.quantities[name] = Quantity(unit=unit, repeats=repeats)
         self._outcome.measures[name] = value
 
     def measure_seconds(self, name: str, samples: Iterable[float]) -> None:
         """Record times, raw, in seconds; a page reads them as `<run>.timing.measures.<name>`."""
-        self._outcome.measured_seconds.setdefault(name, []).extend(samples)
+        self._outcome.measured_seconds.setdefault(name, []).extend(map(float, samples))

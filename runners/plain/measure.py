@@ -1,9 +1,10 @@
 """Measure an experiment without ranks: each run in a process of its own, all into one trace.
 
-In: what of it is pending. Out: a `Trace` on disk, written whole. The first machine that measures a
+In: the experiment. Out: a `Trace` on disk, written whole. The first machine that measures a
 book of one's own is its reference machine; another one measures into a folder of its own.
 """
 
+import json
 import os
 import platform
 import signal
@@ -15,9 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runners.declared.experiment import Experiment
-from runners.measuring.gather import skipped
-from runners.measuring.launch import Place
-from runners.measuring.pending import Pending
 from runners.measuring.progress import Progress
 from runners.plain.experiment import Plain
 from runners.plain.process import PHASE
@@ -31,7 +29,6 @@ from runners.traces.plain import NO_TORCH, PASS
 from runners.traces.records import Circumstances, Code, Failure, Machine, RankRecord, Run, Trace
 from runners.traces.schema import now
 
-_PLACE = Place("cpu", "gloo")
 _SAME = ("cpu", "caches", "num_cores")  # of one machine
 
 
@@ -56,41 +53,34 @@ def is_reference() -> bool:
     return all(getattr(there, name) == getattr(here, name) for name in _SAME)
 
 
-def measure(waiting: Pending, where: Path, progress: Progress) -> Trace:
-    """Measure what is pending of an experiment and write its trace into a machine's folder.
+def measure(experiment: Experiment, where: Path, progress: Progress) -> Trace:
+    """Measure all runs of an experiment and write their trace into a machine's folder.
 
     Raises:
         FixableError: a run of it is not declared as `Plain`.
         OSError: the disk refused.
     """
-    experiment = waiting.experiment
-    code = Code(digest=source_digest(experiment.name))  # before it runs: an edit makes it stale
+    digest = source_digest(experiment.name)  # before it runs: an edit meanwhile makes it stale
     progress.begin(experiment)
     runs = {}
-    for name, declaration in experiment.runs.items():
-        if name in waiting.kept:
-            progress.kept(name)
-            runs[name] = waiting.kept[name].model_copy(update={"circumstances": None})
-        elif name in waiting.left_out:
-            runs[name] = skipped(declaration, waiting.left_out[name], _PLACE)
-        else:
-            runs[name] = measure_run(experiment, name)
-            progress.ended(name, runs[name])
+    for name in experiment.runs:
+        runs[name] = measure_run(experiment, name)
+        progress.ended(name, runs[name])
     if not (where / "machine.json").exists():
         write(where / "machine.json", described(where.name))
-    trace = trace_of(experiment, where.name, runs, code)
+    trace = trace_of(experiment, where.name, runs, digest)
     write(where / f"{experiment.name}.json", trace)
     return trace
 
 
 def trace_of(
-    experiment: Experiment, machine_name: str, runs: Mapping[str, Run], code: Code | None = None
+    experiment: Experiment, machine_name: str, runs: Mapping[str, Run], digest: str = ""
 ) -> Trace:
     """A trace of these runs, as of now."""
     return Trace(
         schema_version=2, experiment=experiment.name, question=experiment.question,
         recorded_at=now(), machine=machine_name, runs=dict(runs),
-        code=code or Code(digest=source_digest(experiment.name)),
+        code=Code(digest=digest or source_digest(experiment.name)),
         circumstances=Circumstances(python=platform.python_version(), torch=NO_TORCH),
     )  # fmt: skip
 
@@ -111,11 +101,10 @@ def measure_run(experiment: Experiment, name: str) -> Run:
         file = Path(folder, "outcome.json")
         # Without the current folder on the path, where a book may have a folder called `runners`.
         words = [sys.executable, "-P", "-m", "runners.plain.process", experiment.name, name]
-        settings = type(declared.settings).model_construct(**declared.settings.declared())
         begin = time.perf_counter()
         done = subprocess.run(
             [*words, file, str(declared.seed)],
-            cwd=experiment.path.parent.parent, input=settings.model_dump_json(),
+            cwd=experiment.path.parent.parent, input=json.dumps(declared.settings.declared()),
             capture_output=True, encoding="utf-8", errors="replace", check=False,
         )  # fmt: skip
         seconds = time.perf_counter() - begin
@@ -126,7 +115,7 @@ def measure_run(experiment: Experiment, name: str) -> Run:
         else:
             outcome = RankOutcome(rank=0, status="died", failure=_death(done))
     return Run(
-        strategy=declared.strategy, world_size=1, **_PLACE._asdict(), seed=declared.seed,
+        strategy=declared.strategy, world_size=1, backend="gloo", device="cpu", seed=declared.seed,
         settings=declared.settings.as_json(), expected_status=declared.expected,
         expected_death=declared.expected_death, status=outcome.status, error=outcome.failure,
         passes=[PASS], label=declared.label, quantities=outcome.quantities,

@@ -31,7 +31,6 @@ def main() -> None:
     random.seed(settings.seed)
     try:
         experiment.strategies[declared.strategy](Recorder(settings, outcome))
-        outcome = RankOutcome.model_validate(vars(outcome))  # a measure may be anything so far
     except Exception as error:  # noqa: BLE001 whatever an author's function raises is a result
         print_exc()
         lines = [
