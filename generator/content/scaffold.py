@@ -14,6 +14,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
+from runners.traces.digest import ROOT, own_book
 
 TEMPLATE = Path("runners/experiments/_template.py")
 BOOK = Path(__file__).resolve().parents[2] / "proofbook" / "new_book"  # as it is copied
@@ -109,9 +110,14 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
-    program = (root / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)
+    program = (ROOT / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)
     law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
     path, claims = root / TEMPLATE.with_stem(name), content / "claims" / f"{name}.yml"
+    if own_book():
+        path = root / "experiments" / f"{name}.py"
+        program = (BOOK / "experiments/sorting.py").read_text(encoding="utf-8")
+        law = (BOOK / "content/claims/sorting.yml").read_text(encoding="utf-8")
+        law = law.replace("sorting-", f"{name.replace('_', '-')}-").replace("sorting.", f"{name}.")
     return _written({path: program, claims: law})
 
 

@@ -196,6 +196,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     ) -> LiveReloadServer:
         """Watch what people write instead of what is generated from it, and look more often."""
         watched = [str(self.content), str(GENERATOR)]
+        if own := own_book():
+            watched.append(str(own / "experiments"))
         server.unwatch(config.docs_dir)
         if config.config_file_path:
             server.unwatch(config.config_file_path)

@@ -22,7 +22,7 @@ from runners.plain.process import PHASE
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.digest import own_book, source_digest
-from runners.traces.files import machine_folders, read_machine, write
+from runners.traces.files import TraceError, machine_folders, read_machine, write
 from runners.traces.measured import SampledSeconds, Timing
 from runners.traces.outcome import RankOutcome
 from runners.traces.plain import NO_TORCH, PASS
@@ -49,7 +49,10 @@ def is_reference() -> bool:
     known = [name for name in machine_folders(machine.TRACES) if name.startswith("reference-")]
     if not known:
         return not machine_folders(machine.TRACES)
-    there, here = read_machine(machine.TRACES / known[0]), described(known[0])
+    try:
+        there, here = read_machine(machine.TRACES / known[0]), described(known[0])
+    except TraceError:  # somebody edited it, and is told to measure again
+        return True
     return all(getattr(there, name) == getattr(here, name) for name in _SAME)
 
 
@@ -66,8 +69,7 @@ def measure(experiment: Experiment, where: Path, progress: Progress) -> Trace:
     for name in experiment.runs:
         runs[name] = measure_run(experiment, name)
         progress.ended(name, runs[name])
-    if not (where / "machine.json").exists():
-        write(where / "machine.json", described(where.name))
+    write(where / "machine.json", described(where.name))
     trace = trace_of(experiment, where.name, runs, digest)
     write(where / f"{experiment.name}.json", trace)
     return trace

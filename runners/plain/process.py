@@ -22,8 +22,8 @@ PHASE = "program"
 def main() -> None:
     """Run one function to its end."""
     name, run, file, seed = sys.argv[1:]
+    sys.path.insert(0, str(Path.cwd()))  # the book's: `from experiments._shared import …`
     experiment = find(name)
-    sys.path.insert(0, str(experiment.path.parent.parent))  # `from experiments._shared import …`
     declared = experiment.runs[run]
     settings = declared.settings.changed(json.load(sys.stdin))
     settings = settings.of_run(declared.strategy, 1, int(seed))

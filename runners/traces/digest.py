@@ -24,7 +24,7 @@ MORE = "PROOFBOOK_EXPERIMENTS"
 OWN = "PROOFBOOK_BOOK"
 # What measures, beside the experiment's own file: on one machine, and on several nodes.
 ENTRIES = ("runners/__init__.py", "runners/measuring/measure.py", "runners/cluster/launcher.py")
-PLAIN = "runners.plain"  # what an experiment without ranks imports, and all that measures it
+PLAIN = b"runners.plain"  # what an experiment without ranks imports
 # Modules, and packages for all of theirs, that cannot change a value that a run or a plan records.
 # What only they import is left out with them.
 LEFT_OUT = {
@@ -49,7 +49,7 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 def enter_book(folder: Path) -> None:
     """Work in a folder: if it holds a book of one's own, with its experiments and its traces."""
-    if (folder / "experiments").is_dir() and (folder / "content" / "site.yml").is_file():
+    if (folder / "experiments").is_dir() and (folder / "content").is_dir():
         os.environ[OWN] = str(folder.resolve())
         os.environ.setdefault("PROOFBOOK_TRACES", str(folder.resolve() / "content" / "traces"))
 
@@ -216,9 +216,8 @@ def source_digest(experiment: str) -> str:
     no longer exists.
     """
     own = experiment_files().get(experiment)
-    if own and is_plain(experiment):  # what its files share is imported by any name
-        shared = own.parent.glob("_*.py")
-        return code_digest(own, *sorted(shared), ROOT / "runners/plain/process.py")
+    if own and is_plain(experiment):  # our part writes down what it is given, in any release
+        return digest_of(sorted(map(file_digest, (own, *own.parent.glob("_*.py")))))
     return code_digest(*([own] if own else ()), *(ROOT / one for one in ENTRIES))
 
 
@@ -230,8 +229,7 @@ def needs_no_torch() -> bool:
 def is_plain(experiment: str) -> bool:
     """Whether an experiment has no ranks, and so needs no torch."""
     own = experiment_files().get(experiment)
-    imports = _read(own).imports if own else ()
-    return any(module.startswith(PLAIN) for _, module, _ in imports)
+    return own is not None and PLAIN in own.read_bytes()  # also where it cannot be parsed
 
 
 @cache

@@ -22,7 +22,7 @@ def how_it_ended(run: Run) -> str:
         return words
     size = f", asking for {error.requested_bytes:,} bytes" if error.requested_bytes else ""
     cause = "" if error.kind == "out_of_memory" else f": {error.message}"
-    place = "" if error.rank is None else f" on rank {error.rank}"
+    place = "" if error.rank is None or is_plain(run) else f" on rank {error.rank}"
     place += f" at {error.line}" if error.line else ""
     return f"{words} in {error.phase}{place}{size}{cause}"
 
