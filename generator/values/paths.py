@@ -169,7 +169,10 @@ class Node:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
         path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
-        quantity = fields.quantity(steps, self._run_of_page.quantities if self._run_of_page else {})
+        run = self._run_of_page
+        if run and is_plain(run):
+            path = path.removeprefix("ranks[0].")
+        quantity = fields.quantity(steps, run.quantities if run else {})
         origin = self.origin._replace(field=path, counts=quantity.unit)
         if self.on_page and kind != "given":
             self.reading.measured[origin.path] = None

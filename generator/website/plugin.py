@@ -170,12 +170,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
         """What somebody may edit while serving, and when each file changed."""
         edited = [Path(config.config_file_path or "mkdocs.yml")]
-        own = own_book()
-        for top in (
-            self.content,
-            own / "experiments" if own else GENERATOR.parent / "runners",
-            GENERATOR,
-        ):
+        home = own_book() or GENERATOR.parent  # of which one folder is there
+        for top in (self.content, GENERATOR, home / "experiments", home / "runners"):
             for folder, folders, names in os.walk(top):
                 folders[:] = [one for one in folders if one[0] not in "._"]
                 edited += [Path(folder, name) for name in names if name[0] != "."]
