@@ -31,6 +31,7 @@ LEFT_OUT = {
     "runners.__main__": "calls a command",
     "runners.commands": "choose what is measured, and print",
     "runners.measuring.pending": "chooses which runs are measured",
+    "runners.plain": "measures experiments without ranks, which have a digest of their own",
     "runners.measuring.progress": "prints how far a measurement is",
     "runners.cluster.peers": "carries what nodes tell each other, as it is",
     "runners.simulate.processes": "carries what simulations return, as it is",
