@@ -36,6 +36,7 @@ from generator.items.kinds import kind_of
 from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
+from generator.values.laws import closed_forms
 from runners.planner.answers.plan_grid import PREFIX
 from runners.traces.digest import enter_book, own_book, program
 from runners.traces.files import MACHINE
@@ -147,7 +148,7 @@ def _new(options: argparse.Namespace) -> int:
                 "--from is for a lesson: it names whose runs it shows"
             )
         root = options.content.resolve().parent
-        words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called"}
+        words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called", *closed_forms()}
         if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(PREFIX):
             said = f"{options.name!r} stands for something else; choose another name"
             raise scaffold.CannotScaffoldError(said)
@@ -196,7 +197,7 @@ def _keys(options: argparse.Namespace) -> int:
     for line in keys.page(found):
         print(line)
     print(ABOUT_FUNCTIONS)
-    for name, function in FUNCTIONS.items():
+    for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
         print(f"| `{name}({takes})` | {keys.line(about)} |")

@@ -116,6 +116,23 @@ def test_a_run_that_fails_says_why_in_a_line(book, line, told):
     assert told in said
 
 
+def test_expressions_call_the_laws_of_the_book_and_none_of_ours(book, capsys):
+    claims, laws = book / "content/claims/sorting.yml", book / "experiments/_laws.py"
+    written = claims.read_text()
+    laws.write_text("def pairs(values):\n    return values * (values - 1) / 2\n")
+    claims.write_text(
+        written.replace("run.settings.num_pairs", "pairs(run.settings.num_values)", 1)
+    )
+    main(["check"])
+    assert "7 of 7 claims hold" in capsys.readouterr().out
+    claims.write_text(written.replace("run.settings.num_pairs", "ring_bytes(4, 2)", 1))
+    assert main(["check"]) == 2
+    assert "ring_bytes(…) is not known" in capsys.readouterr().err
+    laws.write_text("def pairs(values):\n    return values * (values - 1\n")
+    assert main(["check"]) == 2
+    assert "experiments/_laws.py:2: SyntaxError" in capsys.readouterr().err
+
+
 def test_a_changed_experiment_is_stale_until_it_is_measured_again(book, call):
     program = book / "experiments" / "sorting.py"
     program.write_text(program.read_text().replace("num_values=16", "num_values=8"))

@@ -12,6 +12,7 @@ from generator.content.book import load
 from generator.pages.press import Press
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish
+from runners.declared.closed_forms import LAWS
 from runners.traces import files as traces
 
 
@@ -153,7 +154,11 @@ def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(r
     assert "| `for` |" in said, "as authors write it"
     functions = said.partition("\n## Functions\n")[2]
     rows = [line.split(" | ") for line in functions.splitlines() if line.startswith("| `")]
-    assert {row[0].strip("| `").partition("(")[0] for row in rows} == {*FUNCTIONS, *OF_CLAIMS}
+    assert {row[0].strip("| `").partition("(")[0] for row in rows} == {
+        *FUNCTIONS,
+        *LAWS,
+        *OF_CLAIMS,
+    }
     assert all(len(row[1]) > 10 for row in rows)
     assert "| `ended(run)` | How a run ended, in words" in functions
 
