@@ -78,7 +78,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
         raise FixableError("simulate is gone; show has what was recorded, plan simulates a model")
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    if digest.needs_no_torch():
+    if name in ("list", "run", "try", "reproduce") and digest.needs_no_torch():
         os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
     elif name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
