@@ -32,13 +32,14 @@ from pathlib import Path
 from generator.content import keys, scaffold
 from generator.content.book import FILES, documents, load
 from generator.content.errors import ContentErrors
+from generator.content.shelf import measuring
 from generator.items.kinds import kind_of
 from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.values.laws import closed_forms
 from runners.planner.answers.plan_grid import PREFIX
-from runners.traces.digest import enter_book, own_book, program
+from runners.traces.digest import enter_book, program
 from runners.traces.files import MACHINE
 from runners.traces.machine import from_home
 
@@ -122,8 +123,7 @@ def _check(options: argparse.Namespace) -> int:
         if trace.is_fallback:
             lent.setdefault(trace.machine.name, []).append(name)
         elif trace.is_stale and not book.is_reference:
-            again = "proofbook run" if own_book() else "make traces"
-            print(f"{name}: stale, so its verdicts are left out; run `{again}`")
+            print(f"{name}: stale, so its verdicts are left out; run `{measuring()}`")
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
     items = (one for topic in book.topics for one in topic.items.values())

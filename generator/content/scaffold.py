@@ -108,6 +108,8 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
     Raises:
         CannotScaffoldError: the name is taken or malformed.
     """
+    if not content.is_dir():
+        raise CannotScaffoldError(f"{content}: no such folder; `new book DIR` makes a book")
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
     program = (ROOT / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)

@@ -33,6 +33,15 @@ LABS = "labs"  # that grades programs: it counts bytes, which no machine turns
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
+def measuring(names: str = "", *, full: bool = False) -> str:
+    """The command that measures experiments, with their heavier runs or without."""
+    if program("") == "":
+        words = ["make traces", "FULL=1" if full else "", f"NAMES='{names}'" if names else ""]
+    else:
+        words = ["proofbook run", names, "--full" if full else ""]
+    return " ".join(filter(None, words))
+
+
 def is_of_no_machine(experiment: str, nature: str) -> bool:
     """Whether a run says nothing about its machine: it was simulated, printed, or graded."""
     return nature == "simulated" or experiment in (PROGRAMS, LABS)
@@ -146,7 +155,7 @@ class Shelf:
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         name = name or (own if self.only is None else None) or reference
         if name not in known:
-            problem = NO_FOLDER.format(f"{program('make')} {'run' if own_book() else 'traces'}")
+            problem = NO_FOLDER.format(measuring())
             problem += ", ".join(known) or "there is none yet"
             folder = self.folder / name if name else self.folder
             is_one = bool(name) and folder.is_dir()

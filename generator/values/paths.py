@@ -14,14 +14,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from generator.content.errors import nearest
-from generator.content.shelf import TraceOnPage
+from generator.content.shelf import TraceOnPage, measuring
 from generator.values import units
 from generator.values.regime import is_crowded
 from generator.values.units import AS_RULED, Form
 from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
 from runners.planner.answers.published import COMPARISONS
 from runners.traces import fields
-from runners.traces.digest import own_book, program
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
 from runners.traces.plain import is_plain, software
@@ -225,9 +224,7 @@ class Node:
         if self._stands_in_reference((*self.steps, *keys)):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
         if self.on_page.is_stale:
-            again = program("make traces NAMES=")
-            again += f"{' run ' if own_book() else ''}{self.origin.experiment}"
-            message += f"; the trace is stale: run `{again}`"
+            message += f"; the trace is stale: run `{measuring(self.origin.experiment or '')}`"
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:

@@ -61,8 +61,9 @@ def own_book() -> Path | None:
 
 
 def program(in_ours: str = "python -m runners") -> str:
-    """How a person calls the runners, in a book of one's own or in ours."""
-    return "proofbook" if own_book() else in_ours
+    """How a person calls the runners: in a clone of ours by its Python, elsewhere by their name."""
+    is_ours = (ROOT / "pyproject.toml").is_file() and not own_book()
+    return in_ours if is_ours else "proofbook"
 
 
 def experiment_files() -> dict[str, Path]:

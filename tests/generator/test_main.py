@@ -109,7 +109,7 @@ def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypat
     code, _, said = run("check")
     assert code == 2
     assert "no entry 'new'" in said
-    assert "the trace is stale: run `make traces NAMES=tiny_memory`" in said
+    assert "the trace is stale: run `make traces NAMES='tiny_memory'`" in said
 
 
 @pytest.mark.parametrize("name", ["class", "machine", "cited", "run", "mean", "holds", "plan_tiny"])

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.shelf import MachineFolder, TraceOnPage
+from generator.content.shelf import MachineFolder, TraceOnPage, measuring
 from generator.pages.view import View
 from generator.printing.folio import ABSENT, Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
-from runners.traces.digest import own_book
 from runners.traces.plain import NO_TORCH, is_plain, software
 from runners.traces.records import Run
 
@@ -63,14 +62,6 @@ def _primitives() -> Iterator[tuple[str, str]]:
         soon, late = (f"({run}.timing.measures.all_reduce_{n} | median)" for n in (4096, 16777216))
         yield f"Latency of an all_reduce, {ranks} ranks", soon
         yield f"Its payload rate, {ranks} ranks", f"({many} - {few}) / ({late} - {soon})"
-
-
-def measuring(names: str, *, full: bool = False) -> str:
-    """The command that measures experiments, with their heavier runs or without."""
-    if own_book():
-        return " ".join(filter(None, ["proofbook run", names, "--full" if full else ""]))
-    named = names if len(names.split()) == 1 and full else f"'{names}'"
-    return f"make traces{' FULL=1' if full else ''}{f' NAMES={named}' if names else ''}"
 
 
 def by_machine(experiment: str, folio: Folio) -> list[View]:
