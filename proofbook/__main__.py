@@ -1,8 +1,8 @@
-"""`proofbook COMMAND`: a command of `python -m runners`, else one of `python -m generator`.
+"""`proofbook COMMAND`: what the generator does for an author, and all that the runners do.
 
-proofbook new book DIR      a book of your own, green at once
-proofbook run               measure what is missing or stale
+proofbook new book DIR      a book of your own, green at once; also new experiment, new lesson
 proofbook check             every mistake, and what does not hold
+proofbook keys              every key of the YAML files, and every function of expressions
 mkdocs serve                the book, beside a browser that follows
 """
 
@@ -18,7 +18,7 @@ def command() -> None:
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
         sys.argv[1:] = ["--help"]
-        sys.stdout.write(f"{__doc__}\nThe runners:\n\n")
+        sys.stdout.write(f"{__doc__}\n")
     elif name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
         # Before the current folder is searched for modules: it may have a `generator` of its own.
         from generator.__main__ import main

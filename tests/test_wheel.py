@@ -68,6 +68,15 @@ def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed
     assert '{{ ddp.ddp.backend }}  "gloo"' in shown.stdout
 
 
+def test_outside_a_clone_a_book_of_ones_own_is_made_and_found(installed, tmp_path):
+    made = called(tmp_path, ["-m", "proofbook", "new", "book", "mine"], installed)
+    assert made.returncode == 0, made.stderr
+    assert "sound: 4 questions checked" in made.stdout
+    again = called(tmp_path / "mine", ["-m", "proofbook", "run"], installed)
+    assert "0 measured, 1 already fresh" in again.stdout
+    assert (tmp_path / "mine" / ".gitignore").exists()
+
+
 @pytest.mark.ranks
 def test_outside_a_clone_a_reader_writes_labs_and_tests_programs(installed, tmp_path):
     done = called(tmp_path, ["-m", "runners", "lab", "ring", "--ranks", "2"], installed)

@@ -62,14 +62,19 @@ class Recorder(Generic[S]):
         Raises:
             ValueError: a trace cannot hold it.
         """
-        try:
-            _SETTING.validate_python(value, strict=True)
-        except ValidationError:
-            said = f"measure {name!r} is {value!r}; a trace holds finite numbers, words and lists"
-            raise ValueError(f"{said} of Python's own types") from None
+        _check(name, value)
         self._outcome.quantities[name] = Quantity(unit=unit, repeats=repeats)
         self._outcome.measures[name] = value
 
     def measure_seconds(self, name: str, samples: Iterable[float]) -> None:
         """Record times, raw, in seconds; a page reads them as `<run>.timing.measures.<name>`."""
-        self._outcome.measured_seconds.setdefault(name, []).extend(map(float, samples))
+        _check(name, seconds := [*map(float, samples)])
+        self._outcome.measured_seconds.setdefault(name, []).extend(seconds)
+
+
+def _check(name: str, value: Setting) -> None:
+    try:
+        _SETTING.validate_python(value, strict=True)
+    except ValidationError:
+        said = f"measure {name!r} is {value!r}; a trace holds finite numbers, words and lists"
+        raise ValueError(f"{said} of Python's own types") from None

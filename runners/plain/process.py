@@ -33,11 +33,8 @@ def main() -> None:
         experiment.strategies[declared.strategy](Recorder(settings, outcome))
     except Exception as error:  # noqa: BLE001 whatever an author's function raises is a result
         print_exc()
-        lines = [
-            at.lineno
-            for at in extract_tb(error.__traceback__)
-            if at.filename == str(experiment.path)
-        ]
+        path, called = str(experiment.path), extract_tb(error.__traceback__)
+        lines = [one.lineno for one in called if one.filename == path]
         message = f"{type(error).__name__}: {first_line(error)}"
         line = f"{experiment.path.name}:{lines[-1]}" if lines else None
         failure = Failure(kind="exception", message=message, phase=PHASE, line=line)

@@ -5,6 +5,9 @@ It covers the syntax tree of the experiment's file, of every module of ours that
 Comments, docstrings, the sizes of a try, and which file holds what is imported are left out: none
 of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
 each, of their whole text: a new one, or a changed one, leaves the runs of the others as they are.
+
+Which experiments there are, and how a person calls the runners, depends on the book: ours, or one
+of one's own.
 """
 
 import ast
@@ -43,7 +46,6 @@ LEFT_OUT = {
     "runners.traces.summary": "words what was recorded",
 }
 _NAMED = re.compile(rb"""["'](runners(?:\.\w+)+)["']""")  # a module, to import by its name
-OURS = "runners/experiments/[!_]*.py"
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -68,8 +70,7 @@ def program(in_ours: str = "python -m runners") -> str:
 
 def experiment_files() -> dict[str, Path]:
     """The file that declares each experiment, by its name."""
-    own = own_book()
-    paths = list(own.glob("experiments/[!_]*.py") if own else ROOT.glob(OURS))
+    paths = list((own_book() or ROOT / "runners").glob("experiments/[!_]*.py"))
     if folder := os.environ.get(MORE):
         paths += Path(folder).glob("[!_]*.py")
     return {path.stem: path for path in sorted(paths)}
