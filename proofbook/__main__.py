@@ -1,9 +1,11 @@
 """`proofbook COMMAND`: what the generator does for an author, and all that the runners do.
 
-proofbook new book DIR      a book of your own, green at once; also new experiment, new lesson
-proofbook check             every mistake, and what does not hold
-proofbook keys              every key of the YAML files, and every function of expressions
-mkdocs serve                the book, beside a browser that follows
+    proofbook new book DIR      a book of your own, green at once; also new experiment, new lesson
+    proofbook check             every mistake, and what does not hold
+    proofbook keys              every key of the YAML files, and every function of expressions
+    mkdocs serve                the book, beside a browser that follows
+
+The others:
 """
 
 import sys
