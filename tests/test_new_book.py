@@ -97,6 +97,15 @@ def test_a_mistake_is_told_with_its_place(book, capsys, file, before, after, tol
     assert told in capsys.readouterr().err
 
 
+def test_a_figure_of_what_ranks_record_is_refused_without_ranks(book, capsys):
+    path = book / "content/topics/sorting/learn.yml"
+    before = path.read_text().partition("    kind: growth")[0]
+    drawn = "    kind: epochs\n    title: A\n    caption: B.\n    runs: [sorting.shuffled]\n"
+    path.write_text(before + drawn)
+    assert main(["check"]) == 2
+    assert "sorting.shuffled has none; a growth draws any number" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
