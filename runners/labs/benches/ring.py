@@ -8,11 +8,12 @@ from types import ModuleType
 
 import torch
 
-from runners.judging.comparison import Tensors
+from runners.judging.comparison import Tensors, messages
 from runners.judging.ranks import JudgedRank
 from runners.labs.grading import (
     Case,
     Requirement,
+    both,
     holds_at_most,
     same_as_one_process,
     sends,
@@ -34,7 +35,7 @@ def _tensor(case: Case, rank: int, dtype: torch.dtype) -> torch.Tensor:
 def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     """The reader's `all_reduce` works in place."""
     tensor = _tensor(case, rank.rank, torch.float32)
-    with rank.metered():
+    with rank.metered(trained={"tensor": tensor}):
         program.all_reduce(tensor, rank.rank, rank.world_size)
     return {"sum": tensor}
 
@@ -49,13 +50,22 @@ def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack(list(tensors)).sum(0)
 
 
+def to_the_next(world_size: int) -> Requirement:
+    """A rank sends to no other rank than the next one."""
+
+    def following(rank: int) -> int:
+        return (rank + 1) % world_size
+
+    return Requirement("sends", lambda seen: messages(seen, following))
+
+
 def requirements(case: Case) -> Sequence[Requirement]:
-    """The sum, its bytes, and memory for two chunks beside the tensor."""
+    """The sum, its bytes and their way, and memory for two chunks beside the tensor."""
     num_bytes, n = ELEMENT_BYTES * case.settings["num_elements"], case.world_size
     by_ring = 2 * (n - 1) / n * num_bytes
     chunk = num_bytes / n
     return [
         same_as_one_process(one, case),
-        sends({"send": by_ring, "recv": by_ring}),
-        holds_at_most(2 * chunk, slack=chunk),
+        both(sends({"send": by_ring, "recv": by_ring}), to_the_next(n)),
+        holds_at_most(2 * chunk, slack=0),  # no thread of gloo holds messages
     ]

@@ -1,0 +1,91 @@
+"""Whether a program leaves what it was lent as it was.
+
+In: tensors, modules, and lists, tuples and dicts of them, before and after a program. Out: a line
+for each thing that is not as it was. Values are copied, so a snapshot is taken before metering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import keystr, tree_flatten_with_path
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A tensor as it was; without a value where a program may change that."""
+
+    itself: Tensor
+    address: int
+    requires_grad: bool
+    value: Tensor | None
+
+
+class Lent:
+    """What a program is lent, as it was when this was made.
+
+    Args:
+        kept: by name; nothing of it may change.
+        trained: by name; the values may change, but tensors, their memory and modes may not.
+    """
+
+    def __init__(self, kept: Mapping[str, Any], trained: Mapping[str, Any]) -> None:
+        self._things = {**kept, **trained}
+        self._tensors = {
+            name: _Tensor(
+                one, one.data_ptr(), one.requires_grad,
+                one.detach().clone() if name.partition("[")[0].partition(".")[0] in kept else None,
+            )
+            for name, one in self._leaves(Tensor)
+        }  # fmt: skip
+        self._modes = self._modes_of_now()
+
+    def tensors(self) -> list[Tensor]:
+        """All that is lent."""
+        return [one for _, one in self._leaves(Tensor)]
+
+    def changes(self) -> Iterator[str]:
+        """What is not as it was, in words."""
+        now = dict(self._leaves(Tensor))
+        for name, was in self._tensors.items():
+            one = now.get(name)
+            if one is not was.itself:
+                yield f"{name} is no longer the same tensor"
+            # torch's own `vector_to_parameters` gives parameters other memory.
+            elif one.data_ptr() != was.address and not isinstance(one, nn.Parameter):
+                yield f"{name} has other memory than before, such as a new `.data`"
+            elif one.requires_grad != was.requires_grad:
+                yield f"requires_grad of {name} is {one.requires_grad}, and was {was.requires_grad}"
+            elif was.value is not None and not torch.equal(one, was.value):
+                yield f"the values of {name} have changed"
+        yield from (f"{name} is new" for name in now if name not in self._tensors)
+        for name, mode in self._modes_of_now().items():
+            if mode != self._modes.get(name, mode):
+                yield f"{name} is {mode}, and was {self._modes[name]}"
+
+    def _leaves(self, kind: type) -> Iterator[tuple[str, Any]]:
+        """The tensors, or modules, by name; those of modules by the names that these give."""
+        for path, leaf in tree_flatten_with_path(self._things)[0]:
+            name = keystr(path[1:])
+            name = f"{path[0].key}{name}"
+            if isinstance(leaf, nn.Module) and kind is Tensor:
+                for own, tensor in [*leaf.named_parameters(), *leaf.named_buffers()]:
+                    yield f"{name}.{own}", tensor
+            elif isinstance(leaf, kind):
+                yield name, leaf
+
+    def _modes_of_now(self) -> dict[str, Any]:
+        """Modes of modules and of torch."""
+        modules = {
+            f"the training mode of {name}{'.' if part else ''}{part}": module.training
+            for name, one in self._leaves(nn.Module)
+            for part, module in one.named_modules()
+        }
+        return modules | {
+            "the gradient mode of torch": torch.is_grad_enabled(),
+            "the default dtype of torch": torch.get_default_dtype(),
+        }
