@@ -45,8 +45,9 @@ class Lent:
         self._modes = self._modes_of_now()
 
     def tensors(self) -> list[Tensor]:
-        """All that is lent."""
-        return [one for _, one in self._leaves(Tensor)]
+        """All that is lent, and the gradients of it."""
+        own = [one for _, one in self._leaves(Tensor)]
+        return own + [one.grad for one in own if one.grad is not None]
 
     def changes(self) -> Iterator[str]:
         """What is not as it was, in words."""
@@ -70,8 +71,7 @@ class Lent:
     def _leaves(self, kind: type) -> Iterator[tuple[str, Any]]:
         """The tensors, or modules, by name; those of modules by the names that these give."""
         for path, leaf in tree_flatten_with_path(self._things)[0]:
-            name = keystr(path[1:])
-            name = f"{path[0].key}{name}"
+            name = keystr(path).replace("['", "", 1).replace("']", "", 1)
             if isinstance(leaf, nn.Module) and kind is Tensor:
                 for own, tensor in [*leaf.named_parameters(), *leaf.named_buffers()]:
                     yield f"{name}.{own}", tensor

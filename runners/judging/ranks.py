@@ -103,7 +103,7 @@ class Seen:
         calls: what it communicated while it was metered, in order.
         memory: tensor bytes while it was metered, above what it held before.
         kept_bytes: of tensors that it made while it was metered and still held at its end, beside
-            what it was lent.
+            what it was lent and the gradients of that.
         beside: the names, as often as they were called, of what counts beside operations and bytes:
             "barrier", "object collective" (it pickles), and "new process group".
         changed: what it was lent and did not leave as it was, in words.

@@ -25,17 +25,9 @@ from torch import Tensor
 from runners.judging import comparison
 from runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_a_ring
 from runners.judging.ranks import JudgedRank, Seen, run
+from runners.labs.shelf import LENT
 
 LATE_SECONDS = (0.3, *[0.05] * 19)  # before its first collectives; shorter than what hangs
-LENT = "lent"
-# The requirement of every lab that no `lab.yml` lists.
-EVERYWHERE: Mapping[str, Any] = {
-    "says": "What the caller passed is as it was, and nothing but what the task names is called: no "
-    "barrier, no new process group, no collective of objects.",
-    "formula": "in every lab",
-    "fails": "Change a copy, not what the caller uses afterwards, and put back each mode or flag "
-    "that you set. Ranks that communicate wait for each other without a barrier.",
-}
 State = Literal["holds", "fails", "not tried"]
 
 
