@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -46,7 +46,7 @@ from runners.system.scratch import Scratch
 from runners.traces.measured import Memory
 
 POLL_SECONDS = 0.01
-MOST_PRINTED = 4000  # characters of what a rank prints
+MOST_PRINTED = 1000  # characters of what a rank prints
 QUIET_SECONDS = 2.5  # ranks that take no processor time this long hang
 ENDLESS_SECONDS = 20.0  # of processor time; programs that are judged take a second or two
 SETTLE_SECONDS = 0.5  # the same once a peer has failed: what they meet says nothing more
@@ -248,6 +248,7 @@ def run(
         ]  # fmt: skip
         try:
             # What starts now ignores Ctrl-C: the judge ends it, and nothing prints a traceback.
+            resource_tracker.ensure_running()  # which would let them through again
             before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             forkserver.ensure_running()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

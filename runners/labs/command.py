@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from runners.__main__ import PROGRAM
 from runners.labs.shelf import Desk, Lab, lab, labs
 from runners.system.errors import FixableError
-from runners.system.patience import WORD_SECONDS, say
+from runners.system.patience import say
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
     from runners.judging.ranks import Failure, Seen
@@ -31,6 +31,7 @@ FIRST_SEED = 0  # of the page's table
 FOLDER = Path("labs")
 LOOK_SECONDS = 0.2
 MOST_RANKS = 8
+LONG_SECONDS = 10.0  # twice as long as an attempt may take
 KIB = 1024
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 MARKS = {"holds": "✓", "fails": "✗", "not tried": "–"}
@@ -90,7 +91,7 @@ def _grade(one: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
     # The second case has another number of ranks: a program may fit one of them alone.
     for seed, ranks in zip(seeds, (arguments.ranks, 2 if arguments.ranks > 2 else 4), strict=True):
         told = f"still running on {ranks} ranks; what never ends is stopped by itself"
-        waiting = threading.Timer(WORD_SECONDS, say, [told])
+        waiting = threading.Timer(LONG_SECONDS, say, [told])
         waiting.daemon = True
         waiting.start()
         try:

@@ -208,6 +208,9 @@ def rows(bench: Bench, case: Case, seen: Sequence[Seen]) -> list[Row]:
     allowed: Sequence[str] = getattr(bench, "ALLOWED", ())
     everywhere = Requirement(LENT, lambda seen: comparison.undisturbed(seen, allowed))
     asked = [*bench.requirements(case), everywhere]
+    if failed := next((one.failure for one in seen if one.failure), None):
+        # That is what there is to explain, whatever other ranks returned.
+        return [Row(one.id, "not tried", case.seed, one.allowed, failed.message) for one in asked]
     return [_row(one, list(one.check(seen)), case) for one in asked]
 
 

@@ -23,8 +23,7 @@ LABS = "topics/*/labs/*/lab.yml"
 # The requirement of every lab, beside those of its `lab.yml`.
 LENT = "lent"
 EVERYWHERE: Mapping[str, Any] = {
-    "says": "What the caller passed is as it was, and there is no barrier, no new process group, "
-    "and no collective of objects.",
+    "says": "What the caller passed is as it was; no barrier, group or object collective is added.",
     "formula": "in every lab",
     "fails": "Change a copy, not what the caller uses afterwards, and put back each mode or flag "
     "that you set. Ranks that communicate wait for each other without a barrier.",
