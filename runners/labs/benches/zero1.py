@@ -25,6 +25,7 @@ NUM_STEPS = 3
 LEARNING_RATE = 0.01
 EPSILON = 0.01  # as large as the gradients, so that Adam does not hide a factor in them
 GRADIENT_SCALE = 0.02
+STORED = 4  # of the size of a shard: two moments, the values, and their gradient
 SINGLE_NUMBERS_BYTES = 64  # such as a count of steps
 
 
@@ -98,5 +99,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
     return [
         same_as_one_process(one, case),
         sends({"reduce_scatter": in_steps, "all_gather": in_steps}),
-        keeps_at_most(3 * share_bytes + SINGLE_NUMBERS_BYTES, "state"),
+        keeps_at_most(STORED * share_bytes + SINGLE_NUMBERS_BYTES, "state"),
     ]

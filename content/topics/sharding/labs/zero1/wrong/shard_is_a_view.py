@@ -1,4 +1,4 @@
-# fails: state
+# fails: state on 4
 """A chunk of the flat parameters is the shard that Adam updates."""
 
 import torch

@@ -1,4 +1,4 @@
-# fails: state
+# fails: state on 4
 """Keep the moments of all parameters beside the optimizer, and update the own part of them."""
 
 import torch

@@ -1,4 +1,4 @@
-# fails: state
+# fails: state on 4
 """Keep the moments of all parameters as attributes of one of them."""
 
 import torch
