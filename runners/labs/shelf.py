@@ -105,8 +105,12 @@ class Desk:
         path = self.file(one)
         if path.is_file():
             return False
-        if path.exists() or (self.folder.exists() and not self.folder.is_dir()):
-            raise FixableError(f"{path} is to be a file in a folder; rename what is in its place")
+        if self.folder.exists() and not self.folder.is_dir():
+            raise FixableError(
+                f"{self.folder} is no folder; rename it, since labs are written there"
+            )
+        if path.exists():
+            raise FixableError(f"{path} is no file; rename it, since the lab is written there")
         starter = (one.folder / "starter.py").read_text(encoding="utf-8")
         self._write(path, starter.replace("python -m runners", program))
         return True
