@@ -6,23 +6,13 @@ for each thing that is not as it was. Values are copied, so a snapshot is taken 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    """A tensor as it was; without a value where a program may change that."""
-
-    itself: Tensor
-    address: int
-    requires_grad: bool
-    value: Tensor | None
 
 
 class Lent:
@@ -36,12 +26,13 @@ class Lent:
     def __init__(self, kept: Mapping[str, Any], trained: Mapping[str, Any]) -> None:
         self._things = {**kept, **trained}
         self._tensors = {
-            name: _Tensor(
-                one, one.data_ptr(), one.requires_grad,
-                one.detach().clone() if name.partition("[")[0].partition(".")[0] in kept else None,
-            )
+            name: (one, one.data_ptr(), one.requires_grad) for name, one in self._leaves(Tensor)
+        }
+        self._values = {
+            name: one.detach().clone()
             for name, one in self._leaves(Tensor)
-        }  # fmt: skip
+            if re.split(r"[.\[]", name)[0] in kept
+        }
         self._modes = self._modes_of_now()
 
     def tensors(self) -> list[Tensor]:
@@ -52,16 +43,16 @@ class Lent:
     def changes(self) -> Iterator[str]:
         """What is not as it was, in words."""
         now = dict(self._leaves(Tensor))
-        for name, was in self._tensors.items():
+        for name, (was, address, required) in self._tensors.items():
             one = now.get(name)
-            if one is not was.itself:
+            if one is not was:
                 yield f"{name} is no longer the same tensor"
             # torch's own `vector_to_parameters` gives parameters other memory.
-            elif one.data_ptr() != was.address and not isinstance(one, nn.Parameter):
+            elif one.data_ptr() != address and not isinstance(one, nn.Parameter):
                 yield f"{name} has other memory than before, such as a new `.data`"
-            elif one.requires_grad != was.requires_grad:
-                yield f"requires_grad of {name} is {one.requires_grad}, and was {was.requires_grad}"
-            elif was.value is not None and not torch.equal(one, was.value):
+            elif one.requires_grad != required:
+                yield f"requires_grad of {name} is {one.requires_grad}, and was {required}"
+            elif name in self._values and not torch.equal(one, self._values[name]):
                 yield f"the values of {name} have changed"
         yield from (f"{name} is new" for name in now if name not in self._tensors)
         for name, mode in self._modes_of_now().items():

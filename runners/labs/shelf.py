@@ -105,12 +105,8 @@ class Desk:
         path = self.file(one)
         if path.is_file():
             return False
-        if self.folder.exists() and not self.folder.is_dir():
-            raise FixableError(
-                f"{self.folder} is no folder; rename it, since labs are written there"
-            )
-        if path.exists():
-            raise FixableError(f"{path} is no file; rename it, since the lab is written there")
+        if (self.folder.exists() and not self.folder.is_dir()) or path.exists():
+            raise FixableError(f"{self.folder} is no folder of files; rename what is in its place")
         starter = (one.folder / "starter.py").read_text(encoding="utf-8")
         self._write(path, starter.replace("python -m runners", program))
         return True

@@ -108,7 +108,7 @@ def test_the_list_and_a_wrong_call_do_not_load_torch(tmp_path):
 
 def test_a_reader_who_cannot_write_there_is_told_where(tmp_path):
     (tmp_path / "labs").write_text("no folder")
-    with pytest.raises(FixableError, match=r"labs is no folder; rename it"):
+    with pytest.raises(FixableError, match="labs is no folder of files; rename"):
         Desk(tmp_path / "labs").start(LABS["ring"], "proofbook")
     Desk(tmp_path / "mine").start(LABS["ring"], "proofbook")
     assert "proofbook lab ring" in (tmp_path / "mine" / "ring.py").read_text(encoding="utf-8")

@@ -52,22 +52,14 @@ def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack(list(tensors)).sum(0)
 
 
-def to_the_next(world_size: int) -> Requirement:
-    """A rank sends to no other rank than the next one."""
-
-    def following(rank: int) -> int:
-        return (rank + 1) % world_size
-
-    return Requirement("sends", lambda seen: messages(seen, following))
-
-
 def requirements(case: Case) -> Sequence[Requirement]:
     """The sum, its bytes and their way, and memory for two chunks beside the tensor."""
     num_bytes, n = ELEMENT_BYTES * case.settings["num_elements"], case.world_size
     by_ring = 2 * (n - 1) / n * num_bytes
     chunk = num_bytes / n
+    to_the_next = Requirement("sends", lambda seen: messages(seen, lambda rank: (rank + 1) % n))
     return [
         same_as_one_process(one, case),
-        both(sends({"send": by_ring, "recv": by_ring}), to_the_next(n)),
+        both(sends({"send": by_ring, "recv": by_ring}), to_the_next),
         holds_at_most(2 * chunk, slack=0),  # no thread of gloo holds messages
     ]
