@@ -84,7 +84,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
     elif name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
         raise FixableError(
             "this Python has no torch; run `make torch` once and call .venv/bin/python, or "
-            "pip install 'proofbook[run]'"
+            "pip install '.[run]' in the clone; of a wheel, pip install 'FILE.whl[run]'"
         )
     with Scratch():  # torch's compiler keeps its files there
         module = importlib.import_module(COMMANDS[name])
@@ -98,7 +98,9 @@ def _executed(name: str, words: Sequence[str]) -> int:
 def command() -> None:
     """What `proofbook` and `python -m runners` call."""
     sys.path.insert(0, "")  # as under `python -m`: `proofbook plan for mine:build`
-    stopping.listen("stopped; what was measured before is kept")
+    is_lab = sys.argv[1:2] == ["lab"]
+    kept = "your file is as you saved it" if is_lab else "what was measured before is kept"
+    stopping.listen(f"stopped; {kept}")
     stopping.leave(main())
 
 

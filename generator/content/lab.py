@@ -21,6 +21,8 @@ class LabRequirement(Written):
     """the law; at this lab's sizes the runs give its value."""
     fails: Line
     """what it usually means where this fails first."""
+    fails_in: dict[str, Line] = {}
+    """the same where what differs has a name that begins so, such as `gradient`."""
     section: LessonSection
     """which explains why."""
 
