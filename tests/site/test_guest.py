@@ -16,6 +16,9 @@ from generator.content.fence import FENCE
 from generator.pages.guest import Guest
 from generator.website import publish
 from tests.conftest import mkdocs
+from tests.processes import free_port
+
+PORT = free_port()  # Material replaces pages by their addresses, which name it
 
 THEMES = {
     "mkdocs": "{name: mkdocs, highlightjs: false}",
@@ -62,7 +65,7 @@ def _site(folder: Path, theme: str, *, is_guest: bool) -> Path:
     (folder / "docs" / "sub").mkdir(parents=True)
     plugins = ["search", *["proofbook"] * is_guest]
     (folder / "mkdocs.yml").write_text(
-        f"site_name: Theirs\nsite_url: http://127.0.0.1/\ntheme: {THEMES[theme]}\n"
+        f"site_name: Theirs\nsite_url: http://127.0.0.1:{PORT}/\ntheme: {THEMES[theme]}\n"
         f"plugins: {plugins}\nmarkdown_extensions: [admonition]\n"
     )
     shown = FENCED if is_guest else "\n!!! note\n\n````text\n" + FENCED.split("````text\n")[1]
@@ -86,9 +89,9 @@ def site(request, tmp_path_factory):
 def address(site):
     """The site over http, as `navigation.instant` wants it."""
     handler = partial(SimpleHTTPRequestHandler, directory=site)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", PORT), handler) as server:
         threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{PORT}/"
         server.shutdown()
 
 
@@ -111,9 +114,10 @@ def test_nothing_of_the_site_moves_but_the_page_that_asks(site, tmp_path):
 @pytest.mark.browser
 def test_readers_answer_and_their_answers_stay(site, address, open_page):
     page = open_page(address)
+    page.evaluate("window.isSame = true")
+    page.wait_for_load_state("networkidle")
     page.get_by_role("link", name="On", exact=True).click()
     chosen, typed = page.locator("#item-not-found"), page.locator("#item-minutes")
-    page.evaluate("window.isSame = true")
     chosen.get_by_role("radio", name="Nothing is at this address.").check()
     chosen.get_by_role("button", name="Check", exact=True).click()
     assert "Correct." in chosen.get_by_role("status").inner_text()
