@@ -2,6 +2,8 @@
 
     python -m generator check     every mistake, and what does not hold
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
+    python -m generator export    questions as files: --gift, --qti-1.2, --qti-2.1, --anki
+    python -m generator class TOPIC    a class of 90 minutes to print
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, and the functions of expressions
 
