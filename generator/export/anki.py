@@ -15,7 +15,6 @@ import genanki  # type: ignore[import-untyped]
 from generator.export.qti import zipped
 from generator.export.questions import Question
 
-LACKS: dict[str, str] = {}
 _FIELDS = ("Id", "Question", "Hints", "Answer")
 _CARD = {
     "name": "Question",

@@ -12,9 +12,8 @@ from generator.content.typesetting import plain
 from generator.export.questions import Question, Reply
 
 LACKS = {
-    "order": "pieces to put in order",
-    "predict": "predictions, which are not graded",
-    "hints": "hints",
+    "order": "no question here puts pieces in order",
+    "predict": "predictions are not graded",
 }
 _SPECIAL = re.compile(r"([\\~=#{}:])")
 

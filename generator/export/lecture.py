@@ -1,7 +1,7 @@
 """A topic → a class of it to print: documents of HTML that hold all they need.
 
-In: a checked book and a topic. Out: the plan, slides, questions and answers apart, the topic's first
-lab, and what students often get wrong with the evidence against it.
+In: a checked book and a topic. Out: the plan, slides, questions and answers apart, the topic's
+first lab, and what students often get wrong with the evidence against it.
 """
 
 from generator.content.book import Topic

@@ -1,4 +1,4 @@
-"""Questions → packages of QTI: 1.2 with a quiz for each topic, 2.1 with a document for each question.
+"""Questions → packages of QTI: 1.2 has a quiz for each topic, 2.1 a document for each question.
 
 In: `Question`s. Out: a ZIP file, which is the same whenever it is made.
 """
@@ -13,7 +13,7 @@ from generator.export.questions import Question
 from generator.pages.page import environment
 
 LACKS_1_2 = gift.LACKS
-LACKS_2_1 = {name: gift.LACKS[name] for name in ("predict", "hints")}
+LACKS_2_1 = {"predict": gift.LACKS["predict"]}
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of the calendar of ZIP files
 
 

@@ -32,7 +32,7 @@ class Reply:
 
     Attributes:
         id: within its question.
-        text: the option, the piece, the left side of a pair, or what is typed as the page prints it.
+        text: the option, the piece, the left side of a pair, or what is typed, as printed.
         is_right: whether it is right; pieces and pairs all are.
         why: why it is right or wrong, with the evidence.
         beside: the right side of a pair, or the value that a piece is sorted by.
@@ -89,7 +89,9 @@ class Question:
         """What is said of any answer, and why pieces and pairs belong where they do."""
         if not self.is_arranged:
             return self.explains
-        said = ((one.text, f": {one.beside}" if one.beside else "", one.why) for one in self.replies)
+        said = (
+            (one.text, f": {one.beside}" if one.beside else "", one.why) for one in self.replies
+        )
         pieces = "".join(f"<li>{text}{beside}<br/>{why}</li>" for text, beside, why in said)
         tag = "ol" if self.kind == "order" else "ul"
         return Markup(f"<{tag}>{pieces}</{tag}>{self.explains}")

@@ -258,7 +258,9 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     )
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    return Printed(content.encode(), minutes, headings.written, frozenset(context["links"].used), loaded)
+    return Printed(
+        content.encode(), minutes, headings.written, frozenset(context["links"].used), loaded
+    )
 
 
 def opened(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
