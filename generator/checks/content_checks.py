@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
-from generator.content import listed_code, prose
+from generator.content import images, listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
 from generator.content.documents import TEXTS, Document, Field
@@ -44,6 +44,10 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(one.edges, 1)))
     ],
     "figure": lambda _, document: [one.id for one in document.model.figures],
+    "lesson figure": lambda book, document: [
+        name for one in book.topics if f"/topics/{one.id}/" in document.source.file
+        for name in one.figures
+    ],
     "item": lambda book, document: [
         item for one in book.topics if document in one.lessons.values() for item in one.items
     ],
@@ -64,6 +68,7 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
             yield from _reference(judged, document, one)
         yield from _document(judged, document)
     yield from document.text_faults()
+    yield from images.problems(document, evidence.book.root)
 
 
 def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
@@ -146,6 +151,9 @@ def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     for position, item in enumerate(document.model.items):
+        drawn = item.exhibit.drawing if item.exhibit else None
+        for path, message in lesson_checks.drawn(evidence, drawn) if drawn else ():
+            yield document.error(("items", position, "exhibit", "drawing", *path), message)
         wrong = list(item_checks.mistakes(item, evidence))
         for path, message in wrong:
             yield document.error(("items", position, *path), message)

@@ -48,14 +48,14 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
 
 def _mistakes(evidence: Evidence, model: LessonFile) -> Iterator[Found]:
     for position, figure in enumerate(model.figures):
-        for path, message in _drawn(evidence, figure):
+        for path, message in drawn(evidence, figure):
             yield ("figures", position, *path), message
     for kind, check in _BY_MODE.items():
         if isinstance(model, kind):
             yield from check(evidence, model)
 
 
-def _drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
+def drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
     """What keeps a figure from showing what its kind shows, at a path below the figure."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth

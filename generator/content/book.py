@@ -26,6 +26,7 @@ from generator.content.claim import (
 )
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, Files, found_in, nearest
+from generator.content.exhibit import Figure
 from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
@@ -86,6 +87,15 @@ class Topic:
     items_by_mode: dict[Mode, tuple[str, ...]]
     labs: dict[str, Document[LabFile]]
 
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The figures of its lessons, as items name them: `learn/replicas`."""
+        return {
+            f"{mode}/{one.id}": one
+            for mode, lesson in self.lessons.items()
+            for one in lesson.model.figures
+        }
+
 
 @dataclass(frozen=True)
 class Book:
@@ -141,6 +151,18 @@ class Book:
         return {
             one.source.file.partition("/pages/")[2].removesuffix(".md"): one.model
             for one in self.handwritten
+        }
+
+    @cached_property
+    def exhibited(self) -> dict[str, Figure]:
+        """The figures that items show below their stems, by the id of the item or of its case."""
+        return {
+            one.id: figure
+            for topic in self.topics
+            for item in topic.items.values()
+            for one in (item, *item.others)
+            if one.exhibit
+            and (figure := one.exhibit.drawing or topic.figures.get(one.exhibit.figure or ""))
         }
 
     def run(self, path: str) -> Run | None:

@@ -75,7 +75,7 @@ def of_text(text: str, names: Mapping[str, str]) -> str:
 
 _WAYS = {
     "line": of_text, "prose": of_text, "expression": of_expression, "per_run": of_expression,
-    **dict.fromkeys(("claim", "misconception", "run"), of_id),
+    **dict.fromkeys(("claim", "misconception", "run", "lesson figure"), of_id),
 }  # fmt: skip
 
 

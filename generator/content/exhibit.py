@@ -4,7 +4,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.content.words import Expression, Id, Line, PerRun, Prose, RunPath, Written
+from generator.content.words import (
+    DrawnFigure,
+    Expression,
+    Id,
+    Line,
+    PerRun,
+    Prose,
+    RunPath,
+    Written,
+)
 
 
 class GrowthSeries(Written):
@@ -160,3 +169,23 @@ class ExplainedProgram(Executed):
 
     walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
     output_says: Prose
+
+
+class Exhibit(Written):
+    """What a question shows below its stem, from runs, and what opens nothing: one of these."""
+
+    figure: DrawnFigure | None = None
+    """a figure of one of the topic's lessons, as `learn/replicas`. Its first state is drawn, without
+    controls, without its numbers, and without its caption, which may tell the answer."""
+    drawing: Figure | None = None
+    """a figure of the question's own, with the keys of a lesson's; its runs may be those of `for:`."""
+    program: Listing | None = None
+    """code that a run executed; with `run:` also what it printed."""
+    log: RunPath | None = None
+    """the run whose printed output is shown."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("give one of figure, drawing, program and log; a table: this_table")
+        return self

@@ -1,7 +1,7 @@
-"""Author's Markdown: where its expressions are, which numerals stand bare, and how it renders.
+"""Author's Markdown: where its expressions and formulas are, what it may not hold, how it renders.
 
-Expressions are taken out before Markdown sees the text and put back after it, as private-use
-characters, so Markdown cannot touch what they print and they cannot write Markdown.
+Expressions and formulas are taken out before Markdown sees the text and put back after it, as
+private-use characters, so Markdown cannot touch what they print and they cannot write Markdown.
 """
 
 import re
@@ -13,12 +13,22 @@ from typing import Any, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from markupsafe import escape
+from mdit_py_plugins.admon import admon_plugin
+from mdit_py_plugins.footnote import footnote_plugin
 
-from generator.content.typesetting import parted
+from generator.content import blocks, formulas
+from generator.content.formulas import VALUE
+from generator.content.numerals import HYPHENED, MEASURED, SPELLED, blank, numerals
+from generator.content.typesetting import parted, plain
 
-_FIRST = 0xE000
-_LINKED = "\uf8ff"  # before the character of an expression that stands in a link
-_SLOT = re.compile(f"({_LINKED}?)([\ue000-\uf8fe])")
+_FIRST, _FIRST_FORMULA = 0xE000, 0xF000
+_LINKED = "\uf8ff"  # before the character of an expression or a formula that stands in a link
+_PLAIN = "\uf8fe"  # before that of one whose text alone is wanted
+_SLOT = re.compile(f"([{_LINKED}{_PLAIN}]?)([\ue000-\uf7ff])")
+_FORMULA_SLOT = re.compile(f"([{_LINKED}{_PLAIN}]?)([\uf000-\uf7ff])")
+NOTES = "\uf8fd"  # in the ids of footnotes: what tells those of a text from others of its page
+SCROLLED = '<div class="pb-scroll" tabindex="0" role="group">'  # around a table; a page names it
 # Private-use characters, and those that come with a text copied from elsewhere.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\ue000-\uf8ff\ufeff]"
@@ -30,10 +40,18 @@ SHORT = 26  # letters of a span that a line holds with words beside it
 _ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
-_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_EXPRESSION = re.compile(r"\{\{(?!\{)(.*?)\}\}", re.DOTALL)
 _BRACES = re.compile(r"\{\{|\}\}")
-_CODE = re.compile(r"(?<![`\\])(`+)(?!`)(.*?)(?<!`)\1(?!`)", re.DOTALL)
-_FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?^ {0,3}\1[`~]*[ \t]*$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re.DOTALL)
+_FENCE = re.compile(
+    r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_FORMULA = re.compile(  # between two dollars, or between one and one that touch it
+    rf"{_FENCE.pattern}|{_CODE.pattern}|(?<![\\$])\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
+    r"|(?<![\\$])\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$])",
+    re.DOTALL | re.MULTILINE,
+)
+_DOLLAR = re.compile(r"(?<!\\)\$")
 _OTHER_FENCE = re.compile(
     r"^ {0,3}(?:```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
 )
@@ -42,33 +60,6 @@ _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[
 _OTHER_ADDRESS = re.compile(
     r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
 )
-_IMAGE = re.compile(r"!\[")
-_WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
-_PIECE = re.compile(r"[^\W_]+%?")
-_HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234]|[Aa]ll-(?:gather|reduce)|[Rr]educe-scatter)\b")
-_NAME = re.compile(r"(?!x\d)[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE)  # fp32, 1F1B, 3D
-_NUMBERS = (
-    "five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty|"
-    "(?:thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|trillions?"
-)
-_SPELLED = re.compile(
-    rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl|trebl|quadrupl)(?:e[sd]?|ing)|"
-    rf"quarters?|dozens?|orders?\s+of\s+magnitude|"
-    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|"
-    rf"thirds?\s+(?:of|as|less|more|\w+er)|"
-    rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?cent|"
-    rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
-    rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ]precision\b)",
-    re.IGNORECASE,
-)
-
-_MEASURED = re.compile(  # a code span of a number with its unit
-    r"(?<![`\\])(`+)\s*[<>=~≈≤≥±+−-]?\s*\d[\d.,]*(?:e[+-]?\d+)?\s*(?:%|(?:[KMGT]i?)?(?:B|bits?|"
-    r"bytes)(?:/s)?|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?|[mµun]?s|min|h|(?:hour|minute|second|day)s?|"
-    r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)\s*\1(?!`)",
-    re.IGNORECASE,
-)
-
 Fill = Callable[[str], str]  # an expression to what it prints
 
 
@@ -112,54 +103,70 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 
 
 def _faults(text: str, mark: str) -> Iterator[Fault]:
-    prints = text
-    blocks = () if mark == "line" else (_FENCE, _LISTED)
-    for pattern in (_EXPRESSION, *blocks, _CODE):
-        prints = pattern.sub(_blank, prints)
-    plain = _LINK.sub(_blank, prints)
+    even, kept = _kept(text)
+    for found in filter(_is_formula, _FORMULA.finditer(even)):
+        if found["block"] and mark == "line":
+            yield Fault(found.start(), "a formula in a line stands between single dollars")
+        at = found.start("block" if found["block"] else "inline")
+        for offset, message in formulas.faults(found["block"] or found["inline"]):
+            yield Fault(at + offset, message)
+    for offset, message in blocks.faults(kept, mark):
+        yield Fault(offset, message)
+    prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
+    bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     fenced = text.replace("```listing\n", "```text   \n") if mark == "page" else text
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
         (fenced, _OTHER_FENCE, "fence", "write ``` alone, or ```python, ```sh or ```text"),
-        (text, _MEASURED, "quantity", "it is no code; print it with {{ … }}"),
+        (text, MEASURED, "quantity", "it is no code; print it with {{ … }}"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
-        ("" if mark == "page" else plain, _IMAGE, "an image", "lessons show figures"),
-        (plain, _BRACES, "braces", "the other half of the expression is missing"),
-        (plain, _SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
+        (bare, _BRACES, "braces", "the other half of the expression is missing"),
+        (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
+        (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
         for match in pattern.finditer(within):
             yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
-    for offset, word in numerals(plain):
+    for offset, word in numerals(bare):
         instead = "print a value with {{ … }}, or put a name in `code`"
         yield Fault(offset, f"bare numeral {word!r}; {instead}")
 
 
-def _blank(match: re.Match[str]) -> str:
-    return re.sub(r"\S", " ", match[0])
+def _kept(text: str) -> tuple[str, str]:
+    """A text with a character in the place of each expression, as long; and without code, formulas."""
+    even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
+    return even, _FORMULA.sub(blank, even)
 
 
-def numerals(plain: str) -> Iterator[tuple[int, str]]:
-    """The bare numerals of a text without expressions and code, with their places.
-
-    A word that begins with a letter is a name (fp32), and so are a few others of the field (1F1B).
-    """
-    plain = _HYPHENED.sub(_blank, plain)
-    if any(map(str.isnumeric, plain)):
-        for word in _WORD.finditer(plain):
-            if any(map(_is_numeral, _PIECE.findall(word[0]))):
-                yield word.start(), word[0]
+def images(text: str) -> list[blocks.Image]:
+    """The images of a text."""
+    return list(blocks.images(_kept(text)[1])) if "![" in text else []
 
 
-def _is_numeral(piece: str) -> bool:
-    digits = [char for char in piece if char.isnumeric()]  # of any script
-    is_name = _NAME.fullmatch(piece) and all(map(str.isascii, digits))
-    return bool(digits) and not is_name
+def _is_formula(found: re.Match[str]) -> bool:
+    """Whether it is one, and not code."""
+    return bool(found["block"] or found["inline"])
 
 
-def _slotted(text: str) -> str:
-    """The text with a private-use character for each expression."""
-    positions = count(_FIRST)
-    return _EXPRESSION.sub(lambda _: chr(next(positions)), text)
+def _slotted(text: str) -> tuple[str, list[tuple[str, bool]]]:
+    """The text with a private-use character for each expression and formula; the formulas."""
+    positions, found = count(_FIRST), list[tuple[str, bool]]()
+
+    def taken(one: re.Match[str]) -> str:
+        if not _is_formula(one):
+            return one[0]
+        found.append((one["block"] or one["inline"], bool(one["block"])))
+        return chr(_FIRST_FORMULA + len(found) - 1)
+
+    text = _EXPRESSION.sub(lambda _: chr(next(positions)), text)
+    return _FORMULA.sub(taken, text), found
+
+
+def _formula(latex: str, is_block: bool, mark: str = "") -> str:  # noqa: FBT001
+    """A formula in a text, or its LaTeX where a text alone is wanted."""
+    if mark == _PLAIN:
+        return str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex)))
+    shown, tag, copied = formulas.mathml(latex.strip(), is_block=is_block).partition("<annotation")
+    return VALUE.sub(rf"{mark}\g<0>", shown) + tag + VALUE.sub(rf"{_PLAIN}\g<0>", copied)
 
 
 def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
@@ -182,25 +189,68 @@ def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> s
     shown = str(RendererHTML.text(self, tokens, at, *how))
     if sum(one.nesting for one in tokens[:at] if one.type.startswith("link_")):
         shown = _SLOT.sub(rf"{_LINKED}\2", shown)
-    return _HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
+    return HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
 
 
-_MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True})
-_MARKDOWN.disable(["image", "html_block", "html_inline", "heading", "lheading", "hr"])
+def _note(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
+    """A footnote's number in the text, and the note's own end, which lead to each other."""
+    name = f"{NOTES}-{tokens[at].meta['id'] + 1}"
+    again = tokens[at].meta.get("subId", 0) * "-again"
+    if tokens[at].type == "footnote_open":
+        return f'<li id="fn{name}">'
+    if tokens[at].type == "footnote_anchor":
+        return f' <a class="footnote-backref" href="#fnref{name}{again}" aria-label="back">↩</a>'
+    number = f'<a class="footnote-ref pb-label" href="#fn{name}">{tokens[at].meta["id"] + 1}</a>'
+    return f'<sup id="fnref{name}{again}">{number}</sup>'
+
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table")
+_MARKDOWN.use(admon_plugin).use(footnote_plugin, inline=False)
+_MARKDOWN.disable(["html_block", "html_inline", "heading", "lheading", "hr"])
 _MARKDOWN.add_render_rule("code_inline", _code_span)
 _MARKDOWN.add_render_rule("text", _words)
+for _part in ("footnote_ref", "footnote_open", "footnote_anchor"):
+    _MARKDOWN.add_render_rule(_part, _note)
+ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
+_AROUND = {  # what stands there in other pages
+    "footnote_block_open": '<div class="footnote"><ol>',
+    "footnote_block_close": "</ol></div>",
+    "table_open": f'{SCROLLED}<table class="pb-table">',
+    "table_close": "</table></div>",
+}
+for _part in _AROUND:
+    _MARKDOWN.add_render_rule(_part, lambda _, tokens, at, *__: _AROUND[tokens[at].type])
 
 
 @lru_cache(maxsize=65536)
 def _rendered(text: str, *, inline: bool) -> str:
+    text, found = _slotted(" ".join(text.split()) if inline else text)
     if inline:
-        return str(_MARKDOWN.renderInline(_slotted(" ".join(text.split()))))
-    tokens = _MARKDOWN.parse(_slotted(text))
-    for token in tokens:
-        token.attrs.pop("start", None)
-        if token.type in ("fence", "code_block"):  # which a keyboard scrolls
-            token.type, token.attrs["tabindex"] = "fence", "0"
-    return str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})).strip()
+        html = str(_MARKDOWN.renderInline(text))
+    else:
+        tokens = _MARKDOWN.parse(text)
+        for at, token in enumerate(tokens):
+            token.attrs.pop("start", None)
+            if token.type in ("fence", "code_block"):  # which a keyboard scrolls
+                token.type, token.attrs["tabindex"] = "fence", "0"
+            if token.type in ("th_open", "td_open"):
+                _as_cell(token, tokens[at + 2], tokens[at - 1], tokens[at + 1].content)
+        html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})).strip()
+    html = re.sub(r"<[^>]+>", lambda tag: _SLOT.sub(rf"{_PLAIN}\2", tag[0]), html)
+    return _FORMULA_SLOT.sub(
+        lambda slot: _formula(*found[ord(slot[2]) - _FIRST_FORMULA], slot[1]), html
+    )
+
+
+def _as_cell(begins: Token, ends: Token, before: Token, says: str) -> None:
+    """Let a cell be as in tables of templates: the first heads its row, and alignment is a class."""
+    aligned = str(begins.attrs.pop("style", "")).rpartition(":")[2]
+    if aligned in ALIGNED:
+        begins.attrs["class"] = ALIGNED[aligned]
+    heads_row = begins.type == "td_open" and before.type == "tr_open"
+    begins.tag = ends.tag = "th" if says and (begins.type == "th_open" or heads_row) else "td"
+    if begins.tag == "th":
+        begins.attrs["scope"] = "row" if heads_row else "col"
 
 
 def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
@@ -212,6 +262,30 @@ def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
         linked: the same for one in the words of a link.
         inline: without paragraphs.
     """
+    return _put_back(_rendered(text, inline=inline), text, fill, linked)
+
+
+def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
+    """A page's Markdown with HTML in the places of its expressions and formulas.
+
+    Args:
+        text: Markdown with expressions.
+        fill: the HTML of one expression, given as text.
+        linked: the same for one in the words of a link.
+        escaped: of some HTML, in which nothing is Markdown.
+    """
+    slotted, found = _slotted(text)
+    for number, (latex, is_block) in enumerate(found):
+        html = escaped(_formula(latex, is_block))
+        slotted = slotted.replace(
+            chr(_FIRST_FORMULA + number), f'<span class="pb-formula">{html}</span>'
+        )
+    return _put_back(
+        slotted, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one))
+    )
+
+
+def _put_back(html: str, text: str, fill: Fill, linked: Fill) -> str:
     found, fills = expressions(text), {"": fill, _LINKED: linked}
-    rendered = _rendered(text, inline=inline)
-    return _SLOT.sub(lambda slot: fills[slot[1]](found[ord(slot[2]) - _FIRST].text), rendered)
+    fills[_PLAIN] = lambda expression: str(escape(plain(linked(expression))))
+    return _SLOT.sub(lambda slot: fills[slot[1]](found[ord(slot[2]) - _FIRST].text), html)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from generator.content.cases import bound, in_texts
+from generator.content.exhibit import Exhibit
 from generator.content.words import (
     Bound,
     ClaimId,
@@ -73,6 +74,8 @@ class Item(Written):
     this_table: Table | None = None
     """values that the question is about, shown below the stem. Where times decide the key, show
     them here: on another machine both the times and the key are others."""
+    exhibit: Exhibit | None = None
+    """a figure, a program or a log that the question is about, shown below the stem."""
     kind: str
     _others: tuple[Self, ...] = PrivateAttr(())
 

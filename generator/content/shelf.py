@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from generator.content import prose
+from generator.content import numerals
 from generator.content.claim import Reference
 from generator.content.errors import Files, found_in
 from runners.planner.answers import published
@@ -256,7 +256,7 @@ class Shelf:
         for experiment in sorted(experiments):
             if trace := trying(traces.read, folder / f"{experiment}.json"):
                 self._check_name(folder / f"{experiment}.json", "machine", trace.machine)
-                for _, word in prose.numerals(trace.question):
+                for _, word in numerals.numerals(trace.question):
                     said = f"question: bare numeral {word!r}; QUESTION asks without a number"
                     self.files.refuse(folder / f"{experiment}.json", said)
                 found[experiment] = trace

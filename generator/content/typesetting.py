@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+_FORMULA = re.compile(r"<math\b.*?<annotation[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
+
 
 def moment(recorded: str) -> str:
     """A time of the ISO form as people read it: `21 November 2026, 20:16:39 UTC`."""
@@ -29,5 +31,6 @@ def unlinked(markup: Markup | str) -> Markup:
 
 
 def plain(markup: Markup | str) -> str:
-    """The text of a line that holds HTML."""
-    return Markup(re.sub(r"<[^>]+>", "", str(markup))).unescape()
+    """The text of a line that holds HTML; of a formula its LaTeX."""
+    latex = _FORMULA.sub(r"\1", str(markup))
+    return Markup(re.sub(r"<[^>]+>", "", latex)).unescape()

@@ -99,6 +99,11 @@ PagePath = Annotated[
     Mark("page_path", "a lesson as topic/mode, or a page of content/pages: `first-run`"),
 ]
 FigureId = Annotated[Id, Mark("figure", "the id of a figure of this file")]
+DrawnFigure = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z]+/[a-z][a-z0-9-]*$"),
+    Mark("lesson figure", "a figure of a lesson of the topic as mode/id: `learn/replicas`"),
+]
 ItemId = Annotated[Id, Mark("item", "the id of a question of the topic")]
 _BELIEF = "the belief behind it: an id of misconceptions.yml"
 MisconceptionId = Annotated[Id, Mark("misconception", _BELIEF)]

@@ -5,6 +5,7 @@ drawing in `drawings/`, which knows nothing of runs. Whatever is drawn also stan
 number with its provenance.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.figures.charts import epochs, growth
 from generator.figures.picture import Picture
+from generator.figures.play import states as play_states
 from generator.figures.placement_figure import placement
 from generator.figures.play.frame import play
 from generator.printing.folio import REFERENCE, Folio
@@ -25,6 +27,7 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "growth": growth,
     "play": play,
 }
+_WIDE = re.compile(r'<svg class="[^"]*\bpb-wide\b.*?</svg>', re.DOTALL)
 
 
 class FigureOnPage(NamedTuple):
@@ -60,6 +63,15 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     title, caption = folio.line(figure.title), folio.line(figure.caption)
     picture = KINDS[figure.kind](figure, folio)
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)
+
+
+def exhibit(figure: Figure, item: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
+    """A figure for a question, and its one drawing: the first state of a play, as for a phone."""
+    alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{item}"})
+    drawn = draw(alone, folio)
+    play = drawn.picture.play
+    drawing = play.drawn if play else drawn.picture.drawings or Markup()
+    return drawn, Markup(_WIDE.sub("", drawing))
 
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:

@@ -26,6 +26,9 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
+    log = evidence.book.run(item.exhibit.log) if item.exhibit and item.exhibit.log else None
+    if log and log.status != "skipped" and not (log.printed or log.error):
+        yield ("exhibit", "log"), "this run printed nothing; choose one that a program printed in"
     try:
         yield from kind_of(item, evidence).unclear()
     except ItemError as error:
@@ -86,6 +89,8 @@ def unread(other: Item, evidence: Evidence) -> Iterator[str]:
             texts = [found.text for found in prose.expressions(one.text)]
         elif one.mark == "claim" and one.text not in evidence.book.claims:
             yield evidence.book.claim_index.lacks(one.text)
+        elif one.mark == "lesson figure" and other.id not in evidence.book.exhibited:
+            yield f"no lesson figure {one.text!r}"
         problems = ((text, _wrong(evidence, text)) for text in texts)
         yield from (f"{text}: {problem}" for text, problem in problems if problem)
 

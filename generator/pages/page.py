@@ -345,5 +345,6 @@ def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
         if isinstance(piece, Listing):
             yield piece
         else:
-            filled = prose.filled(piece, lambda one: escaped_heading(folio.expression(one)))
-            yield Markup(listing.as_listings(filled))
+            linked = folio.in_link.expression
+            html = prose.put_into(piece, folio.expression, linked, escaped_heading)
+            yield Markup(listing.as_listings(html))

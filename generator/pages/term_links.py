@@ -24,7 +24,7 @@ _APART = (
     r'|<p class="pb-waits.*?</p>|<a\b[^>]*(?:data-v=|pb-run-name|download)[^>]*>'
 )
 _LINK = re.compile(rf'{_APART}|<a class="pb-term"[^>]*>(?P<term>.*?)</a>|<a\b', re.DOTALL)
-_UNLINKED = frozenset({"a", "button", "code", "pre"})
+_UNLINKED = frozenset({"a", "button", "code", "math", "pre"})
 
 
 class TermLinks:

@@ -64,6 +64,7 @@ class Folio:
         lent: the runs of figures and tables that the reference machine lends.
         shown_claims: those whose numbers stand below the last table of claims.
         items: the questions asked so far, in their order; `figures` likewise.
+        noted: the texts with footnotes so far.
         assets: files that the page loads, by path.
     """
 
@@ -81,6 +82,7 @@ class Folio:
     shown_claims: set[str] = field(default_factory=set)
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
+    noted: list[str] = field(default_factory=list)
     assets: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -158,8 +160,13 @@ class Folio:
         return Markup(prose.render(text, self.expression, self.in_link.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
-        """An author's prose, as paragraphs."""
-        return Markup(prose.render(text, self.expression, self.in_link.expression, inline=False))
+        """An author's prose, as paragraphs; its tables and footnotes as this page's."""
+        html = prose.render(text, self.expression, self.in_link.expression, inline=False)
+        if prose.NOTES in html:
+            self.noted.append(text)
+            html = html.replace(prose.NOTES, str(len(self.noted)))
+        named = f'{prose.SCROLLED[:-1]} aria-label="{self.ui["table"]["scroll"]}">'
+        return Markup(html.replace(prose.SCROLLED, named))
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""

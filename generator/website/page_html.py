@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 import markdown  # type: ignore[import-untyped]
 from markupsafe import escape
 
+from generator.content.prose import ALIGNED
 from generator.printing.folio import interface_words
 
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
@@ -32,7 +33,11 @@ class LikeOurs(markdown.Extension):  # type: ignore[misc]
             for at, table in enumerate(parent):
                 if table.tag == "table":
                     table.set("class", "pb-table")
+                    for cell in table.iter():
+                        _align(cell)
                     parent[at] = _scrolled(table)
+        for number in root.iterfind(".//a[@class='footnote-ref']"):
+            number.set("class", "footnote-ref pb-label")
         for code in root.iterfind(".//pre/code"):
             code.set("tabindex", "0")
         for level in range(2, 7):
@@ -48,6 +53,13 @@ def _scrolled(table: Element) -> Element:
     )
     box.append(table)
     return box
+
+
+def _align(cell: Element) -> None:
+    """A class instead of a style, which no page of ours holds."""
+    aligned = cell.attrib.pop("style", "").strip("; ").rpartition(" ")[2]
+    if aligned in ALIGNED:
+        cell.set("class", ALIGNED[aligned])
 
 
 def _link(heading: Element) -> None:

@@ -19,7 +19,7 @@ from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
 from generator.checks import statement_checks
-from generator.content import handwritten, listed_code
+from generator.content import handwritten, images, listed_code
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.shelf import REFERENCE
@@ -71,6 +71,8 @@ def site_files(
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     files.update(_programs(book))
+    shown = dict(one for document in book.documents for one in images.files(document, book.root))
+    files.update((name, path.read_bytes()) for name, path in shown.items())
     if (content / "picture.png").is_file():
         files[PICTURE] = (content / "picture.png").read_bytes()
     folder = content / "pages"

@@ -82,10 +82,11 @@ def test_no_link_or_button_stands_in_another(readings):
         assert not reading.nested, page
 
 
-# Where a digit may stand: in a value that opens, in what it opens to, in code, in a drawing whose
+# Where a digit may stand: in a value that opens, in what it opens to, in code, in a formula, whose
+# texts are checked for typed numbers when they are read, in a drawing whose
 # numbers stand in a table, in the foot, in what is cited, and in labels that count or name.
 NUMBERS_MAY_STAND_IN = frozenset(["pb-value", "pb-label", "pb-foot", "pb-cited", "pb-given"])
-EXEMPT_TAGS = frozenset(["code", "pre", "svg", "script", "style", "title"])
+EXEMPT_TAGS = frozenset(["code", "math", "pre", "svg", "script", "style", "title"])
 LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)
 # fp32, A100, FSDP2; 1F1B and 3D; Llama 3.1 8B, 1.5B. Not x10, 10ms or 2GB.
 NAME = re.compile(

@@ -22,7 +22,7 @@ BEFORE = {
 APART = ("index", "lab", "recall", "summary")
 NUM_WORDS_IN_A_SENTENCE = 25
 READ = r"""() => {
-    const apart = 'pre, nav, svg, script, style, template, noscript, .pb-foot, .pb-numbers, ' +
+    const apart = 'pre, nav, svg, annotation, script, style, template, noscript, .pb-foot, .pb-numbers, ' +
         '.pb-states, .pb-paper, .pb-answer, .pb-hint, .pb-meta, .pb-waits, .pb-contents, ' +
         '.pb-topic, .pb-aside.pb-live, button';
     const num = text => text.split(/\s+/).filter(one => /[\p{L}\p{N}]/u.test(one)).length;

@@ -33,6 +33,7 @@ STYLES = {
     "assets/guide.css": ('class="pb-edges"', 'id="technique-'),
     "assets/home.css": ("data-survive",),
     "assets/indexes.css": ('class="pb-ways', 'class="pb-map'),
+    "assets/markup.css": ("<math", 'class="(?:admonition|footnote)', "^ *!!! ", r"^\[\^"),
     "assets/play.css": ("pb-states",),
     "assets/recall.css": ("data-recall=",),
     "assets/retracted.css": ("pb-statement",),
@@ -50,7 +51,7 @@ BOOSTS = {
 JOINT = "+"  # between the names of scripts that a page loads as one file
 _WORD = re.compile(r"\S*\w\S*")
 _NOT_READ = re.compile(
-    r"<(?:(pre|svg|style|script)\b.*?</\1>"
+    r"<(?:(pre|svg|style|script|annotation)\b.*?</\1>"
     r'|p class="pb-(?:paper|waits).*?</p>'
     r'|table class="pb-table pb-states.*?</table>'
     r'|details class="pb-details(?: pb-(?:numbers|answer|backing|whole|hint))?".*?</details>)',
@@ -76,7 +77,7 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
 
 def styles(body: str) -> list[str]:
     """The style sheets that a page loads beyond the one of all pages."""
-    return [name for name, marks in STYLES.items() if any(re.search(one, body) for one in marks)]
+    return [name for name, marks in STYLES.items() if any(re.search(one, body, re.MULTILINE) for one in marks)]
 
 
 def machines(found: Sequence[View], book: Book) -> list[tuple[str, bool]]:

@@ -10,17 +10,21 @@ import textwrap
 
 from markupsafe import Markup
 
+from generator.content.errors import ContentErrors
 from generator.content.quiz import Item, Table
+from generator.figures import figures
 from generator.items.answers import claim_behind, without_repeats
 from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.pages.view import Row, View
+from generator.pages.views import listing
 from generator.printing.folio import Folio
 
-_BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote)\b")
+_BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote|div)\b|<p><img")
 _OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
 _CHECKS = frozenset({"question", "challenge"})  # what else is asked says how sure a reader is
 _IN_SHORT = 80  # characters
+MOST_DRAWN = 20_000  # bytes of the drawing of a question, which Recall loads with all others
 
 
 def question(item: Item, folio: Folio, asked_as: str) -> View:
@@ -47,6 +51,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
         shown=[by_place[place] for place in kind.shown_order()],  # what there is to choose from
         field=kind.field(folio),  # what a reader types into
         about=in_table(item.this_table, folio),
+        exhibit=_exhibit(item, folio),
         answers=explained,
         explains=folio.prose(kind.explains) if kind.explains else Markup(),
         backing=backing,  # the evidence that does not stand with a single answer
@@ -69,7 +74,34 @@ def in_short(item: Item, folio: Folio) -> str:
     """What an item asks, for a line that leads to it: its last question, shortened."""
     sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
     asked = [one for one in sentences if one.endswith("?")] or sentences
-    return textwrap.shorten(asked[-1].replace("`", ""), _IN_SHORT, placeholder=" …")
+    return textwrap.shorten(re.sub("[`$]", "", asked[-1]), _IN_SHORT, placeholder=" …")
+
+
+def _exhibit(item: Item, folio: Folio) -> View | None:
+    """What stands below the stem: a figure with its drawing, or code, or what a run printed.
+
+    Raises:
+        ContentErrors: the drawing is too heavy.
+    """
+    shown, figure = item.exhibit, folio.book.exhibited.get(item.id)
+    if shown is None:
+        return None
+    drawn, drawing = figures.exhibit(figure, item.id, folio) if figure else (None, Markup())
+    if len(drawing) > MOST_DRAWN:
+        said = f"its drawing has {len(drawing) // 1000} kB of {MOST_DRAWN // 1000}; name fewer runs"
+        raise ContentErrors(
+            document.error((*one.path[:-1], "exhibit"), said)
+            for document in folio.book.documents
+            for one in document.fields
+            if one.path[-1] == "id" and one.text == item.id.partition("-variant-")[0]
+        )
+    return View(
+        figure=drawn,
+        drawing=drawing,
+        has_caption=shown.drawing is not None,
+        program=listing.listing(shown.program, folio) if shown.program else None,
+        printed=listing.printed(shown.log, folio) if shown.log else None,
+    )
 
 
 def _stem(prose: Markup) -> tuple[Markup, Markup]:

@@ -1,0 +1,100 @@
+"""Tables, footnotes, boxes and images in an author's Markdown, which print raw where a mark is missing.
+
+In: a text without its code and formulas, in which a private-use character begins each expression.
+Out: what Markdown would print as it is written, each at a character.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+
+from generator.content.errors import nearest
+
+BOXES = ("note", "tip", "example", "warning")
+NOTE = re.compile(r"(?P<begins>^)?\[\^(?P<name>[^\]\s]+)\](?P<says>:)?", re.MULTILINE)
+LINES = "keep its lines, with | behind the key and not >"
+_BOX = re.compile(
+    r"^ *(?P<mark>!!!|\?\?\?)(?P<rest>[^\n]*)(?P<within>\n(?:[ \t]*\n)*(?P<indent> *)\S)?", re.MULTILINE
+)
+_BOX_HEAD = re.compile(r' (?P<kind>\w+)(?: "[^"]*")?[ \t]*')
+_DASHES = re.compile(r"(?:^|\|)[ \t]*:?-{2,}:?[ \t]*\|", re.MULTILINE)  # below the head of a table
+_IMAGE = re.compile(
+    r"""!\[(?P<says>[^\]]*)\](?P<at>\((?P<file>[^()\s<>]+)(?:\s+(?:"[^"]*"|'[^']*'))?\))?"""
+)
+_TABLES = MarkdownIt("commonmark").enable("table")
+
+
+class Image(NamedTuple):
+    """An image of a text: where it begins, and the address of its file."""
+
+    start: int
+    file: str
+
+
+def images(text: str) -> Iterator[Image]:
+    """The images of a text."""
+    for found in _IMAGE.finditer(text):
+        if found["file"]:
+            yield Image(found.start(), found["file"])
+
+
+def faults(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    """What would print raw, with what to do.
+
+    Args:
+        text: as the module says.
+        mark: a `line` has none of these; of a `page`, MkDocs makes the tables.
+    """
+    yield from _images(text, mark)
+    yield from _notes(text, mark)
+    if mark != "page":
+        yield from _tables(text, mark)
+    if mark != "line":
+        yield from _boxes(text)
+
+
+def _images(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    for found in _IMAGE.finditer(text):
+        if mark == "line":
+            yield found.start(), "an image in a line; put it into a text"
+        elif not found["at"] or not found["says"].strip():
+            yield found.start(), "an image needs its file and words for it: ![what it shows](ring.png)"
+
+
+def _notes(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    """Footnotes that are named and not written, or written and not named."""
+    found = list(NOTE.finditer(text))
+    written = {one["name"] for one in found if one["says"] and one["begins"] is not None}
+    named = {one["name"] for one in found if not (one["says"] and one["begins"] is not None)}
+    for one in found:
+        if mark == "line":
+            yield one.start(), f"a footnote {one[0]!r} in a line; put it into a text"
+        elif one["name"] not in written:
+            yield one.start(), f"no line begins with [^{one['name']}]: and says the note; {LINES}"
+        elif one["name"] not in named:
+            yield one.start(), f"no sentence names the note [^{one['name']}]"
+
+
+def _tables(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    """Rows of dashes that head no table."""
+    found = list(_DASHES.finditer(text))
+    tokens = _TABLES.parse(text) if found and mark != "line" else []
+    heads = {one.map[0] + 1 for one in tokens if one.type == "table_open" and one.map}
+    for line, one in {text.count("\n", 0, one.end()): one for one in found}.items():
+        if line not in heads:
+            yield one.start(), f"no table: give each column dashes, right below its head; {LINES}"
+
+
+def _boxes(text: str) -> Iterator[tuple[int, str]]:
+    """Heads of boxes that open none."""
+    for found in _BOX.finditer(text):
+        head = _BOX_HEAD.fullmatch(found["rest"])
+        indent = len(found[0]) - len(found[0].lstrip(" "))
+        if found["mark"] != "!!!" or head is None:
+            yield found.start("mark"), f'a box begins with a line: !!! note "Its title"; {LINES}'
+        elif head["kind"] not in BOXES:
+            yield found.start("rest") + 1, f"no box {head['kind']!r}{nearest(head['kind'], BOXES)}"
+        elif not found["within"] or len(found["indent"]) < indent + 4:
+            yield found.start("mark"), "indent what is in the box by four spaces"

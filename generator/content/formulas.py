@@ -1,0 +1,87 @@
+"""Formulas: the LaTeX between dollars → MathML, which carries it for those who copy it.
+
+In: LaTeX in which a private-use character stands for each expression. Out: MathML with the same
+characters, or what is wrong with a formula, each at a character. A formula says a law: a number in
+it is a coefficient, an index or an exponent, and what was measured is an expression.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from math_core import LatexError, LatexToMathML
+
+from generator.content.numerals import QUANTITY, SPELLED, blank, numerals
+
+VALUE = re.compile("[\ue000-\uefff]")  # what stands for an expression
+_TO_MATHML = LatexToMathML(annotation=True, fancy_error=False)
+_ALIGNED = re.compile(r' style="text-align: (left|right);[^"]*"')
+_NOT_OURS = re.compile(r" (?:style|id|href)=")
+_NAMED = re.compile(rf"<m[io]\b[^>]*>({VALUE.pattern})</m[io]>")
+_WORDS = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{([^{}]*)\}")
+_NUMBER = re.compile(r"\d+(?:(?:\.|\{,\}|\\[,;:!]|~)\d+)*|[¼-¾⅐-⅞²³¹⁰-₉]")
+_RELATED = re.compile(
+    r"\\(?:approx|equiv|geq?|gt|gg|leq?|lt|ll|neq?|propto|sim|to)(?![a-zA-Z])|[=<>≈≡≤≥≠&]|\\\\"
+)
+_LAYOUT = re.compile(
+    r"\\(?:[dt]?frac|sqrt|left|right|[cl]?dots?|times|pm|q?quad|text|math[a-z]+|operatorname|"
+    r"begin\{[a-z]+\}|end\{[a-z]+\})(?![a-zA-Z])|\\[,;:! ]|[\\{}()\[\]|~\s]"
+)
+_A_QUANTITY = re.compile(QUANTITY, re.IGNORECASE)
+LARGEST = 2  # digits of a number
+PRINT = "a formula says a law, so print a number with {{ … }}"
+
+
+@lru_cache(maxsize=4096)
+def mathml(latex: str, *, is_block: bool) -> str:
+    """A formula as MathML without styles, ids and links.
+
+    Args:
+        latex: with a character of `VALUE` for each expression.
+        is_block: whether it stands in a line of its own.
+
+    Raises:
+        LatexError: as `12: what is wrong`, from the character 12 on.
+    """
+    made = _TO_MATHML.convert_with_local_state(latex, displaystyle=is_block)
+    made = _ALIGNED.sub(r' class="pb-\1"', made)
+    if _NOT_OURS.search(made):
+        raise LatexError("0: colours, lengths, numbers and labels of equations are not used here")
+    return _NAMED.sub(r"<mn>\1</mn>", made)
+
+
+def faults(latex: str) -> Iterator[tuple[int, str]]:
+    """What a formula may not hold, with its place: what is no LaTeX, and numbers that state."""
+    try:
+        mathml(latex, is_block=True)
+    except LatexError as error:
+        at, _, said = str(error).partition(": ")
+        yield int(at), f"no LaTeX: {said.rstrip('.')}"
+    typed = list(_numerals(latex))
+    yield from typed or _stated(latex)
+
+
+def _numerals(latex: str) -> Iterator[tuple[int, str]]:
+    """Numbers that are no coefficient, index or exponent: in words, broken or long, in a sign."""
+    for words in _WORDS.finditer(latex):
+        spelled = ((one.start(), one[0]) for one in SPELLED.finditer(words[1]))
+        for at, word in (*numerals(words[1]), *spelled):
+            yield words.start(1) + at, f"bare numeral {word!r}; {PRINT}"
+    for one in _NUMBER.finditer(_WORDS.sub(blank, latex)):
+        if not (one[0].isdigit() and one[0].isascii() and len(one[0]) <= LARGEST):
+            yield one.start(), f"bare numeral {one[0]!r}; {PRINT}"
+
+
+def _stated(latex: str) -> Iterator[tuple[int, str]]:
+    """The sides of a formula that are but a number, perhaps with its unit; zero and one are not."""
+    begins = 0
+    for ends in (*(one.span() for one in _RELATED.finditer(latex)), (len(latex), 0)):
+        side = latex[begins : ends[0]]
+        bare = _LAYOUT.sub("", side)
+        has_digit = any(map(str.isnumeric, bare))
+        is_number = has_digit and not re.search(r"[^\W\d_]|[\ue000-\uefff]", bare)
+        # 2 s may be twice a variable; 2 and an upright s, or 42 s, is a time.
+        has_unit = _A_QUANTITY.fullmatch(bare) and (_WORDS.search(side) or bare[1:2].isdigit())
+        if has_unit or (is_number and bare not in ("0", "1", "-1")):
+            yield begins + len(side) - len(side.lstrip()), f"quantity '{side.strip()}'; {PRINT}"
+        begins = ends[1]

@@ -1,0 +1,56 @@
+"""Numbers that somebody typed: which words of a text hold a numeral, or spell a quantity.
+
+In: a text without its expressions and its code. Out: the places that a value should fill.
+"""
+
+import re
+from collections.abc import Iterator
+
+_WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
+_PIECE = re.compile(r"[^\W_]+%?")
+HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234]|[Aa]ll-(?:gather|reduce)|[Rr]educe-scatter)\b")
+_NAME = re.compile(r"(?!x\d)[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE)  # fp32, 1F1B, 3D
+_NUMBERS = (
+    "five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty|"
+    "(?:thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|trillions?"
+)
+SPELLED = re.compile(
+    rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl|trebl|quadrupl)(?:e[sd]?|ing)|"
+    rf"quarters?|dozens?|orders?\s+of\s+magnitude|"
+    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|"
+    rf"thirds?\s+(?:of|as|less|more|\w+er)|"
+    rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?cent|"
+    rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
+    rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ]precision\b)",
+    re.IGNORECASE,
+)
+
+QUANTITY = (  # a number with its unit
+    r"[<>=~≈≤≥±+−-]?\s*\d[\d.,]*(?:e[+-]?\d+)?\s*(?:%|(?:[KMGT]i?)?(?:B|bits?|"
+    r"bytes)(?:/s)?|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?|[mµun]?s|min|h|(?:hour|minute|second|day)s?|"
+    r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)"
+)
+MEASURED = re.compile(rf"(?<![`\\])(`+)\s*{QUANTITY}\s*\1(?!`)", re.IGNORECASE)  # as a code span
+
+
+def blank(match: re.Match[str]) -> str:
+    """As much white space."""
+    return re.sub(r"\S", " ", match[0])
+
+
+def numerals(plain: str) -> Iterator[tuple[int, str]]:
+    """The bare numerals of a text without expressions and code, with their places.
+
+    A word that begins with a letter is a name (fp32), and so are a few others of the field (1F1B).
+    """
+    plain = HYPHENED.sub(blank, plain)
+    if any(map(str.isnumeric, plain)):
+        for word in _WORD.finditer(plain):
+            if any(map(_is_numeral, _PIECE.findall(word[0]))):
+                yield word.start(), word[0]
+
+
+def _is_numeral(piece: str) -> bool:
+    digits = [char for char in piece if char.isnumeric()]  # of any script
+    is_name = _NAME.fullmatch(piece) and all(map(str.isascii, digits))
+    return bool(digits) and not is_name
