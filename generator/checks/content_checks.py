@@ -19,7 +19,7 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
-from generator.items import item_checks
+from generator.items import draws, item_checks
 from generator.values.evaluation import Evidence
 from generator.values.filters import Label, Showed, asked_of_claims
 from generator.values.moved import stays
@@ -155,9 +155,11 @@ def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
         for path, message in lesson_checks.drawn(evidence, drawn) if drawn else ():
             yield document.error(("items", position, "exhibit", "drawing", *path), message)
         wrong = list(item_checks.mistakes(item, evidence))
+        is_unread = any(item_checks.unread(item, evidence))
+        wrong += [] if is_unread else draws.mistakes(item, evidence)
         for path, message in wrong:
             yield document.error(("items", position, *path), message)
-        if wrong or any(item_checks.unread(item, evidence)):
+        if wrong or is_unread:
             continue  # its other cases would say the same again
         for number, one in enumerate(item.others, 1):
             for message in item_checks.mistakes_of_case(item, one, evidence)[:1]:

@@ -87,8 +87,8 @@ def bound(case: Mapping[str, int | str]) -> dict[str, str]:
 
 
 def in_texts(model: ModelT, short: Mapping[str, str]) -> ModelT:
-    """A part of a file with these names written out, but where its cases bind them."""
-    written = model.model_fields_set - {"cases"}
+    """A part of a file with these names written out, but where its cases or its draws bind them."""
+    written = model.model_fields_set - {"cases", "draws"}
     fields = {name: mark for name, _, mark in marks(type(model)) if name in written}
     found = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
     return model.model_copy(update=found)

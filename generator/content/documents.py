@@ -12,7 +12,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from generator.content.errors import ContentError, ContentErrors, near, nearest
+from generator.content.draws import CALL, as_written
+from generator.content.errors import ContentError, ContentErrors, near, nearest, place_of
 from generator.content.prose import faults
 from generator.content.words import Written, marks
 from generator.content.yaml_source import Path, YamlFile, parse
@@ -57,16 +58,21 @@ class Document(Generic[WrittenT]):
             if one.mark in TEXTS:
                 for fault in faults(one.text, one.mark):
                     yield self.error_in(one, fault.offset, fault.message)
+        if CALL in self.source.text:
+            place = place_of(self.source.text, self.source.text.index(CALL))
+            said = f"{CALL}…) is the build's own; name a setting of draws:"
+            yield ContentError(self.source.file, *place, said)
 
     def error(self, path: Path, message: str) -> ContentError:
         """An error at a value of this file."""
-        return self.source.error(path, message)
+        return self.source.error(path, as_written(message))
 
     def error_in(self, one: Field, offset: int, message: str) -> ContentError:
         """An error at a character of a text; at its beginning where short names are written out."""
         place = self.source.places.get(one.path)
         is_as_written = place is not None and place.value.value == one.text
-        return self.source.error(one.path, message, offset=offset if is_as_written else None)
+        at = offset if is_as_written else None
+        return self.source.error(one.path, as_written(message), offset=at)
 
 
 @lru_cache(maxsize=4096)

@@ -4,11 +4,13 @@ A key is never typed. Each kind is in a module of `generator/items/kinds`: the k
 write, beside what works the answers out of the runs.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from generator.content.cases import bound, in_texts
+from generator.content.draws import NUM_ASKED, Draws, short_names
 from generator.content.exhibit import Exhibit
 from generator.content.words import (
     Bound,
@@ -21,6 +23,7 @@ from generator.content.words import (
     Written,
     of_runs,
 )
+from generator.content.yaml_source import Path
 
 
 class TableRow(Written):
@@ -89,18 +92,46 @@ class Item(Written):
 
     @property
     def others(self) -> tuple[Self, ...]:
-        """The same part in each further case, under an id of its own."""
+        """The same item in each further case or draw, under an id of its own."""
         return self._others
+
+
+class Drawable(Item):
+    """A question that can draw its numbers."""
+
+    draws: Draws | None = None
+    """settings that are drawn from sets; pages ask the first draw, Recall several in turn."""
+    _written: Self | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _drawn_or_bound(self) -> Self:
+        if self.draws and self.cases:
+            raise ValueError("draws: and for: exclude each other")
+        return self
+
+    @property
+    def as_written(self) -> Self:
+        """The item before its first draw was written into its texts."""
+        return self._written or self
+
+    def formulas(self) -> Iterator[tuple[Path, str]]:
+        """The expressions of its answers, each at its path: that of the right one comes first."""
+        raise NotImplementedError
 
 
 ItemT = TypeVar("ItemT", bound=Item)
 
 
 def _written_out(item: ItemT) -> ItemT:
-    """An item as it is in its first case, which has beside it what it is in the others."""
-    if not item.cases:
+    """An item as it is in its first case or draw, which has beside it what it is in the others."""
+    names = [bound(case) for case in item.cases]
+    if isinstance(item, Drawable) and item.draws:
+        names = [short_names(one) for one in item.draws.tried(item.id)[:NUM_ASKED]]
+    if not names:
         return item
-    first, *others = (in_texts(item, bound(case)) for case in item.cases)
+    first, *others = (in_texts(item, one) for one in names)
+    if isinstance(first, Drawable):
+        first._written = item  # type: ignore[assignment]
     first._others = tuple(
         one.model_copy(update={"id": f"{item.id}-variant-{number}"})
         for number, one in enumerate(others, 1)

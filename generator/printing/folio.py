@@ -191,9 +191,10 @@ class Folio:
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
         css, text = _look(str(value), value.kind, marks, bool(value.absent))
-        number = self.sources.number(value)
-        if not self.opens:
+        is_drawn = value.origin is not None and value.origin.is_nowhere
+        if not self.opens or is_drawn:  # which stands for itself
             return Markup(f'<span class="pb-label">{text}</span>')
+        number = self.sources.number(value)
         return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
 
     def _marks(self, value: Value) -> list[str]:

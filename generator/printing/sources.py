@@ -130,6 +130,8 @@ class Sources:
         if origin.reference:
             cited = self._evidence.book.references[origin.reference]
             return f"{cited.title} ({cited.where})", None, None
+        if origin.is_nowhere:
+            return origin.field, [], None  # the inputs of no formula
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),

@@ -17,8 +17,8 @@ from generator.content.cases import of_expression
 from generator.content.claim import Claim
 from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
-from generator.values.expression import compiled
-from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
+from generator.values.expression import Function, compiled
+from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described, drawn
 from generator.values.paths import Evaluation, Node
 from generator.values.value import AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.values.verdicts import Judged
@@ -27,6 +27,7 @@ from runners.declared.experiment import command_for
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
 Made = TypeVar("Made")
+UNBOUND = "; name an experiment, or bind it under `for:` or `draws:`"
 ROOTS = ("machine", "cited", "given")  # of expressions, beside experiments
 
 
@@ -41,7 +42,8 @@ class Evidence:
         self.book = book
         self._evaluations: dict[str, Evaluation] = {}
         self._verdicts: dict[str, Judged] = {}
-        self._of_claims = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
+        self._own: dict[str, Function] = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
+        self._own["drawn"] = lambda name, number: self.moved(drawn(name, number))
         self._reference: Evidence | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
@@ -83,7 +85,7 @@ class Evidence:
         try:
             checked = compiled(expression)
             names = {name: self._root(name, found) for name in checked.names}
-            result = checked.evaluate(names, {**FUNCTIONS, **self._of_claims})
+            result = checked.evaluate(names, {**FUNCTIONS, **self._own})
             if isinstance(result, Value):
                 str(result)  # in a unit that people read
             found.result = result
@@ -118,7 +120,7 @@ class Evidence:
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"
             raise ExpressionError(f"{said}; run `{command}`")
-        hint = nearest(name, [*traces, *ROOTS]) or "; name an experiment, or bind it under `for:`"
+        hint = nearest(name, [*traces, *ROOTS]) or UNBOUND
         raise ExpressionError(f"unknown name {name!r}{hint}")
 
     @cached_property

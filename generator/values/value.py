@@ -73,6 +73,11 @@ class Origin(NamedTuple):
         return "" if is_of_no_machine(self.experiment or "", self.nature) else self.machine
 
     @property
+    def is_nowhere(self) -> bool:
+        """Whether it was read off nothing, because a question drew it."""
+        return not (self.machine or self.experiment or self.reference)
+
+    @property
     def path(self) -> str:
         """`EXPERIMENT.RUN.FIELD`; empty for what no run gave."""
         return f"{self.experiment}.{self.run}.{self.field}" if self.run else ""

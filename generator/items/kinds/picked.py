@@ -1,8 +1,9 @@
 """Questions whose answers are picked: options, one right or several, and the line at fault."""
 
 import difflib
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from markupsafe import Markup
 from pydantic import Field, ValidationInfo, model_validator
@@ -11,8 +12,9 @@ from generator.content.claim import SEVERAL, Verdict
 from generator.content.errors import ContentError
 from generator.content.exhibit import Executed
 from generator.content.listed_code import listed, misplaced
-from generator.content.quiz import Item
-from generator.content.words import ClaimId, Line, MisconceptionId, Written
+from generator.content.quiz import Drawable, Item
+from generator.content.words import ClaimId, Expression, Line, MisconceptionId, Written
+from generator.content.yaml_source import Path
 from generator.items.answers import Answer, against, claim_behind
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
@@ -34,7 +36,10 @@ class Option(Written):
     them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
-    text: Line
+    text: Line = ""
+    """what it says; where it stands not, the value of `gives`."""
+    gives: Expression | None = None
+    """of an item that draws its numbers: the value that this answer has."""
     why: Line
     right_if: RightIf | None = None
     misconception: MisconceptionId | None = None
@@ -54,6 +59,17 @@ class Option(Written):
             return {**written, "refuted_by": claim}
         return written
 
+    @property
+    def said(self) -> str:
+        """What it says."""
+        return self.text or f"{{{{ {self.gives} }}}}"
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.text and not self.gives:
+            raise ValueError("missing key 'text'")
+        return self
+
     @model_validator(mode="after")
     def _right_or_believed(self, known: ValidationInfo) -> Self:
         """What refutes a misconception leaves the option that names it wrong."""
@@ -67,11 +83,37 @@ class Option(Written):
         return self
 
 
-class Choice(Item):
+class Choice(Drawable):
     """One answer is right."""
 
     kind: Literal["choice"] = "choice"
     options: Annotated[list[Option], Field(min_length=2)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _right_by_law(cls, written: Any) -> Any:  # noqa: ANN401
+        """Of drawn numbers, the law makes the option right that names no misconception."""
+        match written:
+            case {"draws": {"law": str() as law}, "options": [*options]}:
+                right = {"right_if": {"claim": law}}
+                named = [
+                    one | right if isinstance(one, dict) and "misconception" not in one else one
+                    for one in options
+                ]
+                return {**written, "options": named}
+        return written
+
+    @model_validator(mode="after")
+    def _drawn_answers(self) -> Self:
+        if self.draws and not all(one.gives for one in self.options):
+            raise ValueError("draws: each option needs gives:, the value that it has")
+        return self
+
+    def formulas(self) -> Iterator[tuple[Path, str]]:
+        """What each option gives."""
+        given = enumerate(one.gives or "" for one in self.options)
+        rest = sorted(given, key=lambda one: not self.options[one[0]].right_if)
+        yield from ((("options", place, "gives"), gives) for place, gives in rest)
 
 
 class Several(Item):
@@ -87,6 +129,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
     form = places = "options"
     backed_by = "refuted_by"
     has_one_key = True
+    texts = ("said",)
 
     @cached_property
     def key(self) -> Key:
@@ -94,7 +137,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
         right = self._right
         if len(right) == 1:
             return Key(right=right)
-        said = " and ".join(repr(self.item.options[i].text) for i in right)
+        said = " and ".join(repr(self.item.options[i].said) for i in right)
         no_key = " has no key: no `right_if:` names the verdict of its claim"
         return self._unclear(f" has {len(right)} keys: {said}" if right else no_key)
 
@@ -120,7 +163,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
 
     def _explained(self, place: int, folio: Folio) -> Answer:
         option, verdict = self.item.options[place], self.verdict(place)
-        text, why = folio.line(option.text), folio.line(option.why)
+        text, why = folio.line(option.said), folio.line(option.why)
         behind = option.right_if.claim if option.right_if else None
         named = behind if verdict == "right" else option.refuted_by or behind
         backing = (claim_behind(named, folio),) if named else against(option.misconception, folio)

@@ -4,13 +4,15 @@ import math
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from markupsafe import Markup
+from pydantic import model_validator
 
 from generator.content.claim import Tolerance
-from generator.content.quiz import Item
+from generator.content.quiz import Drawable, Item
 from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
+from generator.content.yaml_source import Path
 from generator.items.answers import Answer, Reach, against
 from generator.items.kinds.kind import OPEN, End, Field, FieldUnit, Found, Key, Kind, is_alike
 from generator.printing.folio import Folio
@@ -35,7 +37,7 @@ class Slip(Written):
     """beyond what the name says."""
 
 
-class Number(Item):
+class Number(Drawable):
     """A number to type, in the unit that the answer prints in, or a shape such as 50 × 20."""
 
     kind: Literal["number"]
@@ -43,6 +45,20 @@ class Number(Item):
     tolerance: Tolerance | None = None
     why: Line
     slips: list[Slip] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _backed_by_law(cls, written: Any) -> Any:  # noqa: ANN401
+        """The law of what is drawn is evidence, and shown as such."""
+        match written:
+            case {"draws": {"law": str() as law}}:
+                return {**written, "claims": [law, *written.get("claims", [])]}
+        return written
+
+    def formulas(self) -> Iterator[tuple[Path, str]]:
+        """The answer, and what each mistake gives."""
+        yield ("answer",), self.answer
+        yield from ((("slips", n, "gives"), one.gives) for n, one in enumerate(self.slips))
 
 
 class Predict(Item):
