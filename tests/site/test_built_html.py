@@ -82,9 +82,8 @@ def test_no_link_or_button_stands_in_another(readings):
         assert not reading.nested, page
 
 
-# Where a digit may stand: in a value that opens, in what it opens to, in code, in a formula, whose
-# texts are checked for typed numbers when they are read, in a drawing whose
-# numbers stand in a table, in the foot, in what is cited, and in labels that count or name.
+# Where a digit may stand: in a value that opens, in what it opens to, in code, in a formula, in a
+# drawing whose numbers stand in a table, in the foot, in what is cited, and in labels that count or name.
 NUMBERS_MAY_STAND_IN = frozenset(["pb-value", "pb-label", "pb-foot", "pb-cited", "pb-given"])
 EXEMPT_TAGS = frozenset(["code", "math", "pre", "svg", "script", "style", "title"])
 LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)
