@@ -36,7 +36,7 @@ def written(questions: Sequence[Question], title: str, moment: float) -> bytes:
     model = genanki.Model(
         _number("card"), "Proofbook", [{"name": name} for name in _FIELDS], [_CARD], css=_CSS
     )
-    decks = {}
+    decks: dict[str, genanki.Deck] = {}
     for one in questions:
         new = genanki.Deck(_number(one.topic), f"{title}::{one.topic_title}")
         texts = [one.id, _front(one), "<br>".join(one.hints), _back(one)]

@@ -47,12 +47,17 @@ def _answers(question: Question) -> Iterator[str]:
         for one in question.shown:
             yield f"={_text(one.text)} -> {_text(plain(one.beside))}"
     else:
-        right, wrong = "=", "~"
-        if question.kind == "several":
-            share = f"{100 / sum(one.is_right for one in question.replies):.5f}"
-            right, wrong = f"~%{share.rstrip('0').rstrip('.')}%", "~%-100%"
+        signs = _signs(question)
         for one in question.shown:
-            yield f"{right if one.is_right else wrong}{_text(one.text)}{_feedback(one)}"
+            yield f"{signs[one.is_right]}{_text(one.text)}{_feedback(one)}"
+
+
+def _signs(question: Question) -> dict[bool, str]:
+    """What begins a right option, and a wrong one."""
+    if question.kind == "choice":
+        return {True: "=", False: "~"}
+    share = f"{100 / sum(one.is_right for one in question.replies):.5f}"
+    return {True: f"~%{share.rstrip('0').rstrip('.')}%", False: "~%-100%"}
 
 
 def _feedback(reply: Reply) -> str:

@@ -89,10 +89,10 @@ class Question:
         """What is said of any answer, and why pieces and pairs belong where they do."""
         if not self.is_arranged:
             return self.explains
-        said = (
-            (one.text, f": {one.beside}" if one.beside else "", one.why) for one in self.replies
+        pieces = "".join(
+            f"<li>{one.text}{': ' if one.beside else ''}{one.beside}<br/>{one.why}</li>"
+            for one in self.replies
         )
-        pieces = "".join(f"<li>{text}{beside}<br/>{why}</li>" for text, beside, why in said)
         tag = "ol" if self.kind == "order" else "ul"
         return Markup(f"<{tag}>{pieces}</{tag}>{self.explains}")
 

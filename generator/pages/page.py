@@ -258,9 +258,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     )
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    return Printed(
-        content.encode(), minutes, headings.written, frozenset(context["links"].used), loaded
-    )
+    terms = frozenset(context["links"].used)
+    return Printed(content.encode(), minutes, headings.written, terms, loaded)
 
 
 def opened(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
