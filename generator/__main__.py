@@ -178,32 +178,36 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from generator.export import files
+    from generator.export import formats
 
     paths = {name: path for name in EXPORTS if (path := getattr(options, name))}
     if not paths:
         wanted = ", ".join(f"--{name} FILE" for name in EXPORTS)
         raise scaffold.CannotScaffoldError(f"nothing to write; name at least one of {wanted}")
-    files.refuse_existing(paths.values())
-    evidence, topics = _topics(options, options.topics)
-    for line in files.write(evidence, topics, paths):
+    _refuse_existing(*paths.values())
+    for line in formats.write(*_topics(options, options.topics), paths):
         print(line)
     return 0
 
 
 def _class(options: argparse.Namespace) -> int:
-    from generator.export import files, lecture
+    from generator.export import lecture
 
     folder = options.folder or Path(f"class-{options.topic}")
-    files.refuse_existing([folder])
+    _refuse_existing(folder)
     evidence, (topic,) = _topics(options, [options.topic])
     documents = lecture.documents(evidence, topic)
     folder.mkdir(parents=True)
     for name, document in documents.items():
         (folder / name).write_bytes(document)
-        print(folder / name)
-    print(f"begin with {folder / 'plan.html'}; browsers print each document on A4 or Letter")
+    print(f"{folder}: {', '.join(documents)}; begin with plan.html, and print from a browser")
     return 0
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists():
+            raise scaffold.CannotScaffoldError(f"{path} exists already")
 
 
 def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence, list[Topic]]:

@@ -1,18 +1,18 @@
 """Items → questions as other programs hold them: HTML without links, classes and scripts.
 
-In: a checked book. Out: `Question`s, an item in each of its cases, in the order of the topics. An
+In: a checked book. Out: a `View` for each item in each of its cases, in the order of the topics. An
 item that the runs leave open has no key, and is none of them.
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from generator.content.book import Topic
 from generator.content.listed_code import listed
 from generator.content.typesetting import plain
+from generator.export.pictures import pictured
 from generator.items.answers import Answer, Backing
 from generator.items.kinds.arranged import Order
 from generator.items.kinds.picked import FaultyLine
@@ -20,93 +20,17 @@ from generator.pages.view import View
 from generator.pages.views import question
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
+from runners.traces.fields import NBSP
 
-_DROPPED = re.compile(r"</?(?:a|span|wbr)\b[^>]*>")
+_MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
+_DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
 _SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
-_TAG = re.compile(r"<(\w+)\b[^>]*?( ?/)?>")
+_TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
-@dataclass(frozen=True)
-class Reply:
-    """An answer that can be given; of a number, also one that a mistake gives.
-
-    Attributes:
-        id: within its question.
-        text: the option, the piece, the left side of a pair, or what is typed, as printed.
-        is_right: whether it is right; pieces and pairs all are.
-        why: why it is right or wrong, with the evidence.
-        beside: the right side of a pair, or the value that a piece is sorted by.
-        number: what is typed, in the unit that the stem names; empty for a shape.
-        within: how far off an answer may be, in that unit.
-        ends: the smallest and the largest number that is as good.
-    """
-
-    id: str
-    text: Markup
-    is_right: bool
-    why: Markup
-    beside: Markup
-    number: str = ""
-    within: str = ""
-    ends: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question; its texts are HTML.
-
-    Attributes:
-        id: the item's; in a further case, with its number.
-        topic: the id of its topic, and `topic_title` the title as text.
-        kind: choice, several, order, match, number, shape, or predict, which nobody grades.
-        replies: those of an order in the right one.
-        shown: the replies in the order in which the page shows them; none where one is typed.
-        explains: what is said of any answer.
-    """
-
-    id: str
-    topic: str
-    topic_title: str
-    kind: str
-    stem: Markup
-    replies: Sequence[Reply]
-    shown: Sequence[Reply]
-    explains: Markup
-    hints: Sequence[Markup]
-
-    @property
-    def is_typed(self) -> bool:
-        """Whether the answer is typed."""
-        return not self.shown
-
-    @property
-    def is_arranged(self) -> bool:
-        """Whether pieces or pairs are arranged, which are explained all at once."""
-        return self.kind in ("order", "match")
-
-    @property
-    def solution(self) -> Markup:
-        """What is said of any answer, and why pieces and pairs belong where they do."""
-        if not self.is_arranged:
-            return self.explains
-        pieces = "".join(
-            f"<li>{one.text}{': ' if one.beside else ''}{one.beside}<br/>{one.why}</li>"
-            for one in self.replies
-        )
-        tag = "ol" if self.kind == "order" else "ul"
-        return Markup(f"<{tag}>{pieces}</{tag}>{self.explains}")
-
-    @property
-    def spellings(self) -> list[str]:
-        """How a shape such as 50 × 20 is typed."""
-        shape = plain(self.replies[0].text)
-        return list(dict.fromkeys(shape.replace(" × ", sign) for sign in (" × ", "×", " x ", "x")))
-
-
-def questions(evidence: Evidence, topics: Iterable[Topic]) -> tuple[list[Question], list[str]]:
+def questions(evidence: Evidence, topics: Iterable[Topic]) -> tuple[list[View], list[str]]:
     """The questions of some topics, and the ids of the items that the runs leave open."""
-    found: list[Question] = []
-    is_open = []
+    found, is_open = [], []
     for topic in topics:
         folio = Folio(evidence, evidence).in_link
         for item in topic.items.values():
@@ -120,21 +44,24 @@ def questions(evidence: Evidence, topics: Iterable[Topic]) -> tuple[list[Questio
 
 
 def tidy(markup: str) -> Markup:
-    """HTML that any program shows: no links, and elements without attributes."""
-    bare = _SMALL.sub(r"(\1)", _DROPPED.sub("", str(markup)))
-    return Markup(_TAG.sub(lambda tag: f"<{tag[1]}{'/' if tag[2] else ''}>", bare).strip())
+    """HTML that any program shows: formulas as LaTeX, no links, elements without attributes."""
+    text = _SMALL.sub(r"(\1)", _DROPPED.sub("", _MATH.sub(_latex, str(markup))))
+    return Markup(_TAG.sub(lambda tag: f"<{tag[1]}{'/' if tag[2] else ''}>", text).strip())
 
 
-def _question(asked: View, topic: Topic, folio: Folio) -> Question:
+def _latex(formula: re.Match[str]) -> str:
+    return rf"\[{formula[2]}\]" if "block" in formula[1] else rf"\({formula[2]}\)"
+
+
+def _question(asked: View, topic: Topic, folio: Folio) -> View:
     item, field, kind = asked.item, asked.field, asked.item.kind
-    stem, explains = f"{folio.prose(item.stem)}{_tabled(*asked.about)}", f"{asked.explains}"
+    stem = f"{folio.prose(item.stem)}{_tabled(*asked.about)}{_exhibited(asked.exhibit)}"
+    explains = str(asked.explains)
     if isinstance(item, FaultyLine):
-        wrong, right = (
-            escape(listed(folio.book.root, one.path, one.object).strip())
-            for one in (item.wrong, item.right)
-        )
-        kind, stem = "choice", f"{stem}<p>Which line is at fault?</p><pre>{wrong}</pre>"
-        explains += f"<p>Corrected:</p><pre>{right}</pre>"
+        places = (item.wrong, item.right)
+        wrong, right = (_pre(listed(folio.book.root, one.path, one.object)) for one in places)
+        kind, stem = "choice", f"{stem}<p>Which line is at fault?</p>{wrong}"
+        explains += f"<p>Corrected:</p>{right}"
     elif isinstance(item, Order) and item.ends:
         first, last = map(folio.line, item.ends)
         stem += f"<p>First: {first}. Last: {last}.</p>"
@@ -145,53 +72,67 @@ def _question(asked: View, topic: Topic, folio: Folio) -> Question:
         kind = "shape"
     if asked.backing:
         explains += f"<p>{_backed(asked.backing)}</p>"
+    stem, pictures = pictured(stem, item.id, folio.book.root / "content/topics" / topic.id)
     replies = [_reply(one, field.unit.scale if field else 1) for one in asked.answers]
-    by_id = {one.id: one for one in replies}
-    return Question(
-        id=item.id,
+    by_place = {one.place: one for one in replies}
+    is_arranged = kind in ("order", "match")
+    sizes = plain(replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
+    return View(
+        id=item.id,  # the item's; in a further case, with its number
         topic=topic.id,
         topic_title=plain(folio.line(topic.file.title)),
-        kind=kind,
+        kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
         stem=tidy(stem),
-        replies=replies,
-        shown=[] if field else [by_id[f"r{one.position}"] for one in asked.shown],
-        explains=tidy(explains),
-        hints=list(map(tidy, asked.hints)),
+        replies=replies,  # those of an order in the right one
+        shown=[] if field else [by_place[one.position] for one in asked.shown],  # in a page's order
+        spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
+        is_typed=field is not None,
+        is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
+        solution=tidy(_arranged(kind, replies) * is_arranged + explains),  # said of any answer
+        hints=[tidy(one) for one in asked.hints],
+        pictures=pictures,  # files that the stem shows, by name
     )
 
 
-def _reply(answer: Answer, scale: float) -> Reply:
+def _reply(answer: Answer, scale: float) -> View:
+    """An answer that can be given; of a number, also one that a mistake gives."""
     reach, is_right = answer.reach, answer.verdict == "right"
-    number, within, *ends = "", ""
+    numbers: Sequence[str] = ("", "", "", "")
     if reach and reach.number is not None:
-        low, high = reach.number - reach.within, reach.number + reach.within
-        number, within, *ends = (
-            f"{one / scale:.12g}" for one in (reach.number, reach.within, low, high)
-        )
-    return Reply(
+        ends = reach.number - reach.within, reach.number + reach.within
+        numbers = [f"{one / scale:.12g}" for one in (reach.number, reach.within, *ends)]
+    return View(
         id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
-        text=tidy(answer.text),
+        place=answer.position,
+        text=tidy(answer.text),  # the option, the piece, the left side, or what is typed
         is_right=is_right,
         why=tidy(f"{answer.why} {_backed(answer.backing)}"),
-        beside=tidy(answer.beside or ""),
-        number=number,
-        within=within,
-        ends=tuple(ends),
+        beside=tidy(answer.beside or ""),  # the right side, or the value that a piece is sorted by
+        number=numbers[0],  # in the unit that the stem names
+        within=numbers[1],
+        low=numbers[2],
+        high=numbers[3],
     )
+
+
+def _arranged(kind: str, replies: Iterable[View]) -> str:
+    """Why pieces and pairs belong where they do."""
+    said = (f"{one.text}{': ' if one.beside else ''}{one.beside}<br/>{one.why}" for one in replies)
+    tag = "ol" if kind == "order" else "ul"
+    return f"<{tag}>{''.join(f'<li>{one}</li>' for one in said)}</{tag}>"
 
 
 def _backed(backing: Iterable[Backing]) -> str:
     """What shows it, in words; a claim by its name in place of its link."""
     said = []
     for one in backing:
-        says = "The evidence"
         if one.belief:
             said.append(f"The misconception: “{one.belief}”")
-            says = "The evidence against it"
         if one.says:
             named = f"claim <code>{one.href.partition('#claim-')[2]}</code>"
             named = f"{one.verdict}, {named}" if one.verdict else named
-            said.append(f"{says}: {one.says} ({named})")
+            against = " against it" if one.belief else ""
+            said.append(f"The evidence{against}: {one.says} ({named})")
     return " ".join(said)
 
 
@@ -202,3 +143,22 @@ def _tabled(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) 
     lines = "".join(f"<tr>{one}</tr>" for one in (head, *body))
     noted = f"<p>The runs of this table are {caption}.</p>" if caption else ""
     return f"<table><tbody>{lines}</tbody></table>{noted}" if head else ""
+
+
+def _exhibited(shown: View | None) -> str:
+    """What stands below a stem: a figure, code, or what a run printed."""
+    if shown is None:
+        return ""
+    figure, parts = shown.figure, []
+    if figure:
+        says = f"{figure.caption if shown.has_caption else ''} {figure.natures}".strip()
+        parts += [f"<p>{figure.title}</p>", shown.drawing, f"<p>{says}</p>" if says else ""]
+    if shown.program:
+        parts.append(_pre(plain(shown.program.code)))
+    for one in filter(None, (shown.program, shown.printed)):
+        parts += [_pre(text) for text in (one.printed, one.message) if text]
+    return "".join(parts)
+
+
+def _pre(code: str) -> str:
+    return f"<pre>{escape(code.strip())}</pre>"
