@@ -53,7 +53,7 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
     Raises:
         OSError: a file cannot be written, or is there already.
     """
-    found, is_open = questions(evidence, topics)
+    found, left_out = questions(evidence, topics)
     for name, path in paths.items():
         lacking = {one.id: _lacking(one, LACKS[name]) for one in found}
         kept = [one for one in found if not lacking[one.id]]
@@ -66,8 +66,8 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
                 yield f"  left out, since {why}: {', '.join(left)}"
         if name != "anki" and (hinted := sum(bool(one.hints) for one in kept)):
             yield f"  {hinted} of them without their hints, for which {name} has no place"
-    if is_open:
-        yield f"in no file, since the runs leave open what is right: {', '.join(is_open)}"
+    for why, names in left_out.items():
+        yield f"in no file, since {why}: {', '.join(names)}"
 
 
 def _lacking(asked: View, lacks: Mapping[str, str]) -> str:

@@ -1,10 +1,11 @@
 """Items → questions as other programs hold them: HTML without links, classes and scripts.
 
-In: a checked book. Out: a `View` for each item in each of its cases, in the order of the topics. An
-item that the runs leave open has no key, and is none of them.
+In: a checked book. Out: a `View` for each item in each of its cases, in the order of the topics. No
+item is among them that has no key here, or that Recall leaves out.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
@@ -28,19 +29,24 @@ _SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
 _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
-def questions(evidence: Evidence, topics: Iterable[Topic]) -> tuple[list[View], list[str]]:
-    """The questions of some topics, and the ids of the items that the runs leave open."""
-    found, is_open = [], []
+def questions(
+    evidence: Evidence, topics: Iterable[Topic]
+) -> tuple[list[View], dict[str, list[str]]]:
+    """The questions of some topics, and the ids of the items that are none, by the reason."""
+    found: list[View] = []
+    left = defaultdict[str, list[str]](list)
     for topic in topics:
         folio = Folio(evidence, evidence).in_link
         for item in topic.items.values():
             asked = question.question(item, folio, "question")
             if asked.is_open:
-                is_open.append(item.id)
-                continue
-            every = [asked, *question.variants(item, folio, "question")]
-            found += [_question(one, topic, folio) for one in every]
-    return found, is_open
+                left["the runs leave open what is right"].append(item.id)
+            elif item.id not in topic.items_by_mode.get("recall", topic.items):
+                left["they make sense on their own page only"].append(item.id)
+            else:
+                every = [asked, *question.variants(item, folio, "question")]
+                found += [_question(one, topic, folio) for one in every]
+    return found, left
 
 
 def tidy(markup: str) -> Markup:

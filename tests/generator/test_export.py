@@ -179,12 +179,23 @@ def test_a_deck_has_a_card_for_every_question_with_its_key(found, keys, real_evi
         media = package.read("media").decode()
     notes = sqlite3.connect(tmp_path / "cards").execute("select guid, flds from notes").fetchall()
     cards = {one.split("\x1f")[0]: one.split("\x1f")[3] for _, one in notes}
-    assert len({guid for guid, _ in notes}) == len(cards) == len(keys)
-    for name, (kind, key) in keys.items():
+    assert cards.keys() == {one.id for one in found}
+    assert len({guid for guid, _ in notes}) == len(cards)
+    for name, (kind, key) in ((one, keys[one]) for one in cards):
         if kind in ("choice", "several", "faulty_line"):
             said = re.findall(r"<b>Right:</b> (.*?)<br>", cards[name])
             assert {bare(one) for one in said} == key
     assert all(f'"{name}"' in media for one in found for name in one.pictures)
+
+
+def test_an_item_without_a_key_or_of_one_page_alone_is_none(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.change_run("tiny_memory.whole_budget", machine="desk", status="completed", error=None)
+    evidence = Evidence(copy.load())
+    found, left = questions(evidence, evidence.book.topics)
+    assert "which-hold" in left["the runs leave open what is right"]
+    assert "how-slow" in left["they make sense on their own page only"]
+    assert {one.id for one in found}.isdisjoint({"which-hold", "how-slow"})
 
 
 def test_a_picture_stands_alone_and_is_described(found):
@@ -210,14 +221,15 @@ def test_every_question_is_in_the_file_or_named_as_left_out(run, tmp_path, evide
     paths = {name: tmp_path / name for name in formats.LACKS}
     code, out, _ = run("export", *(f"--{name}={path}" for name, path in paths.items()))
     assert code == 0
-    found, _ = questions(evidence, evidence.book.topics)
+    found, left = questions(evidence, evidence.book.topics)
+    assert all(f"in no file, since {why}: {', '.join(ids)}" in out for why, ids in left.items())
     lines = out.splitlines()
     for path in paths.values():
         first, *more = lines[
             next(at for at, one in enumerate(lines) if one.startswith(str(path))) :
         ]
         own = takewhile(lambda one: one.startswith("  "), more)
-        left = sum(1 + one.count(", ") for one in own if "left out" in one)
+        left = sum(1 + one.rpartition(": ")[2].count(", ") for one in own if "left out" in one)
         assert int(re.search(r": (\d+) questions", first)[1]) + left == len(found)
 
 

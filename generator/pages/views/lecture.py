@@ -26,10 +26,12 @@ BELIEFS = 7  # the most frequent, on a page
 def lecture(topic: Topic, folio: Folio) -> View:
     """What happens when, which questions are asked, and which are left for paper."""
     shown = [mode for mode in SHOWN if mode in topic.lessons][:3]
+    recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
+    names = {one for one in recalled if _fits_paper(topic.items[one], folio)}
     asked: dict[Mode, str] = {}
     for mode in shown:
         for name in topic.items_by_mode[mode]:
-            if topic.items[name].kind == "choice" and name not in asked.values():
+            if topic.items[name].kind == "choice" and name in names - {*asked.values()}:
                 asked[mode] = name  # hands are raised for one of its options
                 break
     wrong = beliefs(topic, folio)
@@ -39,7 +41,7 @@ def lecture(topic: Topic, folio: Folio) -> View:
         asked=asked,
         letters={mode: "ABC"[place] for place, mode in enumerate(asked)},
         steps=_timed(steps),
-        paper=_on_paper(topic, {*asked.values()}, folio),
+        paper=_on_paper(topic, names - {*asked.values()}),
         beliefs=wrong,
         lab=next(iter(topic.labs), None),
     )
@@ -58,12 +60,11 @@ def _timed(steps: list[str]) -> list[View]:
     ]
 
 
-def _on_paper(topic: Topic, asked: set[str], folio: Folio) -> list[str]:
-    """The first question of each page, then the second: those that can be graded and have a key."""
-    by_mode = (names for mode, names in topic.items_by_mode.items() if mode != "recall")
-    in_turn = chain.from_iterable(zip_longest(*by_mode, topic.items))
-    names = (one for one in dict.fromkeys(in_turn) if one and one not in asked)
-    return [one for one in names if _fits_paper(topic.items[one], folio)][:ON_PAPER]
+def _on_paper(topic: Topic, names: set[str]) -> list[str]:
+    """The first of these questions that each page asks, then the second."""
+    by_mode = (own for mode, own in topic.items_by_mode.items() if mode != "recall")
+    in_turn = dict.fromkeys(chain.from_iterable(zip_longest(*by_mode, topic.items)))
+    return [one for one in in_turn if one in names][:ON_PAPER]
 
 
 def _fits_paper(item: Item, folio: Folio) -> bool:
