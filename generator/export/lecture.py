@@ -6,7 +6,7 @@ first lab, and what students often get wrong with the evidence against it.
 
 from generator.content.book import Topic
 from generator.content.typesetting import unlinked
-from generator.pages.page import Gathered, Sheet, environment, opened
+from generator.pages.page import TEMPLATES, Gathered, Sheet, environment, opened
 from generator.pages.views import lecture
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
@@ -16,8 +16,8 @@ PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     """The documents by their names; one without content is left out."""
-    own = ((ASSETS / name).read_text(encoding="utf-8") for name in ("asking.css", "class.css"))
-    css = style().decode() + "".join(own)
+    sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
+    css = style().decode() + "".join(one.read_text(encoding="utf-8") for one in sheets)
     found = {}
     for part in PARTS:
         lab = next(iter(topic.labs), None)
