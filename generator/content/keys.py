@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from generator.content.documents import Document
+from generator.content.draws import as_written
 from generator.content.words import Written
 
 _OPENING = """\
@@ -67,19 +68,25 @@ def _parts(thing: object) -> Iterator[Written]:
     if isinstance(thing, Written):
         yield thing
         thing = [value for _, value in thing]
-    for one in thing if isinstance(thing, list) else ():
+    for one in _members(thing):
         yield from _parts(one)
+
+
+def _members(thing: object) -> list[object]:
+    """What a list holds, or the values of a mapping."""
+    found = [*thing.values()] if isinstance(thing, dict) else thing
+    return found if isinstance(found, list) else []
 
 
 def _example(key: str, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    listed = [one for value in values if isinstance(value, list) for one in value]
+    listed = [one for value in values for one in _members(value)]
     inner = dict.fromkeys(type(one) for one in (*listed, *values) if isinstance(one, Written))
     if inner:
         return "a list of " * bool(listed) + " or ".join(
             f"[{one.__name__}](#{one.__name__.lower()})" for one in inner
         )
-    plain = ({key: one.strip() if isinstance(one, str) else one} for one in values)
+    plain = ({key: as_written(one.strip()) if isinstance(one, str) else one} for one in values)
     texts = (yaml.safe_dump(one, **_FLOW) for one in plain)
     shortest = min((line(one)[1:-1] for one in texts), key=len)
     return f"`{textwrap.shorten(shortest, 100, placeholder=' …')}`"

@@ -114,6 +114,10 @@ class Drawable(Item):
         """The item before its first draw was written into its texts."""
         return self._written or self
 
+    def under(self, law: str) -> Self:
+        """The same with the law that its draws name behind its key."""
+        raise NotImplementedError
+
     def formulas(self) -> Iterator[tuple[Path, str]]:
         """The expressions of its answers, each at its path: that of the right one comes first."""
         raise NotImplementedError
@@ -125,8 +129,9 @@ ItemT = TypeVar("ItemT", bound=Item)
 def _written_out(item: ItemT) -> ItemT:
     """An item as it is in its first case or draw, which has beside it what it is in the others."""
     names = [bound(case) for case in item.cases]
-    if isinstance(item, Drawable) and item.draws:
-        names = [short_names(one) for one in item.draws.tried(item.id)[:NUM_ASKED]]
+    if isinstance(item, Drawable) and (draws := item.draws):
+        item = item.under(draws.law)
+        names = [short_names(one) for one in draws.tried(item.id)[:NUM_ASKED]]
     if not names:
         return item
     first, *others = (in_texts(item, one) for one in names)

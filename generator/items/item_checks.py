@@ -62,16 +62,12 @@ def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
     others: tuple[Item, ...] = item.others
     for number, other in enumerate(others, 1):
         if not any(_misleading(item, other, evidence)):
-            yield number, other.model_copy(update={"claims": _claims_of(item, number, evidence)})
-
-
-def _claims_of(item: Item, number: int, evidence: Evidence) -> list[str]:
-    """The evidence of another case, without what is about runs of the first alone."""
-    claims = item.others[number - 1].claims
-    if not item.cases:  # its numbers are drawn, and the law is the same
-        return claims
-    first, own = (set(item.cases[n].values()) for n in (0, number))
-    return [one for one in claims if not (first - own) & {*evidence.judged(one).runs}]
+            cases = item.cases or [{}] * (number + 1)  # of drawn numbers, the law is the same
+            first, own = (set(cases[n].values()) for n in (0, number))
+            claims = [
+                one for one in other.claims if not (first - own) & {*evidence.judged(one).runs}
+            ]
+            yield number, other.model_copy(update={"claims": claims})
 
 
 def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:

@@ -15,14 +15,16 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.cases import of_expression
 from generator.content.claim import Claim
+from generator.content.draws import parsed
 from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
 from generator.values.expression import Function, compiled
-from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described, drawn
+from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.values.paths import Evaluation, Node
 from generator.values.value import AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.values.verdicts import Judged
 from runners.declared.experiment import command_for
+from runners.traces.fields import NBSP
 
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed
@@ -43,7 +45,7 @@ class Evidence:
         self._evaluations: dict[str, Evaluation] = {}
         self._verdicts: dict[str, Judged] = {}
         self._own: dict[str, Function] = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
-        self._own["drawn"] = lambda name, number: self.moved(drawn(name, number))
+        self._own["drawn"] = self._drawn
         self._reference: Evidence | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
@@ -152,6 +154,17 @@ class Evidence:
         if side is None:
             raise AbsentError(outcome.explanation)
         return side
+
+    def _drawn(self, name: str, quantity: int | float | str) -> Value:
+        """A setting that an item drew, as in `drawn('payload', '64 MiB')`; it prints as written."""
+        number, kind = parsed(quantity)
+        unit = units.COUNT if isinstance(number, int) and kind == "plain" else units.BY_NAME[kind]
+        words = (
+            quantity.replace(" %", "%").replace(" ", NBSP) if isinstance(quantity, str) else None
+        )
+        form = units.Form(way="written") if unit == units.PLAIN else units.AS_RULED
+        origin = Origin("", field=name)
+        return self.moved(Value(number, unit, "given", name, (), origin, form, words=words))
 
     def one(self, expression: str, run: str | None = None) -> Value | None:
         """A single value, or a list as one value; None where this machine has none.

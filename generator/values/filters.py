@@ -6,20 +6,11 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from generator.content.claim import EPSILONS
-from generator.content.draws import parsed
 from generator.values import units
 from generator.values.formula import Tree
 from generator.values.outcome_words import ended
 from generator.values.paths import Node
-from generator.values.value import (
-    ExpressionError,
-    Origin,
-    Value,
-    computed,
-    constant,
-    numeric,
-    quotient,
-)
+from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
 from runners.declared.closed_forms import LAWS
 from runners.traces.fields import NBSP, written
 from runners.traces.measured import SampledSeconds
@@ -189,16 +180,6 @@ def _epsilon(dtype: Thing) -> Value:
     number = EPSILONS[name.removeprefix("torch.")]
     inputs = (dtype,) if isinstance(dtype, Value) else ()
     return computed(number, units.PLAIN, f"epsilon({name!r})", inputs)
-
-
-def drawn(name: object, quantity: object) -> Value:
-    """A setting that an item drew: `drawn('payload', '64 MiB')`."""
-    number, kind = parsed(quantity if isinstance(quantity, int | float) else str(quantity))
-    unit = units.COUNT if isinstance(number, int) and kind == "plain" else units.BY_NAME[kind]
-    form = units.Form(way="written") if unit == units.PLAIN else units.AS_RULED
-    words = str(quantity).replace(" %", "%").replace(" ", NBSP) if " " in str(quantity) else None
-    origin = Origin("", field=str(name))
-    return Value(number, unit, "given", str(name), origin=origin, form=form, words=words)
 
 
 FILTERS: dict[str, Callable[..., Thing]] = {

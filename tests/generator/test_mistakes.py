@@ -20,7 +20,6 @@ LEARN, WHY, TRACE, TRY, COST, QUIZ, QUIZ_TRY = (
 )
 DEEP, EXPERIMENT = f"{SHARDING}/deep.yml", f"{SHARDING}/experiment.yml"
 ITEMS, MEMORY, TRAINING = f"{ASKING}/quiz.yml", "claims/tiny_memory.yml", "claims/tiny_training.yml"
-DRAWN_ITEMS = f"{AVERAGING}/quiz-drawn.yml"
 WHOLE, HALVES = (f"tiny_memory.{run}.ranks[0].memory.peak_bytes" for run in ("whole", "halves"))
 STEP = "median(tiny_training.single.timing.step)"
 LAST = "repeat: The command runs in a clone.\n"
@@ -28,7 +27,7 @@ FOR = "for: [tiny_memory.halves, tiny_memory.whole]"
 MEAN = "path: content/topics/averaging/code/mean.py"
 GIVEN = "given: {model_bytes: tiny_memory.whole.model.bytes,"
 RULE = "measured: run.ranks[0].memory.peak_bytes"
-DRAWN = "predicted: 2 * run.ranks[0].num_parameters * cited['fp32-width']"
+DRAWN, SHARE = f"{AVERAGING}/quiz-drawn.yml", "gives: 2 * cited['fp32-width'] * parameters / ranks"
 THIRD = (
     "right_if: {claim: whole-fails, verdict: does_not_hold}\n"
     "        misconception: copies-save-memory\n        refuted_by: whole-fails"
@@ -199,36 +198,27 @@ QUESTIONS = [
     (QUIZ_TRY, "some activations", "{{ holds('peak-of-halves@run') }}", "no claim"),
 ]  # fmt: skip
 DRAWS = [
-    (DRAWN_ITEMS, "gives: cited['fp32-width'] * parameters / ranks",
-     "gives: ¦3 * cited['fp32-width'] * parameters / ranks",
+    (DRAWN, SHARE, "gives: ¦6 * cited['fp32-width'] * parameters / ranks",
      "ranks = 3: two right answers: "),
-    (DRAWN_ITEMS, "        misconception: copies-save-memory\n        why: No", "        why: No",
-     "has 2 keys: \"{{ cited['fp32-width'] * parameters }}\" and", "draw-the-payload"),
-    (DRAWN_ITEMS, "gives: cited['fp32-width'] * parameters / ranks",
-     "gives: ¦1.005 * ranks * (cited['fp32-width'] * parameters)", "two answers alike: "),
-    (DRAWN_ITEMS, "gives: model", "gives: ¦1.99 * model", "two right answers: 16.0 MiB and 15.9"),
-    (DRAWN_ITEMS, "[model >", "[¦3 * model / 2 <", "draw model = 8 MiB: outside the domain, 3 * model / 2 <"),
-    (DRAWN_ITEMS, "[model >", "[¦model =", "is no condition; write `a <= b`"),
-    (DRAWN_ITEMS, "gives: cited['fp32-width'] * parameters\n",
-     "gives: ¦2 * cited['fp32-width'] * parameters\n", "of its run it is 288 B, and the law 'aver"),
-    (DRAWN_ITEMS, "[1000, 5000, 20000]", "[1000.3, 5000, 20000]", "not a whole number of bytes, so",
-     "cited['fp32-width'] * parameters\n        why"),
-    (DRAWN_ITEMS, "gives: cited['fp32-width'] * parameters\n",
-     "gives: cited['fp32-width'] * parameters / ranks * ranks\n", "the key reads 'ranks'; say what",
-     "{parameters: \"run"),
-    (DRAWN_ITEMS, "{model: tiny_memory.whole.model.bytes}", "{model: ¦tiny_memory.whole.modle}",
-     "has no field 'modle'; did you mean 'model'?"),
-    (DRAWN_ITEMS, "answer: 2 * model", "answer: ¦2 * modle", "unknown name 'modle'"),
-    (DRAWN_ITEMS, "law: whole-peak", "law: ¦whole-peek", "no claim 'whole-peek'"),
-    (DRAWN_ITEMS, "[3 MiB, 5 MiB, 8 MiB]", "[3 MB, 5 MiB, 8 MiB]", "'3 MB' is no number, alone or",
-     "settings: {model"),
-    (DRAWN_ITEMS, "[3 MiB, 5 MiB, 8 MiB]", "[3 MiB]", "a single draw", "settings: {model"),
-    (DRAWN_ITEMS, "{model: tiny_memory", "{modle: tiny_memory", "'modle' does not stand under",
-     "settings: {model"),
-    (DRAWN_ITEMS, "answer: 2 * model", "answer: ¦drawn('model', 3) * 2", "is the build's own"),
-    (DRAWN_ITEMS, "gives: cited['fp32-width'] * parameters\n", "text: All\n",
-     "each option needs gives:", "id: draw-the-payload"),
-    (DRAWN_ITEMS, "    kind: number\n    draws", "    kind: predict\n    ¦draws", "unknown key 'dr"),
+    (DRAWN, SHARE, "gives: ¦2.01 * ranks * (cited['fp32-width'] * parameters)",
+     "two answers alike: "),
+    (DRAWN, "        misconception: loss-decides\n        why: No", "        why: No",
+     "has 2 keys: \"{{ 2 * cited['fp32-width'] * parameters }}\" and", "draw-the-copy"),
+    (DRAWN, "gives: model", "gives: ¦1.99 * model", ": two right answers: "),
+    (DRAWN, "[model >", "[¦3 * model / 2 <", ": outside the domain, 3 * model / 2 <"),
+    (DRAWN, "[model >", "[¦model =", "is no condition; write `a <= b`"),
+    (DRAWN, "[1000, 5000, 20000]", "[1000.3, 5000, 20000]", "KiB, not a whole number, so the law",
+     "2 * cited['fp32-width'] * parameters\n        why"),
+    (DRAWN, "answer: 2 * model", "answer: ¦3 * model", "of its run it is 234 KiB, and the law 'wh"),
+    (DRAWN, "answer: 2 * model", "answer: ¦2 * modle", "unknown name 'modle'"),
+    (DRAWN, "answer: 2 * model", "answer: ¦drawn('model', 3) * 2", "is the build's own"),
+    (DRAWN, "{model: tiny_memory.whole.model", "¦{model: tiny_memory.whole.modle", "mean 'model'?"),
+    (DRAWN, SHARE, "text: All",
+     "in each option of an item with draws:", "id: draw-the-copy"),
+    (QUIZ, 'text: "No"', "gives: tiny_memory.whole.model.bytes",
+     "in each option of an item with draws:, and in no other"),
+    (DRAWN, "law: whole-peak", "law: ¦whole-peek", "no claim 'whole-peek'"),
+    (DRAWN, "[3 MiB, 5", "[3 MB, 5", "'3 MB' is no number with one of the units", "settings: {mod"),
 ]  # fmt: skip
 CLAIMS = [
     (MEMORY, "predicted: 2 * tiny_memory.whole.model.bytes", f"predicted: {WHOLE}",

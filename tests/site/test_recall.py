@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -231,6 +232,37 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
         page.goto(recall.as_uri())
         _sit(page, "Start with what is due")
     assert [one["is_right"] for one in record["attempts"]] == [True] * 3
+
+
+def test_a_question_that_draws_its_numbers_comes_back_with_others(page, frozen_site):
+    recall = frozen_site / "topics" / "averaging" / "recall.html"
+    page.goto(recall.as_uri())
+    _sit(page, "Answer new questions")
+    day, seen = datetime.fromisoformat(EVENING), {"draw-the-copy": [], "draw-the-peak": []}
+    for sitting in range(3):
+        for _ in seen:
+            while not (shown := _shown(page)).startswith("draw-the-"):
+                _press(page, "Show the answer")
+                _press(page, "Next question")
+            box = page.locator(f"#item-{shown}")
+            name = box.locator("form").get_attribute("data-item")
+            drawn = re.findall(r"\d[\d,]*", box.locator(".pb-stem").inner_text())
+            number, *_ = [int(one.replace(",", "")) for one in drawn]
+            seen[name].append(drawn)
+            if name == "draw-the-peak":
+                field_of(box).fill(str(2 * number))
+            else:  # of fp32 parameters and their gradients
+                said = re.compile(rf"^\s*{8 * number / 1024:.3g}\sKiB\s*$")
+                box.locator("label").filter(has_text=said).click()
+            box.get_by_role("button", name="Check", exact=True).click()
+            assert RIGHT in box.inner_text()
+            assert kept(page)[name]["attempts"][-1].get("variant", 0) == sitting
+            page.get_by_role("button", name=re.compile("Next question|Finish")).click()
+        day += timedelta(days=400)
+        page.clock.set_fixed_time(day)
+        page.goto(recall.as_uri())
+        _sit(page, "Start with what is due")
+    assert [len({*map(tuple, drawn)}) for drawn in seen.values()] == [3, 3]
 
 
 def test_a_missed_question_that_refers_to_its_page_comes_back_there(built_site, open_page):

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from markupsafe import Markup
 from pydantic import Field, ValidationInfo, model_validator
@@ -36,7 +36,7 @@ class Option(Written):
     them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
-    text: Line = ""
+    text: Line | None = None
     """what it says; where it stands not, the value of `gives`."""
     gives: Expression | None = None
     """of an item that draws its numbers: the value that this answer has."""
@@ -53,9 +53,9 @@ class Option(Written):
     def _decided(cls, written: object, known: ValidationInfo) -> object:
         """What refutes its misconception, by `context`, refutes an option that names no claim."""
         if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
-            if "misconception" not in written:
+            if "misconception" not in written and "gives" not in written:
                 raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
-            claim = (known.context or {}).get(str(written["misconception"]))
+            claim = (known.context or {}).get(str(written.get("misconception")))
             return {**written, "refuted_by": claim}
         return written
 
@@ -65,14 +65,10 @@ class Option(Written):
         return self.text or f"{{{{ {self.gives} }}}}"
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.text and not self.gives:
-            raise ValueError("missing key 'text'")
-        return self
-
-    @model_validator(mode="after")
     def _right_or_believed(self, known: ValidationInfo) -> Self:
         """What refutes a misconception leaves the option that names it wrong."""
+        if not (self.text or self.gives):
+            raise ValueError("missing key 'text'")
         refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
         right = self.right_if
         if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
@@ -89,31 +85,22 @@ class Choice(Drawable):
     kind: Literal["choice"] = "choice"
     options: Annotated[list[Option], Field(min_length=2)]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _right_by_law(cls, written: Any) -> Any:  # noqa: ANN401
-        """Of drawn numbers, the law makes the option right that names no misconception."""
-        match written:
-            case {"draws": {"law": str() as law}, "options": [*options]}:
-                right = {"right_if": {"claim": law}}
-                named = [
-                    one | right if isinstance(one, dict) and "misconception" not in one else one
-                    for one in options
-                ]
-                return {**written, "options": named}
-        return written
-
     @model_validator(mode="after")
     def _drawn_answers(self) -> Self:
-        if self.draws and not all(one.gives for one in self.options):
-            raise ValueError("draws: each option needs gives:, the value that it has")
+        if any(bool(one.gives) != bool(self.draws) for one in self.options):
+            raise ValueError("gives: stands in each option of an item with draws:, and in no other")
         return self
+
+    def under(self, law: str) -> "Choice":
+        """The same where the law makes the option right that names no misconception."""
+        right = {"right_if": RightIf(claim=law)}
+        found = (one if one.misconception else one.model_copy(update=right) for one in self.options)
+        return self.model_copy(update={"options": [*found]})
 
     def formulas(self) -> Iterator[tuple[Path, str]]:
         """What each option gives."""
-        given = enumerate(one.gives or "" for one in self.options)
-        rest = sorted(given, key=lambda one: not self.options[one[0]].right_if)
-        yield from ((("options", place, "gives"), gives) for place, gives in rest)
+        for place, one in sorted(enumerate(self.options), key=lambda one: not one[1].right_if):
+            yield ("options", place, "gives"), one.gives or ""
 
 
 class Several(Item):
@@ -121,6 +108,12 @@ class Several(Item):
 
     kind: Literal["several"]
     options: Annotated[list[Option], Field(min_length=3)]
+
+    @model_validator(mode="after")
+    def _stated(self) -> Self:
+        if any(one.gives for one in self.options):
+            raise ValueError("gives: stands in a choice with draws:")
+        return self
 
 
 class OneOption(Kind[Choice | Several], of=Choice):

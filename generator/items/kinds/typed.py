@@ -4,10 +4,9 @@ import math
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from markupsafe import Markup
-from pydantic import model_validator
 
 from generator.content.claim import Tolerance
 from generator.content.quiz import Drawable, Item
@@ -46,14 +45,9 @@ class Number(Drawable):
     why: Line
     slips: list[Slip] = []
 
-    @model_validator(mode="before")
-    @classmethod
-    def _backed_by_law(cls, written: Any) -> Any:  # noqa: ANN401
-        """The law of what is drawn is evidence, and shown as such."""
-        match written:
-            case {"draws": {"law": str() as law}}:
-                return {**written, "claims": [law, *written.get("claims", [])]}
-        return written
+    def under(self, law: str) -> "Number":
+        """The same with the law as evidence."""
+        return self.model_copy(update={"claims": [law, *self.claims]})
 
     def formulas(self) -> Iterator[tuple[Path, str]]:
         """The answer, and what each mistake gives."""
