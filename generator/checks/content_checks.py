@@ -45,7 +45,9 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     ],
     "figure": lambda _, document: [one.id for one in document.model.figures],
     "lesson figure": lambda book, document: [
-        name for one in book.topics if f"/topics/{one.id}/" in document.source.file
+        name
+        for one in book.topics
+        if f"/topics/{one.id}/" in document.source.file
         for name in one.figures
     ],
     "item": lambda book, document: [

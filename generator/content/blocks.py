@@ -1,4 +1,4 @@
-"""Tables, footnotes, boxes and images in an author's Markdown, which print raw where a mark is missing.
+"""Tables, footnotes, boxes and images of a text, which print raw where a mark is missing.
 
 In: a text without its code and formulas, in which a private-use character begins each expression.
 Out: what Markdown would print as it is written, each at a character.
@@ -6,7 +6,6 @@ Out: what Markdown would print as it is written, each at a character.
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
@@ -16,7 +15,8 @@ BOXES = ("note", "tip", "example", "warning")
 NOTE = re.compile(r"(?P<begins>^)?\[\^(?P<name>[^\]\s]+)\](?P<says>:)?", re.MULTILINE)
 LINES = "keep its lines, with | behind the key and not >"
 _BOX = re.compile(
-    r"^ *(?P<mark>!!!|\?\?\?)(?P<rest>[^\n]*)(?P<within>\n(?:[ \t]*\n)*(?P<indent> *)\S)?", re.MULTILINE
+    r"^ *(?P<mark>!!!|\?\?\?)(?P<rest>[^\n]*)(?P<within>\n(?:[ \t]*\n)*(?P<indent> *)\S)?",
+    re.MULTILINE,
 )
 _BOX_HEAD = re.compile(r' (?P<kind>\w+)(?: "[^"]*")?[ \t]*')
 _DASHES = re.compile(r"(?:^|\|)[ \t]*:?-{2,}:?[ \t]*\|", re.MULTILINE)  # below the head of a table
@@ -26,18 +26,9 @@ _IMAGE = re.compile(
 _TABLES = MarkdownIt("commonmark").enable("table")
 
 
-class Image(NamedTuple):
-    """An image of a text: where it begins, and the address of its file."""
-
-    start: int
-    file: str
-
-
-def images(text: str) -> Iterator[Image]:
-    """The images of a text."""
-    for found in _IMAGE.finditer(text):
-        if found["file"]:
-            yield Image(found.start(), found["file"])
+def images(text: str) -> Iterator[tuple[int, str]]:
+    """Where each image of a text begins, and the address of its file."""
+    return ((one.start(), one["file"]) for one in _IMAGE.finditer(text) if one["file"])
 
 
 def faults(text: str, mark: str) -> Iterator[tuple[int, str]]:
@@ -47,34 +38,29 @@ def faults(text: str, mark: str) -> Iterator[tuple[int, str]]:
         text: as the module says.
         mark: a `line` has none of these; of a `page`, MkDocs makes the tables.
     """
-    yield from _images(text, mark)
-    yield from _notes(text, mark)
-    if mark != "page":
-        yield from _tables(text, mark)
-    if mark != "line":
-        yield from _boxes(text)
-
-
-def _images(text: str, mark: str) -> Iterator[tuple[int, str]]:
     for found in _IMAGE.finditer(text):
         if mark == "line":
             yield found.start(), "an image in a line; put it into a text"
         elif not found["at"] or not found["says"].strip():
-            yield found.start(), "an image needs its file and words for it: ![what it shows](ring.png)"
+            yield (
+                found.start(),
+                "an image needs its file and words for it: ![what it shows](ring.png)",
+            )
+    yield from _notes(text, mark)
+    yield from _tables(text, mark) if mark != "page" else ()
+    yield from _boxes(text) if mark != "line" else ()
 
 
 def _notes(text: str, mark: str) -> Iterator[tuple[int, str]]:
     """Footnotes that are named and not written, or written and not named."""
-    found = list(NOTE.finditer(text))
-    written = {one["name"] for one in found if one["says"] and one["begins"] is not None}
-    named = {one["name"] for one in found if not (one["says"] and one["begins"] is not None)}
-    for one in found:
+    found = [(one, bool(one["says"] and one["begins"] is not None)) for one in NOTE.finditer(text)]
+    known = {(one["name"], is_written) for one, is_written in found}
+    for one, is_written in found:
         if mark == "line":
             yield one.start(), f"a footnote {one[0]!r} in a line; put it into a text"
-        elif one["name"] not in written:
-            yield one.start(), f"no line begins with [^{one['name']}]: and says the note; {LINES}"
-        elif one["name"] not in named:
-            yield one.start(), f"no sentence names the note [^{one['name']}]"
+        elif (one["name"], not is_written) not in known:
+            lacks = f"no line begins with [^{one['name']}]: and says the note; {LINES}"
+            yield one.start(), f"no text names the note {one[0]!r}" if is_written else lacks
 
 
 def _tables(text: str, mark: str) -> Iterator[tuple[int, str]]:

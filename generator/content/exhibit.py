@@ -175,10 +175,10 @@ class Exhibit(Written):
     """What a question shows below its stem, from runs, and what opens nothing: one of these."""
 
     figure: DrawnFigure | None = None
-    """a figure of one of the topic's lessons, as `learn/replicas`. Its first state is drawn, without
-    controls, without its numbers, and without its caption, which may tell the answer."""
+    """a figure of a lesson of the topic, as `learn/replicas`. Its first state is drawn, without
+    controls, numbers and caption, which may tell the answer."""
     drawing: Figure | None = None
-    """a figure of the question's own, with the keys of a lesson's; its runs may be those of `for:`."""
+    """a figure of its own, with the keys of a lesson's, and runs of `for:` where it has some."""
     program: Listing | None = None
     """code that a run executed; with `run:` also what it printed."""
     log: RunPath | None = None

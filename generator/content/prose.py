@@ -7,13 +7,13 @@ private-use characters, so Markdown cannot touch what they print and they cannot
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markupsafe import escape
+from markupsafe import Markup, escape
 from mdit_py_plugins.admon import admon_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
@@ -46,12 +46,12 @@ _CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re
 _FENCE = re.compile(
     r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
 )
-_FORMULA = re.compile(  # between two dollars, or between one and one that touch it
-    rf"{_FENCE.pattern}|{_CODE.pattern}|(?<![\\$])\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
-    r"|(?<![\\$])\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$])",
+_FORMULA = re.compile(  # between two dollars or one that touch it; code, and a dollar itself
+    rf"{_FENCE.pattern}|{_CODE.pattern}|\\\$|(?<!\$)\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
+    r"|(?<!\$)\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$])",
     re.DOTALL | re.MULTILINE,
 )
-_DOLLAR = re.compile(r"(?<!\\)\$")
+_DOLLAR = re.compile(r"\$")
 _OTHER_FENCE = re.compile(
     r"^ {0,3}(?:```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
 )
@@ -61,6 +61,7 @@ _OTHER_ADDRESS = re.compile(
     r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
 )
 Fill = Callable[[str], str]  # an expression to what it prints
+Formulas = list[tuple[str, bool]]  # the LaTeX of each, and whether it stands in a line of its own
 
 
 class Expressed(NamedTuple):
@@ -110,8 +111,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         at = found.start("block" if found["block"] else "inline")
         for offset, message in formulas.faults(found["block"] or found["inline"]):
             yield Fault(at + offset, message)
-    for offset, message in blocks.faults(kept, mark):
-        yield Fault(offset, message)
+    yield from starmap(Fault, blocks.faults(kept, mark))
     prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     fenced = text.replace("```listing\n", "```text   \n") if mark == "page" else text
@@ -132,13 +132,13 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
 
 
 def _kept(text: str) -> tuple[str, str]:
-    """A text with a character in the place of each expression, as long; and without code, formulas."""
+    """A text with something as long for each expression; the same without code and formulas."""
     even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
     return even, _FORMULA.sub(blank, even)
 
 
-def images(text: str) -> list[blocks.Image]:
-    """The images of a text."""
+def images(text: str) -> list[tuple[int, str]]:
+    """The images of a text: where each begins, and the address of its file."""
     return list(blocks.images(_kept(text)[1])) if "![" in text else []
 
 
@@ -147,26 +147,37 @@ def _is_formula(found: re.Match[str]) -> bool:
     return bool(found["block"] or found["inline"])
 
 
-def _slotted(text: str) -> tuple[str, list[tuple[str, bool]]]:
+def _slotted(text: str) -> tuple[str, Formulas]:
     """The text with a private-use character for each expression and formula; the formulas."""
-    positions, found = count(_FIRST), list[tuple[str, bool]]()
+    found, first = Formulas(), dict[str, int]()
+    for position, one in enumerate(expressions(text)):
+        first.setdefault(one.text, position)
 
     def taken(one: re.Match[str]) -> str:
         if not _is_formula(one):
-            return one[0]
+            return "$" if one[0] == r"\$" else one[0]
         found.append((one["block"] or one["inline"], bool(one["block"])))
         return chr(_FIRST_FORMULA + len(found) - 1)
 
-    text = _EXPRESSION.sub(lambda _: chr(next(positions)), text)
-    return _FORMULA.sub(taken, text), found
+    return _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one]))), found
 
 
-def _formula(latex: str, is_block: bool, mark: str = "") -> str:  # noqa: FBT001
-    """A formula in a text, or its LaTeX where a text alone is wanted."""
-    if mark == _PLAIN:
-        return str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex)))
-    shown, tag, copied = formulas.mathml(latex.strip(), is_block=is_block).partition("<annotation")
-    return VALUE.sub(rf"{mark}\g<0>", shown) + tag + VALUE.sub(rf"{_PLAIN}\g<0>", copied)
+def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:
+    """A text with MathML in the places of its formulas; with LaTeX where a text alone is wanted.
+
+    No screen reader finds a link in a formula, so what its values are read from follows it.
+    """
+
+    def shown(slot: re.Match[str]) -> str:
+        latex, is_block = found[ord(slot[2]) - _FIRST_FORMULA]
+        if slot[1] == _PLAIN:
+            return str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex)))
+        drawn = formulas.mathml(latex.strip(), is_block=is_block)
+        values = dict.fromkeys(VALUE.findall(latex) if slot[1] != _LINKED else ())
+        opened = f' <small class="pb-inputs">({", ".join(values)})</small>' if values else ""
+        return as_html(VALUE.sub(rf"{_PLAIN}\g<0>", drawn) + opened)
+
+    return _FORMULA_SLOT.sub(shown, text)
 
 
 def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
@@ -192,25 +203,11 @@ def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> s
     return HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
 
 
-def _note(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
-    """A footnote's number in the text, and the note's own end, which lead to each other."""
-    name = f"{NOTES}-{tokens[at].meta['id'] + 1}"
-    again = tokens[at].meta.get("subId", 0) * "-again"
-    if tokens[at].type == "footnote_open":
-        return f'<li id="fn{name}">'
-    if tokens[at].type == "footnote_anchor":
-        return f' <a class="footnote-backref" href="#fnref{name}{again}" aria-label="back">↩</a>'
-    number = f'<a class="footnote-ref pb-label" href="#fn{name}">{tokens[at].meta["id"] + 1}</a>'
-    return f'<sup id="fnref{name}{again}">{number}</sup>'
-
-
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table")
 _MARKDOWN.use(admon_plugin).use(footnote_plugin, inline=False)
 _MARKDOWN.disable(["html_block", "html_inline", "heading", "lheading", "hr"])
 _MARKDOWN.add_render_rule("code_inline", _code_span)
 _MARKDOWN.add_render_rule("text", _words)
-for _part in ("footnote_ref", "footnote_open", "footnote_anchor"):
-    _MARKDOWN.add_render_rule(_part, _note)
 ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
 _AROUND = {  # what stands there in other pages
     "footnote_block_open": '<div class="footnote"><ol>',
@@ -218,6 +215,7 @@ _AROUND = {  # what stands there in other pages
     "table_open": f'{SCROLLED}<table class="pb-table">',
     "table_close": "</table></div>",
 }
+_REFERRED = re.compile(r'<sup class="footnote-ref"><a( href="[^"]+")( id="[^"]+")>')
 for _part in _AROUND:
     _MARKDOWN.add_render_rule(_part, lambda _, tokens, at, *__: _AROUND[tokens[at].type])
 
@@ -228,29 +226,30 @@ def _rendered(text: str, *, inline: bool) -> str:
     if inline:
         html = str(_MARKDOWN.renderInline(text))
     else:
-        tokens = _MARKDOWN.parse(text)
+        of_page = {"docId": NOTES}
+        tokens = _MARKDOWN.parse(text, of_page)
         for at, token in enumerate(tokens):
             token.attrs.pop("start", None)
             if token.type in ("fence", "code_block"):  # which a keyboard scrolls
                 token.type, token.attrs["tabindex"] = "fence", "0"
             if token.type in ("th_open", "td_open"):
-                _as_cell(token, tokens[at + 2], tokens[at - 1], tokens[at + 1].content)
-        html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})).strip()
+                _as_cell(tokens[at - 1 : at + 3])
+        html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, of_page)).strip()
     html = re.sub(r"<[^>]+>", lambda tag: _SLOT.sub(rf"{_PLAIN}\2", tag[0]), html)
-    return _FORMULA_SLOT.sub(
-        lambda slot: _formula(*found[ord(slot[2]) - _FIRST_FORMULA], slot[1]), html
-    )
+    html = _REFERRED.sub(r'<sup class="footnote-ref pb-label"\2><a\1>', html)
+    return _with_formulas(html, found)
 
 
-def _as_cell(begins: Token, ends: Token, before: Token, says: str) -> None:
-    """Let a cell be as in tables of templates: the first heads its row, and alignment is a class."""
+def _as_cell(tokens: Sequence[Token]) -> None:
+    """Let a cell be as in templates: the first heads its row, and alignment is a class."""
+    before, begins, says, ends = tokens
     aligned = str(begins.attrs.pop("style", "")).rpartition(":")[2]
     if aligned in ALIGNED:
         begins.attrs["class"] = ALIGNED[aligned]
-    heads_row = begins.type == "td_open" and before.type == "tr_open"
-    begins.tag = ends.tag = "th" if says and (begins.type == "th_open" or heads_row) else "td"
+    scope = "col" if begins.tag == "th" else "row" if before.type == "tr_open" else ""
+    begins.tag = ends.tag = "th" if says.content and scope else "td"
     if begins.tag == "th":
-        begins.attrs["scope"] = "row" if heads_row else "col"
+        begins.attrs["scope"] = scope
 
 
 def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
@@ -274,15 +273,10 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
         linked: the same for one in the words of a link.
         escaped: of some HTML, in which nothing is Markdown.
     """
-    slotted, found = _slotted(text)
-    for number, (latex, is_block) in enumerate(found):
-        html = escaped(_formula(latex, is_block))
-        slotted = slotted.replace(
-            chr(_FIRST_FORMULA + number), f'<span class="pb-formula">{html}</span>'
-        )
-    return _put_back(
-        slotted, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one))
+    shown = _with_formulas(
+        *_slotted(text), lambda one: f'<span class="pb-formula">{escaped(Markup(one))}</span>'
     )
+    return _put_back(shown, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one)))
 
 
 def _put_back(html: str, text: str, fill: Fill, linked: Fill) -> str:

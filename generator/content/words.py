@@ -85,8 +85,8 @@ ClaimId = Annotated[
 ]
 RunPath = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z_][a-z0-9_]*\.[a-z0-9_]+$"),
-    Mark("run", "experiment.run, as in `large_model.wide_single`"),
+    StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?$"),
+    Mark("run", "experiment.run, as in `large_model.wide_single`, or a name that `for:` binds"),
 ]
 LessonPath = Annotated[
     str,

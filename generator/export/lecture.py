@@ -24,7 +24,8 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
         sheet = Sheet("class.md", "exported/class.html.j2", "", "", topic=topic, lab=lab)
         folio, context = opened(sheet, Gathered(evidence, {}, {}))
         plan = lecture.lecture(topic, folio)
-        if (part == "lab" and not lab) or (part == "mistakes" and not plan.beliefs):
+        needs = {"lab": lab, "mistakes": plan.beliefs, "questions": plan.paper}
+        if not needs.get(part, True):
             continue
         page = environment().get_template(sheet.template)
         html = page.render(context, part=part, lecture=plan, css=css)

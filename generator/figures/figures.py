@@ -14,8 +14,8 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.figures.charts import epochs, growth
 from generator.figures.picture import Picture
-from generator.figures.play import states as play_states
 from generator.figures.placement_figure import placement
+from generator.figures.play import states as play_states
 from generator.figures.play.frame import play
 from generator.printing.folio import REFERENCE, Folio
 from generator.values.regime import CROWDED, SPELLED, is_crowded
@@ -27,7 +27,9 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "growth": growth,
     "play": play,
 }
-_WIDE = re.compile(r'<svg class="[^"]*\bpb-wide\b.*?</svg>', re.DOTALL)
+_UNUSED = re.compile(  # by a drawing alone
+    r'<svg class="[^"]*\bpb-wide\b.*?</svg>| data-(?:say|moments|during)="[^"]*"', re.DOTALL
+)
 
 
 class FigureOnPage(NamedTuple):
@@ -71,7 +73,7 @@ def exhibit(figure: Figure, item: str, folio: Folio) -> tuple[FigureOnPage, Mark
     drawn = draw(alone, folio)
     play = drawn.picture.play
     drawing = play.drawn if play else drawn.picture.drawings or Markup()
-    return drawn, Markup(_WIDE.sub("", drawing))
+    return drawn, Markup(_UNUSED.sub("", drawing))
 
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:

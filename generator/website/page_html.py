@@ -33,11 +33,9 @@ class LikeOurs(markdown.Extension):  # type: ignore[misc]
             for at, table in enumerate(parent):
                 if table.tag == "table":
                     table.set("class", "pb-table")
-                    for cell in table.iter():
-                        _align(cell)
                     parent[at] = _scrolled(table)
-        for number in root.iterfind(".//a[@class='footnote-ref']"):
-            number.set("class", "footnote-ref pb-label")
+        for one in root.iter():
+            _as_class(one)
         for code in root.iterfind(".//pre/code"):
             code.set("tabindex", "0")
         for level in range(2, 7):
@@ -55,11 +53,12 @@ def _scrolled(table: Element) -> Element:
     return box
 
 
-def _align(cell: Element) -> None:
-    """A class instead of a style, which no page of ours holds."""
-    aligned = cell.attrib.pop("style", "").strip("; ").rpartition(" ")[2]
-    if aligned in ALIGNED:
-        cell.set("class", ALIGNED[aligned])
+def _as_class(one: Element) -> None:
+    """Classes for how a cell is aligned, in place of a style, and for the number of a footnote."""
+    if one.tag in ("th", "td") and (aligned := one.attrib.pop("style", "").strip("; ")):
+        one.set("class", ALIGNED.get(aligned.rpartition(" ")[2], ""))
+    if one.get("class") == "footnote-ref":
+        one.set("class", "footnote-ref pb-label")
 
 
 def _link(heading: Element) -> None:

@@ -114,7 +114,7 @@ def pages_are_written_by_hand(copy):
     head = "---\ntitle: On fp32\ndescription: All of it\n---\n\n"
     lead = "It begins\nat {{ tiny_memory.whole.world_size }}.\n\n"
     text = f"{head}{lead}{sections}{code}\nBefore.\n\n{listing}\nAfter.\n"
-    (copy.content / "pages").mkdir()
+    (copy.content / "pages").mkdir(exist_ok=True)
     (copy.content / "pages" / "about.md").write_text(text)
 
 

@@ -14,9 +14,9 @@ from tests.generator.conftest import render
 MARK = "¦"
 HOME, GUIDE, GLOSSARY, STATEMENTS = "site.yml", "guide.yml", "glossary.yml", "statements.yml"
 AVERAGING, SHARDING, ASKING = "topics/averaging", "topics/sharding", "topics/asking"
-LEARN, WHY, TRACE, TRY, COST, QUIZ, QUIZ_TRY = (
+LEARN, WHY, TRACE, TRY, COST, QUIZ, QUIZ_TRY, WORKED = (
     f"{AVERAGING}/{name}.yml"
-    for name in ("learn", "why", "trace", "try", "cost", "quiz", "quiz-try")
+    for name in ("learn", "why", "trace", "try", "cost", "quiz", "quiz-try", "worked")
 )
 DEEP, EXPERIMENT = f"{SHARDING}/deep.yml", f"{SHARDING}/experiment.yml"
 ITEMS, MEMORY, TRAINING = f"{ASKING}/quiz.yml", "claims/tiny_memory.yml", "claims/tiny_training.yml"
@@ -271,11 +271,35 @@ GUIDES = [
      "ask: Does a part"),
     (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦tiny_memory.hole", "has no run 'hole'"),
 ]  # fmt: skip
+MARKUP = [
+    (WORKED, "model of $b$", "model of $¦\\foo$", 'no LaTeX: Unknown command "\\foo"'),
+    (WORKED, "model of $b$", "model of $b = ¦42 \\,\\mathrm{ms}$", "quantity '42"),
+    (WORKED, "model of $b$", "model of ¦$ b$", "a formula ends where its last $ touches it"),
+    (WORKED, "|--------|---", "¦|---", "no table: give each column dashes"),
+    (WORKED, "text: |", "text: >-", "no table", "|--------|"),
+    (WORKED, "one rank[^rank]", "one rank¦[^rnak]", "no line begins with [^rnak]:"),
+    (WORKED, "one rank[^rank]", "one rank", "no text names the note", "[^rank]: A"),
+    (WORKED, "!!! warning", "!!! ¦waring", "no box 'waring'; did you mean 'warning'?"),
+    (WORKED, "          They come", "      They come", "by four spaces", '!!! warning'),
+    (WORKED, "![A model of two layers, each on a rank of its own]", "¦![]", "words for it"),
+    (WORKED, "own](parts.svg)", "own](prats.svg)",
+     "no such file in content/topics/averaging; did you mean 'parts.svg'?", "![A model"),
+    (WORKED, "own](parts.svg)", "own](../averaging/../../site.yml)", "and is one of", "![A model"),
+    (WORKED, "title: What one copy needs", 'title: "¦![a](parts.svg)"', "an image in a line"),
+    (GLOSSARY, "definition: ", "definition: It ¦![a](parts.svg) ", "no other text does"),
+    (QUIZ, "figure: learn/learnt", "figure: ¦learn/leant",
+     "no lesson figure 'learn/leant'; did you mean 'learn/learnt'?"),
+    (QUIZ, "{figure: learn/learnt}", "¦{figure: learn/learnt, log: tiny_memory.whole}", "give one"),
+    (ITEMS, "log: tiny_memory.whole_budget", "log: ¦tiny_memory.whole", "printed nothing"),
+    (ITEMS, "object: mean, run", "object: maen, run", "did you mean 'mean'?", "content/topics/av"),
+    ("pages/marks.md", "\\frac{b}", "\\frac{¦423 s}", "bare numeral"),
+    ("pages/marks.md", "parts.svg", "part.svg", "no such file in content/pages", "![Two"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "row",
-    YAML + TEXTS + LESSONS + CALCULATORS + QUESTIONS + DRAWS + CLAIMS + STATED + GUIDES,
+    YAML + TEXTS + MARKUP + LESSONS + CALCULATORS + QUESTIONS + DRAWS + CLAIMS + STATED + GUIDES,
     ids=lambda row: f"{row[0].rpartition('/')[2]}: {row[3]}",
 )
 def test_a_mistake_is_told_at_its_place(copy, row):
@@ -303,8 +327,8 @@ def test_a_claim_that_stops_holding_is_told_wherever_something_rests_on_it_and_n
         "content/statements.yml:5:14: false needs a claim by which the sentence is refuted",
         "content/topics/asking/challenge.yml:23:48: holds('whole-needs-more'): "
         "the sentence rests on whole-needs-more",
-        "content/topics/asking/quiz.yml:96:14: rests on claim 'averaging-is-slower'",
-        "content/topics/averaging/quiz.yml:32:21: rests on claim 'averaging-is-slower'",
+        "content/topics/asking/quiz.yml:99:14: rests on claim 'averaging-is-slower'",
+        "content/topics/averaging/quiz.yml:33:21: rests on claim 'averaging-is-slower'",
         "content/topics/averaging/why.yml:22:12: rests on claim 'halves-complete'",
         "content/topics/averaging/why.yml:27:12: rests on claim 'averaging-is-slower'",
     ]

@@ -17,7 +17,7 @@ ADDED = '  - {page: about, says: "Which program do you start?"}\n'
 @pytest.fixture
 def with_a_page_by_hand(copy):
     """The frozen book, whose first hour ends with a page of content/pages."""
-    (copy.content / "pages").mkdir()
+    (copy.content / "pages").mkdir(exist_ok=True)
     path = copy.content / "pages" / "about.md"
     path.write_text(HAND.format("word " * frame.WORDS_PER_MINUTE * 5))
     copy.edit("site.yml", LAST, LAST + ADDED)

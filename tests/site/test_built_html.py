@@ -83,7 +83,7 @@ def test_no_link_or_button_stands_in_another(readings):
 
 
 # Where a digit may stand: in a value that opens, in what it opens to, in code, in a formula, in a
-# drawing whose numbers stand in a table, in the foot, in what is cited, and in labels that count or name.
+# drawing whose numbers stand in a table, in the foot, in what is cited, and in labels that count.
 NUMBERS_MAY_STAND_IN = frozenset(["pb-value", "pb-label", "pb-foot", "pb-cited", "pb-given"])
 EXEMPT_TAGS = frozenset(["code", "math", "pre", "svg", "script", "style", "title"])
 LABEL = re.compile(r"\b(?:rank|step|epoch|stage|layer)s?[\s\u00a0]\d+\b", re.IGNORECASE)

@@ -77,7 +77,11 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
 
 def styles(body: str) -> list[str]:
     """The style sheets that a page loads beyond the one of all pages."""
-    return [name for name, marks in STYLES.items() if any(re.search(one, body, re.MULTILINE) for one in marks)]
+    return [
+        name
+        for name, marks in STYLES.items()
+        if any(re.search(one, body, re.MULTILINE) for one in marks)
+    ]
 
 
 def machines(found: Sequence[View], book: Book) -> list[tuple[str, bool]]:

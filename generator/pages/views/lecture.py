@@ -35,13 +35,14 @@ def lecture(topic: Topic, folio: Folio) -> View:
                 asked[mode] = name  # hands are raised for one of its options
                 break
     wrong = beliefs(topic, folio)
-    steps = [*shown, *(["beliefs"] if wrong else []), *(["lab"] if topic.labs else []), "paper"]
+    paper = _on_paper(topic, names - {*asked.values()})
+    more = {"beliefs": wrong, "lab": topic.labs, "paper": paper}
     return View(
         shown=shown,
         asked=asked,
         letters={mode: "ABC"[place] for place, mode in enumerate(asked)},
-        steps=_timed(steps),
-        paper=_on_paper(topic, names - {*asked.values()}),
+        steps=_timed([*shown, *(step for step, needs in more.items() if needs)]),
+        paper=paper,
         beliefs=wrong,
         lab=next(iter(topic.labs), None),
     )

@@ -10,7 +10,6 @@ import textwrap
 
 from markupsafe import Markup
 
-from generator.content.errors import ContentErrors
 from generator.content.quiz import Item, Table
 from generator.figures import figures
 from generator.items.answers import claim_behind, without_repeats
@@ -24,7 +23,6 @@ _BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote|div)\b|<p><img")
 _OPENS = re.compile(r'(<a class="pb-value[^>]*>)(.*?)(</a>)', re.DOTALL)
 _CHECKS = frozenset({"question", "challenge"})  # what else is asked says how sure a reader is
 _IN_SHORT = 80  # characters
-MOST_DRAWN = 20_000  # bytes of the drawing of a question, which Recall loads with all others
 
 
 def question(item: Item, folio: Folio, asked_as: str) -> View:
@@ -78,23 +76,11 @@ def in_short(item: Item, folio: Folio) -> str:
 
 
 def _exhibit(item: Item, folio: Folio) -> View | None:
-    """What stands below the stem: a figure with its drawing, or code, or what a run printed.
-
-    Raises:
-        ContentErrors: the drawing is too heavy.
-    """
+    """What stands below the stem: a figure with its drawing, or code, or what a run printed."""
     shown, figure = item.exhibit, folio.book.exhibited.get(item.id)
     if shown is None:
         return None
     drawn, drawing = figures.exhibit(figure, item.id, folio) if figure else (None, Markup())
-    if len(drawing) > MOST_DRAWN:
-        said = f"its drawing has {len(drawing) // 1000} kB of {MOST_DRAWN // 1000}; name fewer runs"
-        raise ContentErrors(
-            document.error((*one.path[:-1], "exhibit"), said)
-            for document in folio.book.documents
-            for one in document.fields
-            if one.path[-1] == "id" and one.text == item.id.partition("-variant-")[0]
-        )
     return View(
         figure=drawn,
         drawing=drawing,

@@ -1,0 +1,147 @@
+"""Marks of authors' texts and what questions show: what a reader gets, and what is never let in."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from generator.content import prose
+from generator.pages.press import Press
+from generator.website.publish import site_files
+from tests.generator.conftest import render
+
+WORKED, ASKED = "topics/averaging/worked.md", "topics/asking/challenge.md"
+LINK = '<a class="pb-value" data-v="7">12 MiB</a>'
+
+
+def rendered_text(text):
+    return prose.render(text, lambda _: LINK, lambda _: "<span>12 MiB</span>", inline=False)
+
+
+def drawn(text):
+    """The formula of a text as a tree, read by a parser of XML."""
+    html = re.search(r"<math.*?</math>", rendered_text(text), re.DOTALL)[0]
+    return ElementTree.fromstring(re.sub(r"&[A-Za-z]+;(?<!lt;)(?<!amp;)(?<!gt;)", "", html))
+
+
+def test_a_formula_is_drawn_and_carries_its_latex():
+    math = drawn(r"So $\frac{2(n-1)}{n}$ of it.")
+    over, under = math.find("semantics/mfrac")
+    assert ("".join(over.itertext()), "".join(under.itertext())) == ("2(n−1)", "n")
+    assert math.find("semantics/annotation").text == r"\frac{2(n-1)}{n}"
+    assert drawn("$$x$$").get("display") == "block"
+
+
+def test_a_value_in_a_formula_is_copied_as_text_and_opens_its_source_behind_it():
+    text = r"$\frac{ {{ a.b }} }{{{ a.b }}}$"
+    math = drawn(text)
+    assert [one.text for one in math.findall(".//mfrac/mn")] == ["12 MiB", "12 MiB"]
+    assert math.find("semantics/annotation").text == r"\frac{ 12 MiB }{12 MiB}"
+    assert rendered_text(text).endswith(f'</math> <small class="pb-inputs">({LINK})</small></p>')
+    assert rendered_text("[so $x = {{ a.b }}$](x.html)").count("<a ") == 1  # links do not nest
+
+
+def test_what_stands_in_an_attribute_is_text():
+    html = rendered_text('![a ring of {{ a.b }}](ring.png "of $n$")')
+    assert html == '<p><img src="ring.png" alt="a ring of 12 MiB" title="of n" /></p>'
+
+
+@pytest.mark.parametrize("text", [r"$\text{<script>}$", r"$<b>$", "$x$&lt;b&gt;"])
+def test_no_html_comes_out_of_a_formula(text):
+    assert not re.search(r"<(?:script|b)\b", rendered_text(text))
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [r"\color{red}{x}", r"\href{javascript:x}{y}", r"\hspace{1cm}", r"\eqref{a}", "{a", r"x^2^3"],
+)
+def test_a_formula_without_style_link_or_an_end_is_the_only_one(latex):
+    assert any("no LaTeX" in fault.message for fault in prose.faults(f"${latex}$", "line"))
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [r"t = 42", "t = 0.5 x", r"28\,\%", r"\frac{1}{2}", r"4\ \text{ms}", r"\text{twice } x", "½ x",
+     "x = 4096 y", r"4{,}096 x", "٣ x", r"x \approx 3", r"\text{in 3 steps}"],
+)  # fmt: skip
+def test_a_number_that_a_formula_states_is_refused(latex):
+    assert prose.faults(f"${latex}$", "line")
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [r"\frac{2(n-1)}{n}", r"\frac{p-1}{m+p-1}", r"t = \alpha + \beta n", "16 P", "x_0 = 0", "p > 1",
+     r"\text{fp32} \cdot 2^{10} x", r"i = 1, 2, \dots, n", "{{ a.b }} = 2 n", r"\max(x, 1)"],
+)  # fmt: skip
+def test_coefficients_indices_and_exponents_of_a_law_are_not(latex):
+    assert prose.faults(f"${latex}$", "line") == ()
+
+
+def test_dollars_of_code_and_of_money_are_no_formulas():
+    text = "`$HOME` and `$PATH`, or \\$ and \\$.\n\n```sh\necho $A $B\n```\n"
+    assert prose.faults(text, "prose") == ()
+    assert "<math" not in rendered_text(text)
+
+
+def test_a_table_has_heads_classes_and_no_style(rendered):
+    table = re.search(r'<div class="pb-scroll"[^>]*aria-label="[^"]+"><table.*?</table>',
+                      rendered[WORKED], re.DOTALL)[0]  # fmt: skip
+    assert "style=" not in table
+    assert '<th scope="col">Way</th>' in table
+    assert '<th scope="row"><em>whole</em></th>' in table
+    assert table.count('class="pb-number"') == 3
+
+
+def test_footnotes_of_two_texts_of_a_page_lead_to_themselves(copy):
+    copy.edit("topics/averaging/worked.yml", "  - title: What fits\n",
+              "  - title: More\n    text: |\n      It[^rank].\n\n      [^rank]: Is.\n"
+              "  - title: What fits\n")  # fmt: skip
+    page = render(copy.load())[WORKED]
+    for number in "12":
+        for begins, ends in (("fn", "fnref"), ("fnref", "fn")):
+            assert page.count(f'id="{begins}-{number}-1"') == 1
+            assert f'href="#{ends}-{number}-1"' in page
+
+
+def test_an_image_is_copied_beside_its_page_and_a_large_one_refused(copy):
+    files = site_files(copy.load(), copy.content, Press())
+    image = copy.content / "topics/averaging/parts.svg"
+    assert files["topics/averaging/parts.svg"] == image.read_bytes()
+    image.write_bytes(bytes(200_001))
+    (error,) = copy.errors()
+    assert error.startswith(
+        "content/topics/averaging/worked.yml:18:7: image 'parts.svg': it has 201 kB"
+    )
+
+
+def _form(page, item):
+    return re.search(rf'<form class="pb-item" data-item="{item}".*?</form>', page, re.DOTALL)[0]
+
+
+def test_a_question_shows_a_drawing_a_program_or_a_log_that_opens_nothing(rendered):
+    log, program = (_form(rendered[ASKED], one) for one in ("which-hold", "how-many-parameters"))
+    assert "you tried to allocate 40000 bytes." in log
+    assert "return total / world_size" in re.sub("<[^>]+>", "", program)
+    figure = _form(rendered[WORKED.replace("worked", "recall")], "is-it-equal")
+    assert figure.count("<svg") == 2
+    assert not re.search(r"data-|\ba href|<button|<details", figure.partition("<figure")[2]
+                         .partition("</figure>")[0])  # fmt: skip
+
+
+def test_a_case_draws_its_own_run(copy):
+    drawing = "{id: it, kind: placement, title: It, caption: It., runs: [run]}"
+    exhibit = f"    exhibit: {{drawing: {drawing}}}\n    for:"
+    copy.edit("topics/averaging/quiz-try.yml", "    for:", exhibit)
+    book = copy.load()
+    (item,) = (one for topic in book.topics for one in topic.items.values() if one.others)
+    runs = [book.exhibited[one.id].runs for one in (item, *item.others)]
+    assert runs == [["tiny_memory.halves"], ["tiny_memory.whole"]]
+
+
+def test_drawings_of_questions_are_light(real):
+    pages = "".join(text for path, text in render(real).items() if path.endswith("/recall.md"))
+    figures = re.findall(r'<figure class="pb-exhibit">.*?</figure>', pages, re.DOTALL)
+    assert len(figures) >= 2
+    assert max(map(len, figures)) < 20_000
