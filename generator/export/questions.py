@@ -7,6 +7,7 @@ item is among them that has no key here, or that Recall leaves out.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from markupsafe import Markup, escape
 
@@ -106,7 +107,8 @@ def _reply(answer: Answer, scale: float) -> View:
     numbers: Sequence[str] = ("", "", "", "")
     if reach and reach.number is not None:
         ends = reach.number - reach.within, reach.number + reach.within
-        numbers = [f"{one / scale:.12g}" for one in (reach.number, reach.within, *ends)]
+        in_unit = (f"{one / scale:.12g}" for one in (reach.number, reach.within, *ends))
+        numbers = [f"{Decimal(one):f}" for one in in_unit]  # no reader of GIFT takes 1e-6
     return View(
         id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
         place=answer.position,
@@ -157,8 +159,9 @@ def _exhibited(shown: View | None) -> str:
         return ""
     figure, parts = shown.figure, []
     if figure:
-        says = f"{figure.caption if shown.has_caption else ''} {figure.natures}".strip()
-        parts += [f"<p>{figure.title}</p>", shown.drawing, f"<p>{says}</p>" if says else ""]
+        drawn = f"Runs drawn here: {figure.natures}." if figure.natures else ""
+        says = f"{figure.caption if shown.has_caption else ''} {drawn}"
+        parts += [f"<p>{figure.title}</p>", shown.drawing, f"<p>{says}</p>" if says.strip() else ""]
     if shown.program:
         parts.append(_pre(plain(shown.program.code)))
     for one in filter(None, (shown.program, shown.printed)):

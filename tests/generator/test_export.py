@@ -87,6 +87,7 @@ def test_a_parser_of_gift_reads_every_question_with_its_key(found, keys, real_ev
         warnings.simplefilter("ignore")
         read = gift.parseFile(io.StringIO(content.decode()))
     assert all(one.valid and not one.tail for one in read)
+    assert not re.search(rb"^=(?:%0%)?[\d.]*(?::[\d.]*)?e", content, re.MULTILINE)
     assert_keys({one.title: gift_key(one) for one in read}, kept, keys)
     explained = {one.title for one in read if one.generalFeedback}
     assert explained == {one.id for one in kept if one.solution}
