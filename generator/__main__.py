@@ -162,7 +162,8 @@ def _new(options: argparse.Namespace) -> int:
             raise scaffold.CannotScaffoldError(said)
         for path in scaffold.new_experiment(root, options.content, options.name):
             print(from_home(path))
-        print(f"then: python -m runners run {options.name}; python -m generator check")
+        python = scaffold.PYTHON
+        print(f"then: {python} -m runners run {options.name}; {python} -m generator check")
         return 0
     book = load(options.content, options.machine)
     judged = Evidence(book).judged_claims
@@ -173,7 +174,8 @@ def _new(options: argparse.Namespace) -> int:
     }
     for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
         print(path)
-    print("write over its texts, bind its questions to claims, then: python -m generator check")
+    then = f"{scaffold.PYTHON} -m generator check"
+    print(f"write over its texts, bind its questions to claims, then: {then}")
     return 0
 
 

@@ -1,11 +1,11 @@
 """The runners' command; `proofbook` where the package was installed.
 
     python -m runners list [NAME …]            experiments, their runs, and what is measured here
-    python -m runners run [NAME …]             measure what is missing or stale (--force: all);
+    python -m runners run [NAME[.RUN] …]       measure what is missing or stale (--force: all);
                                                an interrupted one continues where it was
     python -m runners run [NAME …] --full      the heavier runs and experiments too
     python -m runners run [NAME …] --dry       what would run, how long, how much memory
-    python -m runners try EXPERIMENT.RUN --set key=value [--set …]
+    python -m runners try EXPERIMENT.RUN --set key=value […]
                                                one run with settings of your own, in seconds
     python -m runners reproduce EXPERIMENT.RUN.FIELD […]
                                                measure values of a page again: the page's, the new

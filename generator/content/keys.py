@@ -14,14 +14,15 @@ import yaml
 
 from generator.content.documents import Document
 from generator.content.draws import as_written
-from generator.content.words import Written
+from generator.content.words import MAX_LINE, MAX_PROSE, Written
 
-_OPENING = """\
+_OPENING = f"""\
 # Keys of the YAML files
 
 A part takes the keys of its table, and no others. The column *is* stays empty where the name and
-the example say it, or the part to which the example leads. A text is Markdown with
-`{{ expressions }}`, whose [functions](#functions) are at the end."""
+the example say it, or the part to which the example leads; a list that needs a number of parts says
+so there. A text is Markdown with `{{{{ expressions }}}}`, whose [functions](#functions) are at the
+end. A line takes at most {MAX_LINE:,} characters, a text of paragraphs {MAX_PROSE:,}."""
 _FLOW: dict[str, Any] = {"default_flow_style": True, "width": 10_000, "allow_unicode": True}
 _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
@@ -50,7 +51,21 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
     required = "yes" if fields[name].is_required() else ""
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
     example = _example(key, given) if given else ""
-    return f"| `{key}` | {required} | {line(_said(schema))} | {example} |"
+    said, limits = _said(schema), ", ".join(_limits(schema))
+    said = f"{said.removesuffix('.')}; {limits}" if said and limits else said or limits
+    return f"| `{key}` | {required} | {line(said)} | {example} |"
+
+
+def _limits(schema: dict[str, Any]) -> Iterator[str]:
+    """How many parts a list or a mapping has."""
+    for one in (schema, *schema.get("anyOf", ())):
+        least = one.get("minItems", one.get("minProperties"))
+        most = one.get("maxItems", one.get("maxProperties"))
+        if least == most and least:
+            yield f"exactly {least}"
+            continue
+        yield from (f"at least {least}",) if least else ()
+        yield from (f"at most {most}",) if most else ()
 
 
 def _said(schema: dict[str, Any]) -> str:
@@ -68,19 +83,20 @@ def _parts(thing: object) -> Iterator[Written]:
     if isinstance(thing, Written):
         yield thing
         thing = [value for _, value in thing]
-    for one in _members(thing):
+    for one in _within(thing):
         yield from _parts(one)
 
 
-def _members(thing: object) -> list[object]:
-    """What a list holds, or the values of a mapping."""
-    found = [*thing.values()] if isinstance(thing, dict) else thing
-    return found if isinstance(found, list) else []
+def _within(thing: object) -> list[object]:
+    """What a list holds, or a mapping."""
+    return (
+        [*thing.values()] if isinstance(thing, dict) else thing if isinstance(thing, list) else []
+    )
 
 
 def _example(key: str, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    listed = [one for value in values for one in _members(value)]
+    listed = [one for value in values for one in _within(value)]
     inner = dict.fromkeys(type(one) for one in (*listed, *values) if isinstance(one, Written))
     if inner:
         return "a list of " * bool(listed) + " or ".join(

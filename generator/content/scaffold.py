@@ -6,6 +6,8 @@ recorded: its stages and epochs, where there are any. Its texts say what to writ
 """
 
 import re
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
 
+PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
 TEMPLATE = Path("runners/experiments/_template.py")
 _FILES = {  # each of them as Jinja writes it
     "claims": """\
@@ -43,7 +46,9 @@ items:
         right_if: {claim: {{ claim }} }
       - text: What people believe instead
         why: Say what the run showed instead.
+{% if belief %}
         misconception: {{ belief }}
+{% endif %}
         decides: {{ claim }}
 {% endfor %}
 """,
@@ -121,17 +126,20 @@ def new_lesson(
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
     path = _run_to_lean_on(book, experiment)
-    claim = next(iter([*(one for one in laws if path in laws[one]), *laws]), None)
-    if not path or claim is None or not book.misconceptions:
+    if not path or not laws:
         raise CannotScaffoldError(
-            f"a lesson leans on a measured run, a claim and a misconception; "
-            f"measure one: python -m runners run {experiment or 'ddp'}"
+            f"a lesson leans on a measured run and a law; "
+            f"measure one: {PYTHON} -m runners run {experiment or 'ddp'}"
         )
+    source = path.partition(".")[0] + "."
+    own = [name for name, runs in laws.items() if any(run.startswith(source) for run in runs)]
+    claim = next(iter([*(name for name in own if path in laws[name]), *own, *laws]))
+    beliefs = (name for name, one in book.misconceptions.items() if one.refuted_by in own)
     bound = {
         "name": name,
         "title": name.replace("-", " ").capitalize(),
         "order": 1 + max((topic.file.order for topic in book.topics), default=0),
-        "belief": next(iter(book.misconceptions)),
+        "belief": next(beliefs, None),  # never that of another topic
         "claim": claim,
         "path": path,
         "run": book.run(path),

@@ -4,7 +4,8 @@ In: the names of experiments and what is requested (`RunRequest`). Out: traces i
 folder, and `Ran`, which the command prints: how many were measured, what surprised, what is left.
 
 With `--dry` nothing runs. How long a run takes, and how much memory its ranks take together, is
-read off its last trace here, however stale; else off the reference machine's.
+read off its last trace here, however stale; else off the reference machine's. What the command does
+beside its runs is added: it loads torch, and reads the machine after each experiment.
 """
 
 import argparse
@@ -14,20 +15,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.declared.experiment import check_names, find
-from runners.measuring import measure
+from runners.declared.experiment import check_names, find, runs_named
+from runners.measuring import measure, quiet
 from runners.measuring.endings import UnfinishedError, is_full
-from runners.measuring.instruction_sets import VARIABLES
+from runners.measuring.instruction_sets import INSTRUCTION_SETS, VARIABLES
 from runners.measuring.launch import Launcher
-from runners.measuring.pending import Pending, pending
+from runners.measuring.pending import Pending, existing, measured_in, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
 from runners.traces.files import TraceError, read, read_machine
-from runners.traces.records import Run, Trace
+from runners.traces.records import NEEDS_FULL, Run, Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
+
+LOADING_SECONDS = 4.0  # for torch, in the command and in what it forks ranks from
+READING_SECONDS = quiet.CANARY_SECONDS + quiet.LOAD_SECONDS
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class RunRequest:
     """What `run` is requested to do.
 
     Attributes:
-        names: experiments; all where none is named.
+        names: experiments, or `EXPERIMENT.RUN` for one of their runs; all where none is named.
         force: measure also what is fresh.
         full: measure the heavier runs and experiments too.
         as_reference: write the committed folder.
@@ -46,13 +50,44 @@ class RunRequest:
     full: bool = False
     as_reference: bool = False
 
+    @property
+    def experiments(self) -> list[str]:
+        """Those that are named, each once, or all."""
+        return check_names([name.partition(".")[0] for name in self.names])
+
     def pending(self, where: Path) -> list[Pending]:
         """What must be measured of each experiment; a heavy one, where it is named."""
         found = []
-        for name in check_names(self.names):
+        for name in self.experiments:
             full = self.full or (name in self.names and find(name).is_full)
-            found.append(pending(name, where, full=full, force=self.force))
+            runs = [one for one in self.names if one.startswith(f"{name}.")]
+            found.append(
+                _pending_of(name, runs_named(runs)[name], where)
+                if runs and not full
+                else pending(name, where, full=full, force=self.force)
+            )
         return [one for one in found if one is not None]
+
+
+def _pending_of(name: str, runs: Sequence[str], where: Path) -> Pending:
+    """Some runs of an experiment, and those that are missing and not heavy.
+
+    Raises:
+        FixableError: heavier runs were measured, and would have to be measured again.
+    """
+    experiment, (trace, _) = find(name), existing(where / f"{name}.json")
+    one = pending(name, where, full=True)
+    kept = dict(one.kept if one else measured_in(trace))
+    kept = {run: measured for run, measured in kept.items() if run not in runs}
+    left = {run for run, declared in experiment.runs.items() if declared.full} - {*runs, *kept}
+    lost = sorted(left & trace.runs.keys() - {*trace.left_out}) if trace else []
+    if lost:
+        raise FixableError(
+            f"{len(lost)} other runs of {name} are stale, too; all: run {name} --full, "
+            f"this one beside the book: try {name}.{runs[0]}"
+        )
+    wanted = tuple(run for run in experiment.runs if run not in {*kept, *left})
+    return Pending(experiment, "named", wanted, dict.fromkeys(left, NEEDS_FULL.format(name)), kept)
 
 
 @dataclass
@@ -124,7 +159,7 @@ def _surprise(experiment: str, name: str, run: Run) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="experiments; all without one")
+    add("names", nargs="*", metavar="NAME", help="EXPERIMENT or EXPERIMENT.RUN; all without one")
     add("--force", action="store_true", help="measure also what is fresh")
     add("--full", action="store_true", help="measure the heavier runs and experiments too")
     add("--dry", action="store_true", help="say what would run, how long, how much memory")
@@ -138,7 +173,7 @@ def main(arguments: argparse.Namespace) -> int:
     )
     if arguments.dry:
         where = measure.folder(as_reference=request.as_reference)
-        print("\n".join(estimates(request.pending(where), where)))
+        print("\n".join(estimates(request.pending(where), where, request.as_reference)))
         return 0
     ran = run(request)
     ran.say()
@@ -157,7 +192,7 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         LaunchError: ranks could not be started.
         OSError: the disk refused.
     """
-    chosen = check_names(request.names)
+    chosen = request.experiments
     with measure.alone():
         where = measure.folder(as_reference=request.as_reference)
         if request.as_reference:
@@ -198,16 +233,27 @@ def _refuse_mixed(where: Path, request: RunRequest) -> None:
             )
 
 
+class _Named(Progress):
+    """Says nothing of the many runs that were not named."""
+
+    def kept(self, name: str) -> None:
+        """Print nothing of a run that was measured before."""
+
+    def ended(self, name: str, run: Run) -> None:
+        """Print how a run ended, unless it was left out."""
+        if not run.is_left_out:
+            super().ended(name, run)
+
+
 def _measure(
     waiting: list[Pending], where: Path, request: RunRequest, readings: Readings
 ) -> dict[str, list[str]]:
     """Measure what waits; the experiments that are unfinished, each with what was not measured."""
     unfinished: dict[str, list[str]] = {}
-    progress = Progress()
+    progress = _Named() if any("." in name for name in request.names) else Progress()
     if len(waiting) > 1:
-        runs = [run for one in waiting for run in _known(one, where)]
-        minutes = sum(run.timing.wall_seconds for run in runs) / 60
-        progress.said(f"{len(waiting)} experiments, which last took {minutes:.1f} min")
+        seconds = sum(_seconds(_known(one, where), request.as_reference) for one in waiting)
+        progress.said(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
         declarations = (one.experiment.runs[run] for one in waiting for run in one.measured)
@@ -228,21 +274,40 @@ def _measure(
     return unfinished
 
 
-def estimates(waiting: Sequence[Pending], where: Path) -> list[str]:
+def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = False) -> list[str]:
     """For each experiment that would run, and for all: how many runs, how long, how much memory.
 
     Args:
         waiting: what would run.
         where: this machine's folder.
+        as_reference: whether a training is repeated for its spread.
     """
     if not waiting:
         return ["nothing would run: everything requested is fresh"]
-    said, everything = [], list[Run]()
+    said, everything, whole = [], list[Run](), LOADING_SECONDS
     for one in waiting:
         runs = _known(one, where)
-        said.append(_line(one.experiment.name, len(one.measured), runs, one.reason))
+        seconds = _seconds(runs, as_reference)
+        said.append(_line(one.experiment.name, len(one.measured), runs, seconds, one.reason))
         everything += runs
-    return [*said, _line("in all", sum(len(one.measured) for one in waiting), everything)]
+        whole += seconds
+    return [*said, _line("in all", sum(len(one.measured) for one in waiting), everything, whole)]
+
+
+def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
+    """How long an experiment takes, with the reading after it, by what its runs took.
+
+    A reference takes the timed pass of a training again, under other instruction sets.
+    """
+    took = READING_SECONDS
+    for run in runs:
+        again = (
+            len(INSTRUCTION_SETS) / len(run.passes)
+            if as_reference and run.spread is not None
+            else 0
+        )
+        took += run.timing.wall_seconds * (1 + again)
+    return took
 
 
 def _known(one: Pending, where: Path) -> list[Run]:
@@ -257,10 +322,10 @@ def _known(one: Pending, where: Path) -> list[Run]:
     return [known[name] for name in one.measured if name in known]
 
 
-def _line(name: str, num_runs: int, known: Sequence[Run], reason: str = "") -> str:
+def _line(name: str, num_runs: int, known: Sequence[Run], seconds: float, reason: str = "") -> str:
     """So many runs one after another, of which some are known: seconds, and the largest peak."""
     least = "" if len(known) == num_runs else "at least "
-    length = f"{least}{sum(run.timing.wall_seconds for run in known):.1f} s"
+    length = f"{least}{seconds:.1f} s"
     peak_bytes = max(map(_peak_bytes, known), default=0)
     peak = f"{peak_bytes / 2**20:.0f}" if peak_bytes else "?"  # or none of them was metered
     return f"{name:<20} {num_runs:>3} runs {length:>17} {peak:>8} MiB  {reason}".rstrip()

@@ -6,6 +6,7 @@ with these settings and whatever follows from them, or one line that says why th
 
 import argparse
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from runners.traces.summary import beside, summary_lines
 # What a declaration itself says and a reader may set too, beside the run's settings.
 OF_THE_DECLARATION = ("world_size", "seed", "budget_bytes")
 MOST_RANKS = 8
+MOST_CHARACTERS = 150  # of a line of facts
 # What readers' runs measured, beside the traces and never part of the book; git ignores it. Under
 # `mkdocs serve` the pages read it. The same try again writes over its file.
 TRIES = machine.TRACES.parent / "tries"
@@ -34,13 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of your own"
-    )
+        "--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE",
+        help="settings of your own",
+    )  # fmt: skip
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure one run and print what it was."""
-    name, _, run = arguments.run.partition(".")
+    words = [arguments.run, *arguments.set]  # --set takes what follows it, and so may have the run
+    named = next((one for one in words if one and "=" not in one), "")
+    arguments.set = [one for one in words if one not in ("", named)]
+    name, _, run = named.partition(".")
     if not run:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {name!r}")
     check_name(name)
@@ -57,7 +63,9 @@ def main(arguments: argparse.Namespace) -> int:
     path = TRIES / f"{name}.{run}-{digest_of(settings)}.json"
     write(path, trace)
     book = _of_the_book(name, run)
-    print("\n".join(beside(measured, book) if book else summary_lines(measured)))
+    own = summary_lines(measured)
+    others = beside(measured, book)[len(own) :] if book else []
+    print("\n".join([*own, *further(measured), *others]))
     print(f"kept in {machine.from_home(path)}; `make serve` shows it on evidence/{name}.html")
     return 0
 
@@ -67,6 +75,18 @@ def _of_the_book(name: str, run: str) -> Run | None:
     paths = [folder / f"{name}.json" for folder in machine.references()]
     traces = [read(path) for path in paths if path.is_file()]
     return next((one.runs[run] for one in traces if run in one.runs), None)
+
+
+def further(run: Run) -> Iterator[str]:
+    """What pages draw of a run, or leave out beside its steps: losses, times and facts."""
+    if losses := run.step_losses:
+        shown = sorted({round(part * (len(losses) - 1) / 4) for part in range(5)})
+        words = (f"{losses[at]:.4f}" if losses[at] is not None else "none" for at in shown)
+        yield f"loss in steps {', '.join(str(at + 1) for at in shown)}: {', '.join(words)}"
+    timing = run.timing.model_copy(update={"step": None})
+    bare = run.model_copy(update={"printed": [], "epochs": [], "ranks": [], "timing": timing})
+    others = (line for line in summary_lines(bare) if line not in summary_lines(run))
+    yield from (textwrap.shorten(line, MOST_CHARACTERS, placeholder=" …") for line in others)
 
 
 def prepare(

@@ -141,12 +141,26 @@ def test_a_new_lesson_on_a_run_without_epochs_declares_no_figure_that_it_does_no
     assert code == 0, error
 
 
+@pytest.mark.parametrize(
+    ("experiment", "belief"),
+    [("tiny_memory", "copies-save-memory"), ("tiny_training", "averaging-is-optional")],
+)
+def test_a_distractor_of_a_new_lesson_is_refuted_by_a_law_of_its_own_experiment(
+    run, copy, experiment, belief
+):
+    assert run("new", "lesson", "first", "--from", experiment)[0] == 0
+    quiz = (copy.content / "topics/first/quiz.yml").read_text()
+    assert {*re.findall("misconception: (.+)", quiz)} == {belief}
+    assert run("check")[0] == 0
+
+
 def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(run):
     code, said, _ = run("keys")
     assert code == 0
     assert "## Option\n" in said
     assert "| `right_if` |  |  | [RightIf](#rightif) |" in said
-    assert "| `options` | yes |  | a list of [Option](#option) |" in said
+    assert "| `options` | yes | at least 2 | a list of [Option](#option) |" in said
+    assert "near the end of the page; exactly 3 |" in said
     assert "| `stem` | yes | the question. | `stem: " in said
     assert "| `figure` |  | the id of a figure of this file" in said, "by its type"
     assert "| `checks` |  | ids of questions" in said, "the same in every mode"
@@ -168,6 +182,11 @@ def test_keys_are_told_while_a_file_has_a_mistake_but_not_without_a_book(run, co
     code, _, error = run("keys")
     assert code == 2
     assert "site.yml: no such file; the book needs a home page" in error
+
+
+def test_keys_has_the_parts_of_this_book_that_names_hold(capsys):
+    assert main(["keys"]) == 0
+    assert "\n## LabRequirement\n" in capsys.readouterr().out
 
 
 def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, monkeypatch):

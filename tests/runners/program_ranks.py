@@ -1,21 +1,11 @@
-"""Run generated programs, made small: `python -m tests.runners.program_ranks FOLDER`.
-
-The folder holds programs named `<ranks>-<anything>.py`. What the last rank returns of each is
-written beside it as JSON. Ranks are forked from this process, so that torch is loaded once.
-"""
+"""Generated programs, made small, as ranks of the judge."""
 
 import importlib.util
-import json
-import multiprocessing
 import os
 import sys
-from pathlib import Path
+from unittest.mock import patch
 
-import torch
-import torch.distributed.pipelining
-import torch.distributed.tensor.parallel
-
-from tests.processes import free_port
+import torch.distributed as dist
 
 NUM_STEPS = 2
 
@@ -29,28 +19,15 @@ def loaded(path):
     return module
 
 
-def _rank(path, rank, count, port):
-    torch.set_num_threads(1)
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_PORT": str(port)}
-    os.environ |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
-    os.environ["MASTER_ADDR"] = "127.0.0.1"
-    outcomes = loaded(path).main(["--small", "--steps", str(NUM_STEPS)])
-    if rank == count - 1:
-        path.with_suffix(".json").write_text(json.dumps(outcomes))
-
-
-def main(folder):
-    """Each program in turn."""
-    fork = multiprocessing.get_context("fork")
-    for path in sorted(folder.glob("*.py")):
-        count = int(path.stem.partition("-")[0])
-        port = free_port()
-        ranks = [fork.Process(target=_rank, args=(path, r, count, port)) for r in range(count)]
-        for one in ranks:
-            one.start()
-        for one in ranks:
-            one.join()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def trained(rank, path):
+    """What a program returns under torchrun, in the group that is there already."""
+    os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank.rank))
+    os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(rank.world_size))
+    with (
+        patch.object(dist, "init_process_group") as begin,
+        patch.object(dist, "destroy_process_group") as end,
+    ):
+        outcomes = loaded(path).main(["--small", "--steps", str(NUM_STEPS)])
+    begin.assert_called_once_with()
+    end.assert_called_once_with()
+    return outcomes

@@ -1,19 +1,50 @@
 """Which global ranks an operation connects, as the meter saw it in a subgroup."""
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed._functional_collectives import all_gather_tensor
 
 from runners.traces.measured import Transfer
+from tests.judged import judged
 
 pytestmark = pytest.mark.ranks
+MEMBERS = [1, 3]
 BYTES = 1000  # of each tensor
 
 
-@pytest.fixture
-def ranks(run):
-    """The collectives of each rank, by operation."""
-    found = run("grouped", "grouped")
-    assert found.status == "completed"
-    return [{c.operation: c for c in rank.collectives} for rank in found.ranks]
+def made():
+    return torch.ones(BYTES // 4)
+
+
+def grouped(rank):
+    """Ranks 1 and 3 use every operation that has a root or a peer; rank 3 is the root."""
+    group = dist.new_group(MEMBERS)
+    rank.meter.counting = True
+    if rank.rank in MEMBERS:
+        pair = [made(), made()] if rank.rank == 3 else None
+        dist.broadcast(made(), 3, group=group)
+        dist.scatter(made(), pair, 3, group=group)
+        dist.gather(made(), pair, 3, group=group)
+        dist.reduce(made(), 3, group=group)
+    if rank.rank == 1:
+        dist.send(made(), 3, group=group)
+        dist.send(made(), group=group, group_dst=1)
+        dist.send(made(), 3)
+        dist.send(made(), 3)
+    elif rank.rank == 3:
+        dist.recv(made(), 1, group=group)
+        dist.recv(made(), group=group, group_src=0)
+        dist.recv(made(), 1)
+        dist.recv(made())  # from any rank
+    dist.all_reduce(made())
+    return {one.operation: one.transfers for one in rank.meter.collective_list()}
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    """What passed between which ranks, by operation, as each rank saw it."""
+    return [one.returned for one in judged(grouped, 4)]
 
 
 @pytest.mark.parametrize(
@@ -29,21 +60,40 @@ def test_the_root_of_a_subgroup_is_named_by_its_global_rank(
     ranks, operation, source, destination, root_bytes
 ):
     for rank, num_bytes in ((1, BYTES), (3, root_bytes)):
-        assert ranks[rank][operation].transfers == [
+        assert ranks[rank][operation] == [
             Transfer(source=source, destination=destination, count=1, bytes=num_bytes)
         ]
 
 
 def test_what_is_sent_names_both_global_ranks_in_any_group(ranks):
     sent = Transfer(source=1, destination=3, count=4, bytes=4 * BYTES)
-    assert ranks[1]["send"].transfers == [sent]
+    assert ranks[1]["send"] == [sent]
 
 
 def test_the_source_of_what_is_received_from_any_rank_stays_unknown(ranks):
-    assert ranks[3]["recv"].transfers == [
+    assert ranks[3]["recv"] == [
         Transfer(source=None, destination=3, count=1, bytes=BYTES),
         Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),
     ]
+
+
+def gathered(rank):
+    """An all_gather and a reduce_scatter of one whole; a functional all_gather comes last."""
+    rank.meter.counting = True
+    parts = [made() for _ in range(rank.world_size)]
+    whole = torch.cat(parts)
+    dist.all_gather(parts, made())
+    dist.all_gather_into_tensor(whole, made())
+    dist.reduce_scatter_tensor(made(), whole)
+    found = {one.operation: one.bytes for one in rank.meter.collective_list()}
+    all_gather_tensor(made(), 0, dist.group.WORLD).wait()
+    return found, rank.meter.collective_list()[0].bytes - found["all_gather"]
+
+
+def test_bytes_are_the_larger_side_of_a_call_and_what_goes_into_a_functional_one():
+    whole = 3 * BYTES
+    expected = {"all_gather": 2 * whole, "reduce_scatter": whole}, BYTES
+    assert [one.returned for one in judged(gathered, 3)] == [expected] * 3
 
 
 def test_a_whole_gradient_that_fsdp_has_yet_to_reduce_is_a_gradient_and_no_activation(run):

@@ -19,9 +19,10 @@ from runners.planner.answers.question import _AXES, Model, Question, Training, s
 from runners.planner.answers.recommendation import strategies
 from runners.planner.simulated import grid, processes
 from runners.planner.simulated.one_rank import simulate_rank
-from tests.processes import python
+from tests.judged import judged, peaks_of
+from tests.runners.planned_ranks import ScheduledStep, needed
 from tests.runners.questions import LLAMA, asked, changed
-from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES
+from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES, trained
 
 OWN = "tests.runners.vision_transformer"
 STRATEGIES = ["ddp", "zero1", "fsdp", "tp"]
@@ -36,23 +37,8 @@ def planned(capsys, words):
     return {one["question"]["strategy"]["name"]: one for one in json.loads(capsys.readouterr().out)}
 
 
-def started(module, *words):
-    """Run a module that starts ranks."""
-    done = python("-m", module, *map(str, words))
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def real_peaks(tmp_path_factory):
-    """Peaks of real ranks; for each rank by strategy."""
-    folder = tmp_path_factory.mktemp("ranks")
-    started(OWN, folder, RANKS)
-    written = [folder / f"rank{rank}.json" for rank in range(RANKS)]
-    return [json.loads(one.read_text(encoding="utf-8")) for one in written]
-
-
 @pytest.mark.ranks
-def test_real_ranks_peak_where_the_plan_says(real_peaks):
+def test_real_ranks_peak_where_the_plan_says():
     batch = {"microbatch": MICROBATCH, "global_batch": MICROBATCH * NUM_MICROBATCHES * RANKS}
     names = {"module": "VisionTransformer", "batch": "batch", "tensor_plan": "tensor_plan"}
     model = Model(name="own", **{field: f"{OWN}:{name}" for field, name in names.items()})
@@ -68,8 +54,9 @@ def test_real_ranks_peak_where_the_plan_says(real_peaks):
         for name, one in zip(STRATEGIES, found, strict=True)
         for rank in one.ranks
     }
+    real = {name: peaks_of(judged(trained, RANKS, name)) for name in STRATEGIES}
     assert peaks == {
-        (name, rank): pytest.approx(real_peaks[rank][name], rel=TOLERANCE) for name, rank in peaks
+        (name, rank): pytest.approx(real[name][rank], rel=TOLERANCE) for name, rank in peaks
     }
 
 
@@ -122,33 +109,23 @@ scheduled = partial(asked, devices=4, shape=DEEP, backend="gloo")
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("layout", SCHEDULED)
-def test_fsdp_in_a_pipeline_needs_what_it_needs_in_a_schedule_of_torchs(layout, on_ranks):
-    question, peaks = scheduled(layout), on_ranks[f"torch {layout}"]["peaks"]
+def test_fsdp_in_a_pipeline_needs_what_it_needs_in_a_schedule_of_torchs(layout):
+    question = scheduled(layout)
+    peaks = peaks_of(judged(needed, 4, question, ScheduledStep))
     plans = {rank: simulate_rank(question, rank).peak_bytes for rank in question.ranks}
     assert {rank: peaks[rank] for rank in plans} == pytest.approx(plans, rel=TOLERANCE)
     assert simulate_rank(scheduled(layout, reduces_each=True), 0).peak_bytes < plans[0]
 
 
-@pytest.fixture(scope="module")
-def on_ranks(tmp_path_factory):
-    """What the ranks of each layout needed."""
-    folder = tmp_path_factory.mktemp("layouts")
-    for layout in LAYOUTS:
-        (folder / f"{layout}.json").write_text(question_of(layout).model_dump_json())
-    for layout in SCHEDULED:
-        (folder / f"torch {layout}.json").write_text(scheduled(layout).model_dump_json())
-    started("tests.runners.planned_ranks", folder)
-    return {one.stem: json.loads(one.read_text()) for one in folder.glob("*.needed")}
-
-
 @pytest.mark.ranks
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layout, on_ranks):
-    question, found = question_of(layout), on_ranks[layout]
-    stage = len(found["peaks"]) // question.strategy.pipeline
+def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layout):
+    question = question_of(layout)
+    found = judged(needed, LAYOUTS[layout], question)
+    stage = len(found) // question.strategy.pipeline
     plans = [simulate_rank(question, rank) for rank in question.ranks]
     for plan in plans:
-        peaks = found["peaks"][plan.rank : plan.rank + stage]
+        peaks = peaks_of(found[plan.rank : plan.rank + stage])
         assert peaks == pytest.approx([plan.peak_bytes] * stage, rel=TOLERANCE)
     sent = Counter()
     for call in plans[0].calls:
@@ -156,7 +133,7 @@ def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layou
     # The reducer broadcasts the sizes of its buckets, and of what ring attention gathers a meter of
     # real ranks sees the part that a rank gives.
     apart = {"broadcast", "all_gather"} if question.strategy.context > 1 else {"broadcast"}
-    assert {k: v for k, v in found["payloads"].items() if k not in apart} == {
+    assert {k: v for k, v in found[0].returned.items() if k not in apart} == {
         k: v for k, v in sent.items() if k not in apart
     }
 

@@ -1,6 +1,5 @@
 """Programs of planned layouts: what they train on ranks is what one process trains without them."""
 
-import json
 import re
 from contextlib import nullcontext
 from functools import partial
@@ -23,8 +22,9 @@ from runners.simulate.caching_allocator import replay
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
 from runners.simulate.stand_ins import stand_ins
+from tests.judged import judged
 from tests.processes import python
-from tests.runners.program_ranks import NUM_STEPS, loaded
+from tests.runners.program_ranks import NUM_STEPS, loaded, trained
 from tests.runners.questions import asked, changed
 
 # Ranks of the small run, layout, devices of the plan, model, and what the plan changes.
@@ -70,16 +70,6 @@ def programs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(programs):
-    """Losses and norms of gradients of each layout's small program, as its last rank has them."""
-    done = python("-m", "tests.runners.program_ranks", str(programs))
-    assert done.returncode == 0, done.stderr
-    return {
-        one.stem.partition("-")[2]: json.loads(one.read_text()) for one in programs.glob("*.json")
-    }
-
-
-@pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """The same of each model trained whole, on whole batches, by a loop of our own."""
     return {
@@ -113,12 +103,13 @@ def _trained_alone(program):
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(("layout", "preset", "changes"), [(one[1], *one[3:]) for one in LAYOUTS])
-def test_a_layout_trains_as_one_process_does(layout, preset, changes, trained, alone):
+@pytest.mark.parametrize(("ranks", "layout", "_", "preset", "changes"), LAYOUTS)
+def test_a_layout_trains_as_one_process_does(ranks, layout, _, preset, changes, programs, alone):
     tolerance = 2e-5 if changes.get("precision", "fp32") == "fp32" else 3e-2
-    for ours, whole in zip(trained[layout], alone[preset], strict=True):
+    steps = judged(trained, ranks, programs / f"{ranks}-{layout}.py")[-1].returned
+    for ours, whole in zip(steps, alone[preset], strict=True):
         assert ours == pytest.approx(whole, rel=tolerance)
-    assert all(later[0] < sooner[0] for sooner, later in pairwise(trained[layout]))
+    assert all(later[0] < sooner[0] for sooner, later in pairwise(steps))
 
 
 def stage(plan, module, index, total, device, group):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from runners.__main__ import main
-from runners.commands.try_run import prepare
+from runners.commands.try_run import further, prepare
 from runners.declared.experiment import find
 from runners.measuring import measure
 from runners.measuring.progress import Progress
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.ranks
 
 
 def test_a_try_prints_what_it_measured_and_keeps_just_that(tmp_path):
-    words = ["try", "changeable.shared", "--set", "num_samples=20", "--set", "word=rows"]
+    words = ["try", "--set", "num_samples=20", "word=rows", "changeable.shared"]
     own = {"PROOFBOOK_TRACES": str(tmp_path / "traces")}
     done = python("-m", "runners", *words, **OWN_EXPERIMENTS, **own)
     assert done.returncode == 0, done.stderr
@@ -65,6 +65,14 @@ def test_a_try_too_large_for_the_machine_is_refused_like_one_too_large_for_its_b
     run = attempt("free", f"num_samples={1 << 26}")
     assert run.status == "out_of_memory"
     assert run.budget_bytes is None
+
+
+def test_a_try_prints_losses_of_steps_and_times_beside_them(run):
+    diverged = run("mishaps", "diverges")
+    (losses,) = further(diverged)
+    assert losses.startswith(f"loss in steps 1, 2, 3, 5, 6: {diverged.step_losses[0]:.4f}, ")
+    assert losses.endswith(", none")
+    assert "known: median 39.8 s of 134 measurements" in "\n".join(further(run("known", "step")))
 
 
 def test_a_try_of_no_run_is_one_line(capsys):

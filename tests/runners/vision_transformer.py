@@ -1,15 +1,8 @@
 """A small vision transformer, which no experiment has, and the loops that train it on ranks.
 
-In: a folder. Out: the tensor bytes that each rank held at its peak. The loops are written here
-with torch alone; nothing of `runners/planner` runs in them. Blocks are timm's: a convolution that
-embeds patches, a class token, and attention and an MLP behind norms.
-
-python -m tests.runners.vision_transformer FOLDER RANKS
+The loops are written here with torch alone; nothing of `runners/planner` runs in them. Blocks are
+timm's: a convolution that embeds patches, a class token, and attention and an MLP behind norms.
 """
-
-import json
-import sys
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -19,10 +12,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
-
-from runners.meters.memory import MemoryMeter
 
 WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 64, 8, 3, 4, 16, 16
 MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 8, 2, 2
@@ -107,11 +97,9 @@ def tensor_plan():
     }
 
 
-class Meter(MemoryMeter):
-    """The memory meter, without wrappers of results under way: they hold no memory themselves."""
-
-    def _sees(self, tensor):
-        return not isinstance(tensor, AsyncCollectiveTensor)
+def is_memory(tensor):
+    """Whether a tensor holds memory: a wrapper of a result under way holds none itself."""
+    return not isinstance(tensor, AsyncCollectiveTensor)
 
 
 def _adam(parameters):
@@ -181,23 +169,7 @@ def tp():
 LOOPS = {"ddp": ddp, "zero1": zero1, "fsdp": fsdp, "tp": tp}
 
 
-def be_rank(rank, folder, ranks):
-    """Train by each strategy, and write the peaks."""
-    torch.set_num_threads(1)
-    store = dist.FileStore(f"{folder}/store", ranks)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
-    peaks = {}
-    for strategy, train in LOOPS.items():
-        with Meter() as meter:
-            train()
-        peaks[strategy] = meter.memory(None).peak_bytes
-        dist.barrier()
-    Path(folder, f"rank{rank}.json").write_text(json.dumps(peaks), encoding="utf-8")
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    FOLDER, RANKS = sys.argv[1], int(sys.argv[2])
-    METHOD = "fork" if sys.platform == "linux" else "spawn"
-    start_processes(be_rank, (FOLDER, RANKS), RANKS, start_method=METHOD)
+def trained(rank, strategy):
+    """Train by a strategy."""
+    rank.meter._sees = is_memory
+    LOOPS[strategy]()

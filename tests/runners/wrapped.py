@@ -1,0 +1,132 @@
+"""Small trainings that ranks share in different ways, each a program of a rank.
+
+They run on gloo ranks and, with fake tensors, as one simulated rank of many.
+"""
+
+import warnings
+from contextlib import nullcontext
+from functools import partial
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+from runners.simulate.fake_mode import ValuelessMode
+from runners.simulate.meter import Meter
+from runners.simulate.processes import Job, results
+from runners.simulate.stand_ins import stand_ins
+
+BATCH, NUM_STEPS, RING_VALUES = 16, 3, 4096
+EVEN = [64, 96, 160, 32]
+UNEVEN = [61, 97, 33, 7]  # no rank's share is another's
+
+
+def layers(widths):
+    return nn.Sequential(*map(nn.Linear, widths, widths[1:]))
+
+
+def train(model, width, accumulates=nullcontext):
+    """Two microbatches a step; `accumulates` is around the first."""
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(NUM_STEPS):
+        for context in (accumulates, nullcontext):
+            with context():
+                model(torch.ones(BATCH, width)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def ddp(_):
+    """Several buckets, which are built anew after the first step."""
+    train(DistributedDataParallel(layers(EVEN), bucket_cap_mb=0.03), EVEN[0])
+
+
+def accumulated(_):
+    """As views of buckets, reduced with the last microbatch alone."""
+    model = DistributedDataParallel(layers(EVEN), gradient_as_bucket_view=True)
+    train(model, EVEN[0], model.no_sync)
+
+
+def recomputed(_):
+    class Recomputed(nn.Sequential):
+        def forward(self, x):
+            for layer in self:
+                x = checkpoint(layer, x, use_reentrant=False)
+            return x
+
+    train(DistributedDataParallel(Recomputed(*layers(EVEN))), EVEN[0])
+
+
+def fsdp(_, widths, **how):
+    model = layers(widths)
+    for layer in model:
+        fully_shard(layer, **how)
+    train(fully_shard(model, **how), widths[0])
+
+
+def kept(rank):
+    fsdp(rank, UNEVEN, reshard_after_forward=False)
+
+
+def uneven(rank):
+    fsdp(rank, UNEVEN)
+
+
+def hsdp(rank):
+    fsdp(rank, EVEN, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")))
+
+
+def stages(rank):
+    """Each rank has a layer; activations travel on, and gradients back."""
+    layer = nn.Linear(64, 64)
+    is_first, is_last = rank.rank == 0, rank.rank == rank.world_size - 1
+    for _ in range(NUM_STEPS):
+        inputs = torch.ones(BATCH, 64, requires_grad=True)
+        if not is_first:
+            dist.recv(inputs.detach(), rank.rank - 1)
+        outputs, gradient = layer(inputs), torch.ones(BATCH, 64)
+        if not is_last:
+            dist.send(outputs.detach(), rank.rank + 1)
+            dist.recv(gradient, rank.rank + 1)
+        outputs.backward(gradient)
+        if not is_first:
+            dist.send(inputs.grad, rank.rank - 1)
+
+
+def ring(rank):
+    """An all-reduce of n − 1 steps that sum and n − 1 that pass on."""
+    parts = list(torch.ones(RING_VALUES).chunk(rank.world_size))
+    for step in range(2 * (rank.world_size - 1)):
+        given, taken = (parts[(rank.rank - step - one) % rank.world_size] for one in (0, 1))
+        received = torch.empty_like(taken)
+        sending = dist.isend(given, (rank.rank + 1) % rank.world_size)
+        dist.recv(received, (rank.rank - 1) % rank.world_size)
+        sending.wait()
+        taken.add_(received) if step < rank.world_size - 1 else taken.copy_(received)
+
+
+def simulated(program, world_size):
+    """What the meter of each simulated rank says."""
+    jobs = [Job(partial(_log, program, world_size, rank), str) for rank in range(world_size)]
+    return results(jobs, 2, "ranks simulated")
+
+
+def _log(program, world_size, rank):
+    warnings.simplefilter("ignore")
+    meshes = []
+    with (
+        stand_ins(rank, world_size, meshes),
+        ValuelessMode(),
+        Meter(meshes, is_gloo=True) as meter,
+    ):
+        meter.counting = True
+        dist.init_process_group()
+        program(SimpleNamespace(rank=rank, world_size=world_size))
+        return SimpleNamespace(
+            peak_bytes=meter.memory(None).peak_bytes, calls=meter.calls(), flops=+meter.flops
+        )
