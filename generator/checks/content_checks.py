@@ -3,7 +3,7 @@
 In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
@@ -14,9 +14,10 @@ from generator.content.documents import TEXTS, Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.guide import GuideFile
+from generator.content.handwritten import HandWritten
 from generator.content.lesson import LessonFile
 from generator.content.plan_page import PlanFile
-from generator.content.quiz import QuizFile
+from generator.content.quiz import Item, QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.items import draws, item_checks
@@ -51,7 +52,10 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         for name in one.figures
     ],
     "item": lambda book, document: [
-        item for one in book.topics if document in one.lessons.values() for item in one.items
+        item
+        for one in book.topics
+        for item in one.items
+        if document in one.lessons.values() or not isinstance(document.model, LessonFile)
     ],
 }
 
@@ -152,20 +156,32 @@ def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
 
 
 def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    for position, item in enumerate(document.model.items):
+    yield from _each_item(evidence, document, document.model.items, ("items",))
+
+
+def _fences(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    for number, fence in enumerate(document.model.quizzes):
+        yield from _each_item(evidence, document, fence.items, ("quizzes", number, "items"))
+
+
+def _each_item(
+    evidence: Evidence, document: Document[Any], items: Sequence[Item], at: Path
+) -> Iterator[ContentError]:
+    """What is wrong with some items, which stand at a path of their file."""
+    for position, item in enumerate(items):
         drawn = item.exhibit.drawing if item.exhibit else None
         for path, message in lesson_checks.drawn(evidence, drawn) if drawn else ():
-            yield document.error(("items", position, "exhibit", "drawing", *path), message)
+            yield document.error((*at, position, "exhibit", "drawing", *path), message)
         wrong = list(item_checks.mistakes(item, evidence))
         is_unread = any(item_checks.unread(item, evidence))
         wrong += [] if is_unread else draws.mistakes(item, evidence)
         for path, message in wrong:
-            yield document.error(("items", position, *path), message)
+            yield document.error((*at, position, *path), message)
         if wrong or is_unread:
             continue  # its other cases would say the same again
         for number, one in enumerate(item.others, 1):
             for message in item_checks.mistakes_of_case(item, one, evidence)[:1]:
-                yield document.error(("items", position, "for", number), message)
+                yield document.error((*at, position, "for", number), message)
 
 
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
@@ -222,6 +238,7 @@ _Check = Callable[[Evidence, Document[Any]], Iterator[ContentError]]
 _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
+    (HandWritten, _fences),
     (StatementFile, statement_checks.mistakes),
     (TopicFile, _topic),
     (PlanFile, _plan),

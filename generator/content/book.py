@@ -301,6 +301,31 @@ def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     return tuple(dict.fromkeys(name for name in named if name in items))
 
 
+def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
+    """The questions of a site that is no book, as a book with one topic, and without runs.
+
+    Args:
+        root: the folder from which messages name files.
+        folder: below it, with the files of questions.
+
+    Returns:
+        The book, and everything wrong with any file.
+    """
+    loader = _Loader(root / folder.name)
+    for path in found_in(folder, "**/*.y*ml"):
+        loader.keep(path, lambda *held: read(*held, QuizFile))
+    loader.refuse_doubles()
+    items = loader.parts(QuizFile, "items")
+    topic = Topic("", TopicFile.model_construct(), {}, items, {}, {})
+    machine = Machine.model_construct(name="")
+    return Book(
+        root=root, home=HomeFile.model_construct(), topics=(topic,), claims={}, statements={},
+        misconceptions={}, references={}, given={}, traces={}, machine=machine, reference=machine,
+        claim_index=ClaimIndex(), machines={}, documents=tuple(loader.documents), tries=(),
+        glossary=GlossaryFile(terms=[]), guide=None, plan=None,
+    ), loader.errors  # fmt: skip
+
+
 def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
     """What authors wrote, file by file, and what is wrong with the files left out."""
     loader = _Loader(content.resolve())

@@ -20,6 +20,7 @@ from generator.content.yaml_source import Path, YamlFile, parse
 
 ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
+NUMBERS = ("bare numeral", "spelled quantity", "quantity")  # faults that a citation excuses
 TEXTS = ("line", "prose", "page")  # the marks of Markdown with expressions
 _PLAIN = (
     ("Input should be a valid string", "must be text; quote it"),
@@ -57,11 +58,17 @@ class Document(Generic[WrittenT]):
         for one in self.fields:
             if one.mark in TEXTS:
                 for fault in faults(one.text, one.mark):
+                    if fault.message.startswith(NUMBERS) and self._is_cited(one.path):
+                        continue
                     yield self.error_in(one, fault.offset, fault.message)
         if CALL in self.source.text:
             place = place_of(self.source.text, self.source.text.index(CALL))
             said = f"{CALL}…) is the build's own; name a setting of draws:"
             yield ContentError(self.source.file, *place, said)
+
+    def _is_cited(self, path: Path) -> bool:
+        """Whether a text belongs to an item that cites its source, numbers included."""
+        return path[0] == "items" and "source" in self.source.document["items"][path[1]]
 
     def error(self, path: Path, message: str) -> ContentError:
         """An error at a value of this file."""

@@ -3,11 +3,11 @@
 In: a file's text. It begins with a head of YAML between two lines of `---` (`title`,
 `description`). Out: a document like any other, whose text MkDocs turns into HTML once
 `prose.filled` has put the values of its expressions in. A fence `listing` holds the keys of a
-lesson's listing, and shows a program that a run executed.
+lesson's listing, and shows a program that a run executed; a fence `quiz` asks items (`fence.py`).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
@@ -17,11 +17,13 @@ import yaml
 from generator.content.documents import Document, validated
 from generator.content.errors import ContentError, ContentErrors, found_in
 from generator.content.exhibit import Listing
+from generator.content.fence import quiz, within
+from generator.content.quiz import QuizFence
 from generator.content.words import Line, Mark, Written
-from generator.content.yaml_source import Place, YamlFile, parse
+from generator.content.yaml_source import Place, YamlFile
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_LISTING = re.compile(r"^```listing\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^```(listing|quiz)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class HandWritten(Written):
@@ -34,6 +36,8 @@ class HandWritten(Written):
     """Markdown, as MkDocs reads it."""
     listings: list[Listing] = []
     """the programs that it shows, in their order."""
+    quizzes: list[QuizFence] = []
+    """the fences that ask, in their order."""
 
 
 def read(name: str, text: str) -> Document[HandWritten]:
@@ -44,37 +48,43 @@ def read(name: str, text: str) -> Document[HandWritten]:
         text: what it holds.
 
     Raises:
-        ContentErrors: everything wrong with its head, or with its listings.
+        ContentErrors: everything wrong with its head, or with the first faulty fence.
     """
     head = _HEAD.match(text)
     if head is None:
         message = "begin with title: and description: between two lines of ---"
         raise ContentErrors([ContentError(name, 1, 1, message)])
 
-    def parsed(part: re.Match[str]) -> YamlFile:
-        """YAML within the page, with the places that it has there."""
-        before = re.sub(r"[^\n]", " ", text[: part.start("yaml")])
-        return parse(name, before + part["yaml"])
-
-    source, listings = parsed(head), list(map(parsed, _LISTING.finditer(text)))
+    source, fenced = within(name, text, *head.span("yaml")), list(_FENCE.finditer(text))
+    listings = [within(name, text, *one.span("yaml")) for one in fenced if one[1] == "listing"]
+    quizzes = [quiz(name, text, *one.span("yaml")).source for one in fenced if one[1] == "quiz"]
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
     places = {**source.places, ("text",): Place(node, node)}
-    for number, one in enumerate(listings):
-        places |= {("listings", number, *path): place for path, place in one.places.items()}
     written = source.document if isinstance(source.document, dict) else {}
-    written = {**written, "text": body, "listings": [one.document for one in listings]}
+    written = {**written, "text": body}
+    for key, parts in (("listings", listings), ("quizzes", quizzes)):
+        written[key] = [one.document for one in parts]
+        for number, one in enumerate(parts):
+            places |= {(key, number, *path): place for path, place in one.places.items()}
     return validated(YamlFile(name, text, written, places), HandWritten)
 
 
-def split(text: str, listings: Sequence[Listing]) -> Iterator[str | Listing]:
-    """A text in parts: Markdown, and the listings that stand between."""
-    parts = re.split(_LISTING, text)
-    for markdown, listing in zip_longest(parts[::2], listings):
+Fenced = Listing | QuizFence
+
+
+def split(page: HandWritten) -> Iterator[str | Fenced]:
+    """A text in parts: Markdown, and the listings and questions that stand between."""
+    parts = re.split(_FENCE, page.text)
+    kinds: dict[str, Iterator[Fenced]] = {
+        "listing": iter(page.listings),
+        "quiz": iter(page.quizzes),
+    }
+    for markdown, kind in zip_longest(parts[::3], parts[1::3]):
         yield markdown
-        if listing:
-            yield listing
+        if kind:
+            yield next(kinds[kind])
 
 
 def files(folder: Path) -> Iterator[Path]:

@@ -17,6 +17,7 @@ from generator.content.words import (
     ClaimId,
     Expression,
     Id,
+    ItemId,
     Line,
     Prose,
     RunPath,
@@ -74,6 +75,9 @@ class Item(Written):
     """the mechanism, shown with the answer."""
     claims: list[ClaimId] = []
     """evidence shown with the answer, beside what options name."""
+    source: Line | None = None
+    """outside a book: where exactly the answer stands, with a link where there is one. The page
+    shows it as *cited*, and the item's texts may hold numbers. A book refuses it."""
     this_table: Table | None = None
     """values that the question is about, shown below the stem. Where times decide the key, show
     them here: on another machine both the times and the key are others."""
@@ -153,6 +157,7 @@ def _with_kind(written: object) -> object:
 
 if TYPE_CHECKING:
     AnyItem = Item  # of any of the kinds that there are
+WholeItem = Annotated["AnyItem", Field(discriminator="kind"), AfterValidator(_written_out)]
 
 
 class QuizFile(Written):
@@ -162,6 +167,12 @@ class QuizFile(Written):
     """
 
     items: Annotated[
-        list[Annotated["AnyItem", Field(discriminator="kind"), AfterValidator(_written_out)]],
-        BeforeValidator(_with_kind, json_schema_input_type=list["AnyItem"]),
+        list[WholeItem], BeforeValidator(_with_kind, json_schema_input_type=list["AnyItem"])
     ]
+
+
+class QuizFence(QuizFile):
+    """A fence `quiz` in a page: the id of an item, a list of ids, or an item, whole."""
+
+    items: Annotated[list[WholeItem], BeforeValidator(_with_kind)] = []
+    names: list[ItemId] = []

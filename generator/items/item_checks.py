@@ -8,7 +8,7 @@ expression or a name lacks is said where it is written, by `checks/`, and not ag
 from collections.abc import Iterator
 
 from generator.content import prose
-from generator.content.documents import fields_of
+from generator.content.documents import Field, fields_of
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
 from generator.items.kinds import kind_of
@@ -18,6 +18,8 @@ from generator.values.evaluation import Evidence
 from generator.values.moved import stays
 from generator.values.value import AbsentError, ExpressionError
 from generator.values.verdicts import WORDS
+
+_DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an answer
 
 
 def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
@@ -29,12 +31,30 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
     log = evidence.book.run(item.exhibit.log) if item.exhibit and item.exhibit.log else None
     if log and evidence.reference is None and not (log.printed or log.error):
         yield ("exhibit", "log"), "this run printed nothing; choose one that a program printed in"
+    yield from _asserted(item, evidence)
     try:
         yield from kind_of(item, evidence).unclear()
     except ItemError as error:
         yield error.path, error.message
     except (ContentError, ExpressionError, units.UnitError):
         return  # said where it is written
+
+
+def _asserted(item: Item, evidence: Evidence) -> Iterator[Found]:
+    """What rests on its author's word: nothing in a book, elsewhere nothing without a source."""
+    said = "nothing shows this; compute it, or say under source: of the item where it stands"
+    if evidence.rests_on_runs:
+        said = "a key of a book follows from its claims and expressions"
+        if item.source:
+            yield ("source",), said
+    elif item.source:
+        return
+    for number, option in enumerate(getattr(item, "options", ())):
+        if option.right is not None:
+            yield ("options", number, "right"), said
+    for one in fields_of(item):
+        if one.path[-1] in _DECIDE and evidence.is_typed(one.text):
+            yield one.path, said
 
 
 def unheld(evidence: Evidence, claim: str) -> str | None:
@@ -83,17 +103,19 @@ def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
 def unread(other: Item, evidence: Evidence) -> Iterator[str]:
     """What its texts read and no run recorded, and claims that nobody wrote."""
     for one in fields_of(other):
-        texts: list[str] = []
-        if one.mark == "expression":
-            texts = [one.text]
-        elif one.mark in ("line", "prose"):
-            texts = [found.text for found in prose.expressions(one.text)]
-        elif one.mark == "claim" and one.text not in evidence.book.claims:
+        if one.mark == "claim" and one.text not in evidence.book.claims:
             yield evidence.book.claim_index.lacks(one.text)
         elif one.mark == "lesson figure" and other.id not in evidence.book.exhibited:
             yield f"no lesson figure {one.text!r}"
-        problems = ((text, _wrong(evidence, text)) for text in texts)
+        problems = ((text, _wrong(evidence, text)) for text in _expressions(one))
         yield from (f"{text}: {problem}" for text, problem in problems if problem)
+
+
+def _expressions(one: Field) -> list[str]:
+    """The expressions of a text, or the one that it is."""
+    if one.mark in ("line", "prose"):
+        return [found.text for found in prose.expressions(one.text)]
+    return [one.text] if one.mark == "expression" else []
 
 
 def _wrong(evidence: Evidence, expression: str) -> str | None:

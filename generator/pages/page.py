@@ -20,18 +20,20 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from generator.content import handwritten, prose
-from generator.content.book import Topic
+from generator.content import prose
+from generator.content.book import Book, Topic
 from generator.content.chain import Part
 from generator.content.exhibit import Figure, Listing
+from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, Mode
+from generator.content.quiz import Item, QuizFence
 from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks, fewer
-from generator.pages.view import counted, label
+from generator.pages.view import View, counted, label
 from generator.pages.views import claims, frame, labs, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
@@ -48,6 +50,7 @@ TERMS = "assets/terms.js"  # sources.js knows it
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2")  # their feet name no machine
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
+_LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
 _CODE = re.compile(r"`([^`]+)`")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
@@ -102,7 +105,7 @@ class Sheet:
         part: of the chain of Deep, for one of its pages.
         lab: the name of the lab, for its page.
         text: for a page that somebody writes by hand, its Markdown.
-        listings: the programs that this page shows.
+        by_hand: this page, with the listings and the questions of its fences.
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         symptom: for the page of one symptom of the guide, its id.
@@ -121,7 +124,7 @@ class Sheet:
     part: Part | None = None
     lab: str | None = None
     text: str = ""
-    listings: tuple[Listing, ...] = ()
+    by_hand: HandWritten | None = None
     machine: str | None = None
     experiment: str | None = None
     symptom: str | None = None
@@ -274,6 +277,7 @@ def opened(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
     context = _context(sheet, folio, TermLinks(terms, "../" * depth), gathered)
     context["headings"] = headings = Headings()
     context["heading"] = headings.heading
+    context["pieces"] = lambda: _pieces(sheet, folio, headings)
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
     return folio, context
@@ -295,7 +299,6 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "line": folio.line,
         "linked": links.linked,
         "links": links,
-        "pieces": lambda: _pieces(sheet, folio),
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
@@ -312,6 +315,12 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         ),
         "topic_title": lambda name: plain(folio.line(titles[name])),
     }  # fmt: skip
+
+
+def asked(fence: QuizFence, book: Book) -> list[Item]:
+    """The items that a fence asks, in their order: of any topic, or its own."""
+    known = {name: item for topic in book.topics for name, item in topic.items.items()}
+    return [*(known[name] for name in fence.names), *fence.items]
 
 
 def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
@@ -338,12 +347,18 @@ def _terms_apart(folio: Folio) -> str:
     return TERMS
 
 
-def _pieces(sheet: Sheet, folio: Folio) -> Iterator[Markup | Listing]:
-    """What somebody wrote by hand: listings, and Markdown with its values as HTML in it."""
-    for piece in handwritten.split(sheet.text, sheet.listings):
-        if isinstance(piece, Listing):
+def _pieces(
+    sheet: Sheet, folio: Folio, headings: Headings
+) -> Iterator[Markup | Listing | list[View]]:
+    """What somebody wrote by hand: listings, questions, Markdown with its values as HTML in it."""
+    assert sheet.by_hand
+    for piece in split(sheet.by_hand):
+        if isinstance(piece, QuizFence):
+            yield [question.question(item, folio, "question") for item in asked(piece, folio.book)]
+        elif isinstance(piece, Listing):
             yield piece
         else:
+            headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
             linked = folio.in_link.expression
             html = prose.put_into(piece, folio.expression, linked, escaped_heading)
             yield Markup(listing.as_listings(html))

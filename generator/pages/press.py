@@ -91,6 +91,9 @@ class Press:
                 found.add(name)
             elif folder.startswith("topics/") and suffix == "yml":
                 found.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
+                if stem.startswith("quiz"):
+                    asking = book.handwritten_by_name.items()
+                    found.update(f"{path}.md" for path, page in asking if page.quizzes)
                 if stem in CHAINED:
                     found.add(f"{folder}/{stem}-")
             elif folder == "tries":

@@ -28,7 +28,7 @@ def sheets(book: Book) -> Iterator[Sheet]:
         yield Sheet(
             page.source.file.partition("/pages/")[2], "handwritten.md.j2",
             page.model.title, page.model.description, page.source.file,
-            text=page.model.text or "\n", has_toc=True, listings=tuple(page.model.listings),
+            text=page.model.text or "\n", has_toc=True, by_hand=page.model,
         )  # fmt: skip
 
 

@@ -38,7 +38,12 @@ class Evidence:
 
     Attributes:
         book: the book.
+        functions: that expressions may call, beside those of claims.
+        rests_on_runs: whether what it states has to come of runs; a site without a book has none.
     """
+
+    functions = FUNCTIONS
+    rests_on_runs = True
 
     def __init__(self, book: Book) -> None:
         self.book = book
@@ -67,6 +72,10 @@ class Evidence:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
+    def is_typed(self, expression: str) -> bool:
+        """Whether an expression only prints a number as somebody typed it; in a book, none does."""
+        return False
+
     def moved(self, value: Value) -> Value:
         """What is read instead of a value: the value itself."""
         return value
@@ -87,7 +96,7 @@ class Evidence:
         try:
             checked = compiled(expression)
             names = {name: self._root(name, found) for name in checked.names}
-            result = checked.evaluate(names, {**FUNCTIONS, **self._own})
+            result = checked.evaluate(names, {**self.functions, **self._own})
             if isinstance(result, Value):
                 str(result)  # in a unit that people read
             found.result = result

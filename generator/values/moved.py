@@ -61,7 +61,7 @@ def stays(evidence: Evidence, expression: str) -> str | None:
     """Why the number of an expression stands in no run, no setting and no list; or None."""
     evidence = evidence.reference or evidence  # which has every run
     value = evidence.evaluate(expression).result
-    if not isinstance(value, Value) or value.origin:
+    if not (evidence.rests_on_runs and isinstance(value, Value)) or value.origin:
         return None
     for move in range(2):
         again = _moved(evidence, move, is_all=True).evaluate(expression).result

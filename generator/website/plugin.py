@@ -1,4 +1,7 @@
-"""MkDocs' view of Proofbook, and the only file that knows MkDocs.
+"""MkDocs' view of Proofbook: the plugin that mkdocs.yml names, and that of a book.
+
+Where mkdocs.yml stands beside a book, `BookPlugin` makes the whole site; in any other site,
+`GuestPlugin` (guest_plugin.py) puts questions into its pages.
 
 Before a build it loads the book, renders it, and writes it to `docs_dir`: pages and assets where
 their bytes changed, raw traces beside them. It deletes what it wrote there earlier and the book no
@@ -43,8 +46,10 @@ from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
 from generator.values import verdicts
 from generator.website import page_html, publish, search
+from generator.website.guest_plugin import GuestPlugin
 from runners.traces.digest import forget_code
 
+BOOK = "content"  # the folder of a book, beside mkdocs.yml
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
@@ -72,7 +77,12 @@ class SurprisedAbort(ContentAbort):
 class ProofbookConfig(Config):
     """Options of the plugin in mkdocs.yml."""
 
-    content = config_options.Type(str, default="content")
+    content = config_options.Type(
+        str, default=""
+    )  # of a book; otherwise `content`, if there is one
+    quizzes = config_options.Type(
+        str, default=""
+    )  # of a guest; otherwise `quizzes`, if there is one
     pages = config_options.Type(str, default="")  # made where missing; otherwise docs_dir
     machine = config_options.Type(str, default="")  # PROOFBOOK_MACHINE comes before it
     committed_only = config_options.Type(bool, default=False)
@@ -80,10 +90,40 @@ class ProofbookConfig(Config):
 
 
 class ProofbookPlugin(BasePlugin[ProofbookConfig]):
+    """Finds out what the site is, and leaves all else to the plugin of a book or of a guest."""
+
+    is_serving = is_deploying = False
+    mode: "BookPlugin | GuestPlugin | None" = None  # the same for all builds of `serve`
+
+    def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
+        """Remember whether a person is watching, and whether the build goes out at once."""
+        self.is_serving = command == "serve"
+        self.is_deploying = command == "gh-deploy"
+
+    @event_priority(50)  # before the search, which asks the theme for its language
+    def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
+        """Let MkDocs call the plugin of the book, or that of a guest, from here on."""
+        root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
+        if self._is_book(root):
+            if not isinstance(self.mode, BookPlugin):
+                self.mode = BookPlugin(self.is_serving, self.is_deploying)
+            self.mode.begin(root, self.config, config)
+        else:
+            self.mode = GuestPlugin(root, self.config.quizzes, is_serving=self.is_serving)
+        config.plugins["proofbook/mode"] = self.mode
+        return config
+
+    def _is_book(self, root: Path) -> bool:
+        """Whether a setting says that there is a book, or the folder that one is written in."""
+        is_named = self.config.content or self.config.pages
+        return bool(is_named) or any((root / BOOK / one).exists() for one in ("site.yml", "topics"))
+
+
+class BookPlugin(BasePlugin[ProofbookConfig]):
     """Writes the book's pages where MkDocs looks for them."""
 
-    def __init__(self) -> None:
-        self.is_serving = self.is_deploying = False
+    def __init__(self, is_serving: bool, is_deploying: bool) -> None:
+        self.is_serving, self.is_deploying = is_serving, is_deploying
         self.mistakes = ""
         self.is_told = False
         self.root = self.content = Path()
@@ -93,25 +133,18 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
         self.held = ExitStack()  # what no other build may write meanwhile
-
-    def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
-        """Remember whether a person is watching, and whether the build goes out at once."""
-        self.is_serving = command == "serve"
-        self.is_deploying = command == "gh-deploy"
         atexit.register(gc.freeze)  # looking through a whole book once more would take a second
 
-    @event_priority(50)  # before the search, which asks the theme for its language
-    def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Find the project's root, where mkdocs.yml stands, and give MkDocs our templates."""
-        self.root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
-        self.content = self.root / self.config.content  # the folder that people and runners write
+    def begin(self, root: Path, settings: ProofbookConfig, config: MkDocsConfig) -> None:
+        """Take the settings of a build, and give MkDocs our templates."""
+        self.root, self.config = root, settings
+        self.content = root / (settings.content or BOOK)  # the folder that people and runners write
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
         config.markdown_extensions.append(page_html.LikeOurs())
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
-        return config
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
         """Bring `docs_dir` to what the content says now.

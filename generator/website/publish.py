@@ -5,13 +5,12 @@ generator wrote and no book makes any more is deleted; what anybody else put the
 published book shows the machines of the current commit, and offers its sources.
 """
 
-import fcntl
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +41,14 @@ SPOKEN = {
 }  # fmt: skip
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
+GUEST = "assets/proofbook"  # what pages of another site load
+GUEST_STYLE = ASSETS / "guest.css"
+SCRIPTS_OF_ITEMS = ("proofbook", "schedule", "kinds", "question")
+_SCOPED = re.compile(
+    r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|\.js\b|body\[data-md-color-scheme\]|"
+    r"\.md-content__inner"
+)
+_REM = re.compile(r"(?<![\w.-])(-?[\d.]+)rem\b")
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 OCCUPIED = (
@@ -90,7 +97,7 @@ def _assets() -> dict[str, bytes]:
     files = {
         f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
         for path in sorted(ASSETS.rglob("*"))
-        if path.is_file() and path.parent != STYLES
+        if path.is_file() and path.parent != STYLES and path != GUEST_STYLE
     }
     files[STYLE] = style()
     for script, key in SPOKEN.items():
@@ -106,6 +113,22 @@ def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         if JOINT in name:
             parts = (files[f"assets/{part}.js"] for part in name.split(JOINT))
             yield f"assets/{name}.js", b"".join(parts)
+
+
+def guest_assets() -> dict[str, bytes]:
+    """What a page of another site loads for its questions, by its path under the site's root.
+
+    Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
+    """
+    files = _assets()
+    css = style(("palette", "shared", "tables", "values", "items")).decode()
+    css = _SCOPED.sub(".pb-quiz", css + files["assets/asking.css"].decode())
+    css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
+    scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
+    return {
+        f"{GUEST}/quiz.css": _asset(GUEST_STYLE) + css.encode(),
+        f"{GUEST}/quiz.js": b"".join(scripts),
+    }
 
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
@@ -135,9 +158,9 @@ def _asset(path: Path) -> bytes:
     return str(cssmin(text) if path.suffix == ".css" else text).encode()
 
 
-def style() -> bytes:
+def style(components: Iterable[str] = COMPONENTS) -> bytes:
     """The components as one style sheet."""
-    return b"".join(_asset(STYLES / f"{name}.css") for name in COMPONENTS)
+    return b"".join(_asset(STYLES / f"{name}.css") for name in components)
 
 
 def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
@@ -153,6 +176,8 @@ def alone(folder: Path) -> Iterator[None]:
 
     A second build waits here, before MkDocs empties the folder of the site.
     """
+    import fcntl  # which Windows lacks, where a site may ask questions
+
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / NOTE).open("a") as held:
         try:

@@ -63,7 +63,7 @@ class RunRequest:
             runs = [one for one in self.names if one.startswith(f"{name}.")]
             found.append(
                 _pending_of(name, runs_named(runs)[name], where)
-                if runs and not full
+                if runs and name not in self.names
                 else pending(name, where, full=full, force=self.force)
             )
         return [one for one in found if one is not None]

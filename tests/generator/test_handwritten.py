@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from generator.content.errors import ContentErrors
@@ -67,3 +69,33 @@ def test_a_picture_may_not_take_the_place_of_a_file_of_the_book(copy, write):
     write("assets/proofbook.css", "p {}")
     with pytest.raises(ContentErrors, match=r"content/pages/assets/proofbook\.css: the book has"):
         site_files(copy.load(), copy.content, Press())
+
+
+def test_a_page_asks_items_of_topics_and_items_of_its_own(copy, write):
+    own = "id: own\nkind: number\nstem: How many?\nanswer: tiny_memory.whole.world_size\nwhy: So.\n"
+    write(
+        "about.md",
+        f"{HEAD}## Part\n\n```quiz\n- what-peak\n- which-hold\n```\n\n```quiz\n{own}```\n",
+    )
+    page = Press().printed(copy.load())["about.md"].decode()
+    asked = re.findall(r'data-item="([^"]+)" data-digest="(\w+)"', page)
+    assert [name for name, _ in asked] == ["what-peak", "which-hold", "own"]
+    there = Press().printed(copy.load())["topics/asking/challenge.md"].decode()
+    assert all(f'data-item="{name}" data-digest="{digest}"' in there for name, digest in asked[:2])
+    assert page.count('<h3 class="pb-eyebrow">') == 3
+
+
+@pytest.mark.parametrize(
+    ("fence", "error"),
+    [
+        ("- what-peek", "6:3: no item 'what-peek'; did you mean 'what-peak'?"),
+        ("id: what-peak\nstem: A\nanswer: 1 + 1\nkind: number\nwhy: B", "6:5: duplicate item id"),
+        ("id: own\nstem: A\nsource: B\nkind: number\nwhy: C\nanswer: tiny_memory.whole.world_size",
+         "8:9: a key of a book follows from its claims"),
+        ("id: own\nstem: A\noptions:\n- {text: a, why: b, right: true}\n"
+         "- {text: b, why: c, right: false}", "9:28: a key of a book follows from its claims"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_a_question_in_a_page_are_told_with_their_place(copy, write, fence, error):
+    write("about.md", f"{HEAD}```quiz\n{fence}\n```\n")
+    assert copy.errors()[0].startswith(f"content/pages/about.md:{error}")

@@ -188,7 +188,7 @@ QUESTIONS = [
     (ITEMS, "code: return total * 1", "code: return total",
      "of its lines differ in the corrected program", "- code: total = sum"),
     (ITEMS, "    tolerance: {absolute: 0.01}\n", "",
-     "the answer is measured; say in tolerance: how near is right", "tiny_training.averaged.ep"),
+     "the answer is no whole number; say in tolerance: how near is right", "tiny_training.averaged.ep"),
     (QUIZ_TRY, FOR, "for: [tiny_memory.halves, ¦tiny_memory.hole]", "has no run 'hole'"),
     (QUIZ_TRY, FOR, "for: [{run: tiny_memory.halves}, {it: tiny_memory.whole}]",
      "binds the same names"),

@@ -8,13 +8,14 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Union
 
-from generator.content.quiz import Item, QuizFile
+from generator.content.quiz import Item, QuizFence, QuizFile
 from generator.items.kinds.kind import Kind
 from generator.values.evaluation import Evidence
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
-QuizFile.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.BY_MODEL)]})  # noqa: UP007
+for _model in (QuizFile, QuizFence):
+    _model.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.BY_MODEL)]})  # noqa: UP007
 
 
 def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:

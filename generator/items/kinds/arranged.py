@@ -160,10 +160,14 @@ class Pairs(Kind[Match], of=Match):
         """Pairs that neither a claim nor a printed value decides."""
         for place, pair in enumerate(self.item.pairs):
             printed = (one.text for one in prose.expressions(pair.right))
-            if not pair.claim and all(map(_LABEL.match, printed)):
+            is_backed = pair.claim or self.item.source
+            if not is_backed and all(map(self._says_nothing, printed)):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"
                 yield ("pairs", place), lack
         yield from super().unclear()
+
+    def _says_nothing(self, expression: str) -> bool:
+        return bool(_LABEL.match(expression)) or self.evidence.is_typed(expression)
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The pairs as written."""

@@ -20,6 +20,8 @@ from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
 from generator.values.verdicts import UNDECIDED, Judged
 
+_DECIDE = ("right_if", "refuted_by", "decides", "right")
+
 
 class RightIf(Written):
     """The claim, and its verdict, that make an option right."""
@@ -42,6 +44,8 @@ class Option(Written):
     """of an item that draws its numbers: the value that this answer has."""
     why: Line
     right_if: RightIf | None = None
+    right: bool | None = None
+    """outside a book: what the item's `source` says of it."""
     misconception: MisconceptionId | None = None
     refuted_by: ClaimId | None = None
     """the claim that refutes a wrong answer; it holds, and is shown as the evidence."""
@@ -52,9 +56,9 @@ class Option(Written):
     @classmethod
     def _decided(cls, written: object, known: ValidationInfo) -> object:
         """What refutes its misconception, by `context`, refutes an option that names no claim."""
-        if isinstance(written, dict) and not {"right_if", "refuted_by", "decides"} & {*written}:
+        if isinstance(written, dict) and not {*_DECIDE} & {*written}:
             if "misconception" not in written and "gives" not in written:
-                raise ValueError("name the claim that decides it: right_if:, refuted_by:, decides:")
+                raise ValueError(f"name what decides it: {':, '.join(_DECIDE)}:")
             claim = (known.context or {}).get(str(written.get("misconception")))
             return {**written, "refuted_by": claim}
         return written
@@ -131,7 +135,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
         if len(right) == 1:
             return Key(right=right)
         said = " and ".join(repr(self.item.options[i].said) for i in right)
-        no_key = " has no key: no `right_if:` names the verdict of its claim"
+        no_key = " has no key: no `right_if:` names the verdict of its claim, nor is any `right:`"
         return self._unclear(f" has {len(right)} keys: {said}" if right else no_key)
 
     @cached_property
@@ -144,7 +148,8 @@ class OneOption(Kind[Choice | Several], of=Choice):
         return tuple(
             place
             for place, one in enumerate(self.item.options)
-            if one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict
+            if one.right
+            or (one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict)
         )
 
     def _unclear(self, said: str) -> Key:

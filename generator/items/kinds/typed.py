@@ -146,7 +146,7 @@ class TypedNumber(Kind[TypedT], of=Number):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
         assert isinstance(self.item, Number)
         if self.item.tolerance is None and isinstance(answer.number, float):
-            yield ("answer",), "the answer is measured; say in tolerance: how near is right"
+            yield ("answer",), "the answer is no whole number; say in tolerance: how near is right"
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The answer, and then the slips."""

@@ -298,7 +298,8 @@ function open() {
     before = line;
   });
   // A heading that waits is not listed among the page's contents either.
-  all(document, ".md-nav--secondary li, .pb-contents li").forEach((one) => {
+  const lists = waiting.length ? all(document, ".md-nav--secondary li, .pb-contents li") : [];
+  lists.forEach((one) => {
     const heading = document.getElementById(decodeURI(one.firstElementChild.hash).slice(1));
     one.hidden = Boolean(heading) && !heading.offsetHeight && !heading.closest("details");
   });

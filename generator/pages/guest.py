@@ -1,0 +1,112 @@
+"""Questions in the pages of a site that is not ours: no topic, no run, no page of evidence.
+
+In: the files of its questions, and the fences of its pages. Out: their HTML, or every mistake. A
+key is computed from the numbers that stand in its expression, or cited from a named source.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from markupsafe import Markup
+
+from generator.checks import content_checks
+from generator.content import fence
+from generator.content.book import quizzes
+from generator.content.documents import NUMBERS
+from generator.content.errors import ContentError, ContentErrors
+from generator.pages.page import MACROS, asked, environment
+from generator.pages.view import label
+from generator.pages.views.question import question
+from generator.printing.folio import Folio
+from generator.values.runless import Runless
+from generator.values.value import Value
+
+
+class GuestFolio(Folio):
+    """A page of such a site."""
+
+    def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
+        """A value, whose formula shows where a pointer rests; one that was typed has none."""
+        if self.evidence.is_typed(value.formula) or not self.opens:
+            return label(str(value))
+        said = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
+        return Markup(said).format(value.formula, str(value))
+
+
+class Guest:
+    """The questions of one build of a site.
+
+    Attributes:
+        errors: what is wrong in the files of questions.
+    """
+
+    def __init__(self, name: str, root: Path, folder: Path) -> None:
+        """Read the files.
+
+        Args:
+            name: of the site, under which a browser keeps answers beside those of other sites.
+            root: where mkdocs.yml stands.
+            folder: with the files of questions.
+        """
+        self.name = name
+        self.book, self.errors = quizzes(root, folder)
+        self.evidence = Runless(self.book)
+        self.errors = [_or_cite(one) for one in self.errors or content_checks.check(self.evidence)]
+        self._written = {
+            one.text: document.source.file
+            for document in self.book.documents for one in document.fields if one.path[-1] == "id"
+        }  # fmt: skip
+
+    def html(self, folio: Folio, text: str, span: tuple[int, int], above: int) -> Markup:
+        """The questions of one fence.
+
+        Args:
+            folio: of its page; `path` is how messages name the page.
+            text: of the page.
+            span: where the YAML of the fence begins and ends.
+            above: the level of the heading before it.
+
+        Raises:
+            ContentErrors: everything wrong with it.
+        """
+        document = fence.quiz(folio.path, text, *span)
+        if self.errors and document.model.names:
+            return Markup()  # what it names may be among what could not be read
+        errors = list(content_checks.of_document(self.evidence, document))
+        for number, item in enumerate(document.model.items):
+            here = f"{folio.path}:{span[0]}"
+            if self._written.setdefault(item.id, here) != here:
+                where = self._written[item.id].partition(":")[0]
+                said = f"{where} has an item {item.id!r} already; name it, or choose another id"
+                errors.append(document.error(("items", number, "id"), said))
+        if errors:
+            raise ContentErrors(map(_or_cite, errors))
+        context = _context(folio, above)
+        items = (question(one, folio, "question") for one in asked(document.model, self.book))
+        return Markup("").join(
+            context["items"].question_of(one.but(id=f"{self.name}/{one.id}")) for one in items
+        )
+
+    def folio(self, page: str) -> Folio:
+        """One page of the site."""
+        return GuestFolio(self.evidence, self.evidence, path=page)
+
+
+def _or_cite(error: ContentError) -> ContentError:
+    """A mistake, with the other way to mend it where it is a number in a text."""
+    if not error.message.startswith(NUMBERS):
+        return error
+    said = f"{error.message}, or say under source: of the item where it stands"
+    return ContentError(error.file, error.line, error.column, said)
+
+
+def _context(folio: Folio, above: int) -> dict[str, Any]:
+    """What the macros of an item read."""
+    context = {
+        "folio": folio, "ui": folio.ui, "root": "", "line": folio.line,
+        "headings": SimpleNamespace(above=above),
+    }  # fmt: skip
+    for name in MACROS[: MACROS.index("items") + 1]:
+        context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
+    return context

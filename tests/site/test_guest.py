@@ -1,0 +1,197 @@
+"""A site that is not ours, with one line for the plugin: it asks, and nothing else moves."""
+
+from __future__ import annotations
+
+import re
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from generator.content.errors import ContentErrors
+from generator.content.fence import FENCE
+from generator.pages.guest import Guest
+from generator.website import publish
+from tests.conftest import mkdocs
+
+THEMES = {
+    "mkdocs": "{name: mkdocs, highlightjs: false}",
+    "readthedocs": "{name: readthedocs, highlightjs: false}",
+    "material": (
+        "{name: material, font: false, palette: {scheme: slate}, features: [navigation.instant]}"
+    ),
+}
+QUIZ = """\
+items:
+  - id: not-found
+    stem: What does status 404 say?
+    source: "[RFC 9110, section 15.5.5](https://www.rfc-editor.org/rfc/rfc9110#section-15.5.5)"
+    options:
+      - {text: Nothing is at this address., why: Perhaps for now., right: true}
+      - {text: The server is gone., why: It would be silent., right: false}
+      - {text: "You may not see it, [as here](index.md).", why: That is 403., right: false}
+"""
+FENCED = """
+!!! note
+
+    ```quiz
+    - not-found
+    ```
+
+```quiz
+id: minutes
+kind: number
+stem: How many minutes do {{ 2 }} hours have?
+answer: 2 * 60
+why: An hour has {{ 30 + 30 }}.
+```
+
+````text
+```quiz
+- an-example
+```
+````
+"""
+
+
+def _site(folder: Path, theme: str, *, is_guest: bool) -> Path:
+    """A site of two pages, with the plugin and two fences or without either."""
+    (folder / "docs" / "sub").mkdir(parents=True)
+    plugins = ["search", *["proofbook"] * is_guest]
+    (folder / "mkdocs.yml").write_text(
+        f"site_name: Theirs\nsite_url: http://127.0.0.1/\ntheme: {THEMES[theme]}\n"
+        f"plugins: {plugins}\nmarkdown_extensions: [admonition]\n"
+    )
+    shown = FENCED if is_guest else "\n!!! note\n\n````text\n" + FENCED.split("````text\n")[1]
+    (folder / "docs" / "index.md").write_text("# Home\n\n[On](sub/asks.md)\n\n```text\nquiz\n```\n")
+    (folder / "docs" / "sub" / "asks.md").write_text(
+        f"---\ntitle: Asks\n---\n# Asks\n\nText.\n{shown}"
+    )
+    (folder / "quizzes").mkdir()
+    (folder / "quizzes" / "web.yml").write_text(QUIZ)
+    done = mkdocs(folder, "build", "--strict", SOURCE_DATE_EPOCH="1700000000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site"
+
+
+@pytest.fixture(scope="module", params=THEMES)
+def site(request, tmp_path_factory):
+    return _site(tmp_path_factory.mktemp(request.param) / "with", request.param, is_guest=True)
+
+
+@pytest.fixture
+def address(site):
+    """The site over http, as `navigation.instant` wants it."""
+    handler = partial(SimpleHTTPRequestHandler, directory=site)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_nothing_of_the_site_moves_but_the_page_that_asks(site, tmp_path):
+    theme = re.sub(r"\d+$", "", site.parent.parent.name)
+    plain = _site(tmp_path / "without", theme, is_guest=False)
+    before, after = (
+        {path.relative_to(one): path.read_bytes() for path in one.rglob("*") if path.is_file()}
+        for one in (plain, site)
+    )
+    assert {path.as_posix() for path in after.keys() - before} == set(publish.guest_assets())
+    changed = {path.as_posix() for path, content in before.items() if after[path] != content}
+    assert changed == {"sub/asks/index.html"}
+    page = after[Path("sub/asks/index.html")].decode()
+    assert page.count('class="pb-question"') == 2
+    assert "<code" in page.partition("an-example")[0][-200:]  # what is an example stays one
+    assert re.search(r'<details class="pb-details pb-answer"[^>]*(?<!open)>', page)
+
+
+@pytest.mark.browser
+def test_readers_answer_and_their_answers_stay(site, address, open_page):
+    page = open_page(address)
+    page.get_by_role("link", name="On", exact=True).click()
+    chosen, typed = page.locator("#item-not-found"), page.locator("#item-minutes")
+    page.evaluate("window.isSame = true")
+    chosen.get_by_role("radio", name="Nothing is at this address.").check()
+    chosen.get_by_role("button", name="Check", exact=True).click()
+    assert "Correct." in chosen.get_by_role("status").inner_text()
+    assert chosen.get_by_role("link", name="RFC 9110").is_visible()
+    typed.get_by_role("textbox").fill("119")
+    typed.get_by_role("button", name="Check", exact=True).click()
+    assert "That is too low" in typed.get_by_role("status").inner_text()
+    violations = Axe().run(page, context=".pb-quiz").response["violations"]
+    assert [one["id"] for one in violations] == []
+    page.go_back()
+    page.get_by_role("link", name="On", exact=True).click()
+    again = chosen.get_by_role("status").filter(has_text="You answered this before. Correct.")
+    again.wait_for()
+    typed.get_by_role("status").filter(has_text="You have one more attempt").wait_for()
+    is_instant = "material" in site.parent.parent.name
+    assert bool(page.evaluate("window.isSame")) == is_instant
+    kept = page.evaluate("Object.keys(localStorage).filter(one => one.startsWith('proofbook:'))")
+    assert sorted(kept) == ["proofbook:item:Theirs/minutes", "proofbook:item:Theirs/not-found"]
+
+
+def test_no_rule_of_the_style_sheet_reaches_beyond_a_question():
+    css = publish.guest_assets()[f"{publish.GUEST}/quiz.css"].decode()
+    within = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+    lists = [one for one in re.findall(r"([^{}]+)\{", css) if one[0] != "@"]
+    lists = [re.sub(within, lambda part: part[0].replace(",", ""), one) for one in lists]
+    selectors = [one for found in lists for one in found.split(",")]
+    assert len(selectors) > 100
+    assert [one for one in selectors if ".pb-" not in one] == []
+
+
+ITEM = "id: one\nstem: What?\n"
+NUMBER = f"{ITEM}kind: number\nwhy: So.\nanswer: "
+OPTIONS = "options:\n- {text: a, why: b, right: true}\n- {text: c, why: d, right: false}\n"
+
+
+@pytest.mark.parametrize(
+    ("fence", "error"),
+    [
+        ("", "4:1: the fence asks nothing; write the id of an item"),
+        ("- not-fond", "4:3: no item 'not-fond'; did you mean 'not-found'?"),
+        (f"{ITEM}{OPTIONS}", "7:28: nothing shows this; compute it, or say under source:"),
+        (f"{ITEM}source: here\n{OPTIONS}".replace("false", "true"), "4:5: item 'one' has 2 keys"),
+        (f"{NUMBER}'42'", "8:9: nothing shows this"),
+        (f"{NUMBER}ddp.ddp.world_size", "8:9: ddp.ddp.world_size: unknown name 'ddp'; this site"),
+        (f"{NUMBER}5 / 2", "8:9: the answer is no whole number; say in tolerance:"),
+        (NUMBER.replace("So", "It is 3") + "1 + 2", "7:12: bare numeral '3'; print a value"),
+        (NUMBER.replace("why", "wy") + "1 + 2", "7:1: unknown key 'wy'; did you mean 'why'?"),
+        (NUMBER.replace("one", "not-found") + "1 + 2", "4:5: quizzes/web.yml has an item"),
+        ("id: [", "5:1: not YAML: "),
+    ],
+)
+def test_mistakes_of_a_fence_are_told_with_their_place(tmp_path, fence, error):
+    (tmp_path / "quizzes").mkdir()
+    (tmp_path / "quizzes" / "web.yml").write_text(QUIZ)
+    guest, text = Guest("Theirs", tmp_path, tmp_path / "quizzes"), f"# A\n\n```quiz\n{fence}\n```\n"
+    assert guest.errors == []
+    with pytest.raises(ContentErrors) as told:
+        guest.html(guest.folio("docs/a.md"), text, FENCE.search(text).span("yaml"), 1)
+    assert str(told.value).startswith(f"docs/a.md:{error}")
+
+
+def test_a_strict_build_tells_every_mistake_and_ends_as_mkdocs_does(tmp_path):
+    _site(tmp_path / "site", "mkdocs", is_guest=True)
+    for path, old, new in (
+        ("docs/sub/asks.md", "2 * 60", "2 * sixty"), ("docs/sub/asks.md", "30 + 30", "30 +"),
+        ("docs/sub/asks.md", "- not-found", "- not-fond"), ("quizzes/web.yml", "right: true", ""),
+    ):  # fmt: skip
+        file = tmp_path / "site" / path
+        file.write_text(file.read_text().replace(old, new, 1))
+    done = mkdocs(tmp_path / "site", "build", "--strict")
+    told = [
+        line.split("proofbook: ")[1] for line in done.stderr.splitlines() if "proofbook: " in line
+    ]
+    places = [
+        "quizzes/web.yml:6:",
+        "docs/sub/asks.md:18:9: 2 * sixty",
+        "docs/sub/asks.md:19:21: 30 +",
+    ]
+    assert [one[: len(place)] for one, place in zip(told, places, strict=True)] == places
+    assert done.returncode == 1
+    assert "Aborted with 3 warnings in strict mode!" in done.stdout
