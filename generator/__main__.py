@@ -2,6 +2,7 @@
 
     python -m generator check     every mistake, and what does not hold
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
+    python -m generator new book DIR           a book of your own: first experiment, topic and test
     python -m generator export --anki FILE    questions for Anki; --gift, --qti-1.2, --qti-2.1
     python -m generator class TOPIC           a class of 90 minutes, to print
     python -m generator schema    write the JSON Schemas that editors read
@@ -25,6 +26,7 @@ import argparse
 import inspect
 import json
 import keyword
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,11 +34,14 @@ from pathlib import Path
 from generator.content import keys, scaffold
 from generator.content.book import FILES, Topic, documents, load
 from generator.content.errors import ContentErrors, nearest
+from generator.content.shelf import measuring
 from generator.items.kinds import kind_of
 from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
+from generator.values.laws import closed_forms
 from runners.planner.answers.plan_grid import PREFIX
+from runners.traces.digest import enter_book, program
 from runners.traces.files import MACHINE
 from runners.traces.machine import from_home
 
@@ -64,6 +69,7 @@ An expression starts from an experiment, `machine` or `cited`, or from a name th
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    enter_book(Path.cwd())
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
@@ -85,12 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m generator", description="The generator.")
+    prog = program("python -m generator")
+    parser = argparse.ArgumentParser(prog=prog, description="The generator.")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     check = verbs.add_parser(
         "check", help="list every mistake, surprise, and claim that does not hold"
     )
-    new = verbs.add_parser("new", help="start an experiment or a lesson")
+    new = verbs.add_parser("new", help="start a book of your own, an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, and every function")
     export = verbs.add_parser("export", help="write questions as files of other programs")
@@ -104,8 +111,8 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (check, new, export, lecture):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
-    new.add_argument("what", choices=["experiment", "lesson"])
-    new.add_argument("name")
+    new.add_argument("what", choices=["book", "experiment", "lesson"])
+    new.add_argument("name", help="of the experiment or the lesson, or the folder of the book")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
     commands = {
         check: _check, new: _new, schema: _schema, listing: _keys, export: _export, lecture: _class,
@@ -133,7 +140,7 @@ def _check(options: argparse.Namespace) -> int:
         if trace.is_fallback:
             lent.setdefault(trace.machine.name, []).append(name)
         elif trace.is_stale and not book.is_reference:
-            print(f"{name}: stale, so its verdicts are left out; run `make traces`")
+            print(f"{name}: stale, so its verdicts are left out; run `{measuring()}`")
     for machine, names in lent.items():
         print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
     items = (one for topic in book.topics for one in topic.items.values())
@@ -150,20 +157,22 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
+    if options.what == "book":
+        return _new_book(Path(options.name))
     if options.what == "experiment":
         if options.experiment:
             raise scaffold.CannotScaffoldError(
                 "--from is for a lesson: it names whose runs it shows"
             )
         root = options.content.resolve().parent
-        words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called"}
+        words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called", *closed_forms()}
         if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(PREFIX):
             said = f"{options.name!r} stands for something else; choose another name"
             raise scaffold.CannotScaffoldError(said)
         for path in scaffold.new_experiment(root, options.content, options.name):
             print(from_home(path))
-        python = scaffold.PYTHON
-        print(f"then: {python} -m runners run {options.name}; {python} -m generator check")
+        check = f"{program(f'{scaffold.PYTHON} -m generator')} check"
+        print(f"then: {program(f'{scaffold.PYTHON} -m runners')} run {options.name}; {check}")
         return 0
     book = load(options.content, options.machine)
     judged = Evidence(book).judged_claims
@@ -174,8 +183,19 @@ def _new(options: argparse.Namespace) -> int:
     }
     for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
         print(path)
-    then = f"{scaffold.PYTHON} -m generator check"
-    print(f"write over its texts, bind its questions to claims, then: {then}")
+    check = f"{program(f'{scaffold.PYTHON} -m generator')} check"
+    print(f"write over its texts, bind its questions to claims, then: {check}")
+    return 0
+
+
+def _new_book(folder: Path) -> int:
+    """Write a book of one's own, measure its runs and check it."""
+    scaffold.new_book(folder)
+    for words in ("runners", "run"), ("generator", "check"):
+        done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=False)
+        if done.returncode:
+            return done.returncode
+    print(f"{folder}: a book. Read its README.md, then: cd {folder} && mkdocs serve")
     return 0
 
 
@@ -242,7 +262,7 @@ def _keys(options: argparse.Namespace) -> int:
     for line in keys.page(found):
         print(line)
     print(ABOUT_FUNCTIONS)
-    for name, function in FUNCTIONS.items():
+    for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
         print(f"| `{name}({takes})` | {keys.line(about)} |")

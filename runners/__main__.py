@@ -26,6 +26,7 @@ machine; 2 a wrong call, or a run that this machine cannot do; 130 Ctrl-C; 143 S
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ from pathlib import Path
 from runners.system import stopping
 from runners.system.errors import FixableError, unknown
 from runners.system.scratch import Scratch
+from runners.traces import digest
 
 # The module of each command: `add_arguments` says what it takes, `main` returns the exit code. It
 # is imported when the command is called, since most of them load torch.
@@ -52,6 +54,7 @@ PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m r
 def main(words: Sequence[str] | None = None) -> int:
     """Execute the command; what a person can fix is one line and exit code 2."""
     name, *others = [*(sys.argv[1:] if words is None else words)] or [""]
+    digest.enter_book(Path.cwd())
     if name in ("-h", "--help"):
         sys.stdout.write(str(__doc__).replace("python -m runners", PROGRAM))
         return 0
@@ -75,11 +78,13 @@ def _executed(name: str, words: Sequence[str]) -> int:
         raise FixableError("simulate is gone; show has what was recorded, plan simulates a model")
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
+    if name in ("list", "run", "try", "reproduce") and digest.needs_no_torch():
+        os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
-    if name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
+    elif name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
         raise FixableError(
             "this Python has no torch; run `make torch` once and call .venv/bin/python, or "
-            "pip install 'proofbook[run]'"
+            "pip install '.[run]' in the clone; of a wheel, pip install 'FILE.whl[run]'"
         )
     with Scratch():  # torch's compiler keeps its files there
         module = importlib.import_module(COMMANDS[name])
@@ -93,7 +98,9 @@ def _executed(name: str, words: Sequence[str]) -> int:
 def command() -> None:
     """What `proofbook` and `python -m runners` call."""
     sys.path.insert(0, "")  # as under `python -m`: `proofbook plan for mine:build`
-    stopping.listen("stopped; what was measured before is kept")
+    is_lab = sys.argv[1:2] == ["lab"]
+    kept = "your file is as you saved it" if is_lab else "what was measured before is kept"
+    stopping.listen(f"stopped; {kept}")
     stopping.leave(main())
 
 

@@ -130,7 +130,8 @@ ROOMS = {
         "cluster": {"system", "traces", "declared", "measuring"},
         "judging": {"system", "traces", "meters"},
         "labs": {"system", "traces", "judging"},
-        "commands": {"system", "traces", "declared", "measuring", "planner"},
+        "plain": {"system", "traces", "declared", "measuring"},
+        "commands": {"system", "traces", "declared", "measuring", "plain", "planner"},
         "experiments": {
             "system",
             "traces",

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from generator.printing.sources import COMMAND
+from generator.printing.sources import PYTHON
 from runners.__main__ import main
 from runners.commands import reproduce
 from runners.commands.reproduce import requested
@@ -108,7 +108,7 @@ def test_a_sample_of_all_kinds_is_measured_again_and_a_page_that_is_wrong_is_tol
     wrong = next(path for path in paths if path.endswith("].num_samples"))
     measured = _one_more(clone, wrong)
     before = _state(clone)
-    done = pasted(f"{COMMAND} {shlex.join(paths)}", clone)
+    done = pasted(f"{PYTHON} reproduce {shlex.join(paths)}", clone)
     said = f"{done.stdout}{done.stderr}"
     assert done.returncode == 1, said
     blocks = _blocks(done.stdout)

@@ -48,7 +48,7 @@ def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
     assert "source_digest" not in there.stderr
     assert there.stdout.count("(") > 30
     entry = (next(installed.glob("*.dist-info")) / "entry_points.txt").read_text()
-    assert "proofbook = runners.__main__:command" in entry
+    assert "proofbook = proofbook.__main__:command" in entry
 
 
 def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed, tmp_path):
@@ -60,13 +60,21 @@ def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed
     again = called(tmp_path, ["-m", "runners", *words], installed)
     assert again.returncode == 2
     assert "train.py is there already" in again.stderr
-    (installed / "proofbook").write_text("from runners.__main__ import command\ncommand()\n")
     (tmp_path / "mine.py").write_text("def build():\n    return []\n")
     own = ["plan", "for", "mine:build", "--batch", "mine:build", "--strategies", "single"]
-    found = called(tmp_path, [installed / "proofbook", *own], installed)
+    found = called(tmp_path, ["-m", "proofbook", *own], installed)
     assert "mine.py:1: build builds no nn.Module" in found.stderr
     shown = called(tmp_path, ["-m", "runners", "show", "ddp.ddp"], installed)
     assert '{{ ddp.ddp.backend }}  "gloo"' in shown.stdout
+
+
+def test_outside_a_clone_a_book_of_ones_own_is_made_and_found(installed, tmp_path):
+    made = called(tmp_path, ["-m", "proofbook", "new", "book", "mine"], installed)
+    assert made.returncode == 0, made.stderr
+    assert "sound: 4 questions checked" in made.stdout
+    again = called(tmp_path / "mine", ["-m", "proofbook", "run"], installed)
+    assert "0 measured, 1 already fresh" in again.stdout
+    assert (tmp_path / "mine" / ".gitignore").exists()
 
 
 @pytest.mark.ranks

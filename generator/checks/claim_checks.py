@@ -1,8 +1,8 @@
 """Claims checked against the runs: whether they can be judged, and what they may rest on.
 
 In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. A law
-rests on no measured time, and a large tolerance has a reason. A claim knows its dtype, and what is
-fixed where ranks differ. What is wrong on several runs of a claim is told once.
+rests on no measured time, and a large tolerance has a reason. A claim on runs of ranks knows its
+dtype, and what is fixed where ranks differ. What is wrong on several runs of a claim is told once.
 """
 
 import re
@@ -17,6 +17,7 @@ from generator.values.filters import Showed
 from generator.values.moved import refuted, stays
 from generator.values.regime import dtype_of
 from generator.values.value import Value
+from runners.traces.plain import is_plain
 
 LARGE = 0.1  # a tolerance beyond which a law says why
 # What another processor may round otherwise, and what another allocator may hold.
@@ -103,7 +104,8 @@ def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]
         found = {one: evidence.book.run(one) for one in evidence.judged(claim.id).runs}
         measured = {one: run for one, run in found.items() if run and run.nature != "simulated"}
         for name, run in measured.items():
-            if run.status != "skipped" and dtype_of(run) is None and claim.regime.dtype is None:
+            is_open = run.status != "skipped" and not is_plain(run) and claim.regime.dtype is None
+            if is_open and dtype_of(run) is None:
                 yield "", f"{name} has recorded no dtype; state it: regime: {{dtype: float32}}"
         if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:
             said = "compares different numbers of ranks; say what is fixed: "

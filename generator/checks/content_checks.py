@@ -25,6 +25,7 @@ from generator.values.evaluation import Evidence
 from generator.values.filters import Label, Showed, asked_of_claims
 from generator.values.moved import stays
 from runners.planner.answers.published import PEAKS
+from runners.traces.plain import is_plain
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -197,6 +198,16 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
                 yield from _misplaced(book, document, one.path[:-1], listing)
 
 
+def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Figures of what only ranks record, drawn from a run without ranks."""
+    for position, figure in enumerate(document.model.figures):
+        runs = ((name, evidence.book.run(name)) for name in figure.runs)
+        plain = [name for name, run in runs if run and is_plain(run)]
+        if plain:
+            message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
+            yield document.error(("figures", position, "kind"), message)
+
+
 def _misplaced(
     book: Book, document: Document[Any], at: Path, listing: ExplainedProgram
 ) -> Iterator[ContentError]:
@@ -243,6 +254,7 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (TopicFile, _topic),
     (PlanFile, _plan),
     (GuideFile, layout_checks.mistakes),
+    (LessonFile, _figures),
     (LessonFile, layout_checks.mistakes),
     (LessonFile, lesson_checks.mistakes),
 )

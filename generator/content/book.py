@@ -89,9 +89,9 @@ class Topic:
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """The figures of its lessons, as items name them: `learn/replicas`."""
+        """The figures of its lessons, as others name them: `deep#ring`."""
         return {
-            f"{mode}/{one.id}": one
+            f"{mode}#{one.id}": one
             for mode, lesson in self.lessons.items()
             for one in lesson.model.figures
         }

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from generator.content.words import (
-    DrawnFigure,
     Expression,
     Id,
+    LessonFigure,
     Line,
     PerRun,
     Prose,
@@ -174,8 +174,8 @@ class ExplainedProgram(Executed):
 class Exhibit(Written):
     """What a question shows below its stem, from runs, and what opens nothing: one of these."""
 
-    figure: DrawnFigure | None = None
-    """a figure of a lesson of the topic, as `learn/replicas`. Its first state is drawn, without
+    figure: LessonFigure | None = None
+    """a figure of a lesson of the topic, as `deep#ring`. Its first state is drawn, without
     controls, numbers and caption, which may tell the answer."""
     drawing: Figure | None = None
     """a figure of its own, with the keys of a lesson's, and runs of `for:` where it has some."""

@@ -22,7 +22,9 @@ _OPENING = f"""\
 A part takes the keys of its table, and no others. The column *is* stays empty where the name and
 the example say it, or the part to which the example leads; a list that needs a number of parts says
 so there. A text is Markdown with `{{{{ expressions }}}}`, whose [functions](#functions) are at the
-end. A line takes at most {MAX_LINE:,} characters, a text of paragraphs {MAX_PROSE:,}."""
+end, and formulas, `$2 (n - 1) / n$`. Where it has paragraphs, it may also have tables, footnotes,
+boxes and images. A line takes at most {MAX_LINE:,} characters, a text of paragraphs
+{MAX_PROSE:,}."""
 _FLOW: dict[str, Any] = {"default_flow_style": True, "width": 10_000, "allow_unicode": True}
 _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from generator.content.guide import LessonSection
-from generator.content.words import Line, Name, Prose, Written
+from generator.content.words import LessonFigure, Line, Name, Prose, Written
 
 
 class LabRequirement(Written):
@@ -21,6 +21,8 @@ class LabRequirement(Written):
     """the law; at this lab's sizes the runs give its value."""
     fails: Line
     """what it usually means where this fails first."""
+    fails_in: dict[str, Line] = {}
+    """the same where what differs has a name that begins so, such as `gradient`."""
     section: LessonSection
     """which explains why."""
 
@@ -37,8 +39,8 @@ class LabFile(Written):
     """of a repair-lab, the requirement that fails first."""
     task: Prose
     """at most 150 words."""
-    figure: Annotated[str, Field(pattern=r"^[a-z]+#[a-z0-9-]+$")] | None = None
-    """that pictures it, of a lesson of the topic: `deep#ring`."""
+    figure: LessonFigure | None = None
+    """that pictures it."""
     requirements: Annotated[dict[Name, LabRequirement], Field(min_length=1)]
     """those of its bench, in their order."""
     hints: Annotated[list[Prose], Field(min_length=1)]

@@ -17,11 +17,11 @@ _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # Where a run finds what it executes: the programs of topics and sentences, the experiments, and
 # what a reader of a lab begins with.
 _PLACES = re.compile(
-    r"content/(?:(?:topics/[^/]+/)?(?:code|labs)|retracted)/.+\.py|runners/experiments/.+\.py"
+    r"content/(?:(?:topics/[^/]+/)?(?:code|labs)|retracted)/.+\.py|(?:runners/)?experiments/.+\.py"
 )
 WRONG_PLACE = (
     "no code that a run executes; a listing names a .py file of the topic's code/ or of "
-    "runners/experiments/, by its path from the project's root"
+    "the experiments/, by its path from the project's root"
 )
 # Lines that tell the runner how a program runs; where they stand between two empty lines, with one.
 _FOR_THE_RUNNER = re.compile(rf"(^\n)?(?:{DECLARED.pattern}\n)+(?(1)\n?)", re.MULTILINE)

@@ -1,12 +1,14 @@
-"""`python -m generator new`: the first files of an experiment or a lesson, green at once.
+"""`python -m generator new`: the first files of a book, an experiment or a lesson, green at once.
 
-An experiment is written from the template that is one (`runners/experiments/_template.py`), with a
-law on its runs. A lesson is a topic with the pages Trace and Recall, bound to what a run has
-recorded: its stages and epochs, where there are any. Its texts say what to write instead.
+A book is copied from `proofbook/new_book`. An experiment is written from the template that is one
+(`runners/experiments/_template.py`), with a law on its runs. A lesson is a topic with the pages
+Trace and Recall, bound to what a run has recorded: its stages and epochs, where there are any. Its
+texts say what to write instead.
 """
 
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,9 +16,11 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
+from runners.traces.digest import ROOT, own_book
 
 PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
 TEMPLATE = Path("runners/experiments/_template.py")
+BOOK = Path(__file__).resolve().parents[2] / "proofbook" / "new_book"  # as it is copied
 _FILES = {  # each of them as Jinja writes it
     "claims": """\
 regime: {dtype: float32, optimizer: SGD, fixed: the batch}
@@ -91,17 +95,36 @@ class CannotScaffoldError(ValueError):
     """Nothing can be started; the message says why."""
 
 
+def new_book(folder: Path) -> None:
+    """Write the files of a book of one's own.
+
+    Raises:
+        CannotScaffoldError: the folder holds something.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise CannotScaffoldError(f"{folder} is there already, and not empty; name another folder")
+    shutil.copytree(BOOK, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "gitignore").rename(folder / ".gitignore")
+
+
 def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
     """Write an experiment of two runs, and a law that both obey.
 
     Raises:
         CannotScaffoldError: the name is taken or malformed.
     """
+    if not content.is_dir():
+        raise CannotScaffoldError(f"{content}: no such folder; `new book DIR` makes a book")
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
-    program = (root / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)
+    program = (ROOT / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)
     law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
     path, claims = root / TEMPLATE.with_stem(name), content / "claims" / f"{name}.yml"
+    if own_book():
+        path = root / "experiments" / f"{name}.py"
+        program = (BOOK / "experiments/sorting.py").read_text(encoding="utf-8")
+        law = (BOOK / "content/claims/sorting.yml").read_text(encoding="utf-8")
+        law = law.replace("sorting-", f"{name.replace('_', '-')}-").replace("sorting.", f"{name}.")
     return _written({path: program, claims: law})
 
 

@@ -19,17 +19,27 @@ from generator.content.errors import Files, found_in
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
 from runners.traces import files as traces
+from runners.traces.digest import own_book, program
 from runners.traces.files import MACHINE
 from runners.traces.records import Machine, Run, Trace
 
 NO_FOLDER = (
-    "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `make traces` "
-    "wrote, and of a published book one that is committed: "
+    "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `{}` wrote, "
+    "and of a published book one that is committed: "
 )
 IsStale = Callable[[Trace], bool]
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
 LABS = "labs"  # that grades programs: it counts bytes, which no machine turns
 REFERENCE = "reference-*"  # what the reference machine's folder is called
+
+
+def measuring(names: str = "", *, full: bool = False) -> str:
+    """The command that measures experiments, with their heavier runs or without."""
+    if program("") == "":
+        words = ["make traces", "FULL=1" if full else "", f"NAMES='{names}'" if names else ""]
+    else:
+        words = ["proofbook run", names, "--full" if full else ""]
+    return " ".join(filter(None, words))
 
 
 def is_of_no_machine(experiment: str, nature: str) -> bool:
@@ -145,7 +155,8 @@ class Shelf:
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         name = name or (own if self.only is None else None) or reference
         if name not in known:
-            problem = f"{NO_FOLDER}{', '.join(known) or 'there is none yet'}"
+            problem = NO_FOLDER.format(measuring())
+            problem += ", ".join(known) or "there is none yet"
             folder = self.folder / name if name else self.folder
             is_one = bool(name) and folder.is_dir()
             if not is_one or self.files.trying(traces.read_machine, folder) is not None:
@@ -171,10 +182,11 @@ class Shelf:
             new: experiments that only this machine has measured.
             others: those that any machine has; it stands in where no machine turns the values.
         """
-        programs = found_in(self.files.content.parent / "runners" / "experiments", "[!_]*.py")
-        for program in (one for one in programs if one.stem not in new):
-            path = folder / f"{program.stem}.json"
-            stands_in = program.stem == LABS and program.stem in others
+        home = self.files.content.parent / ("" if own_book() else "runners")
+        programs = found_in(home / "experiments", "[!_]*.py")
+        for name in (one.stem for one in programs if one.stem not in new):
+            path = folder / f"{name}.json"
+            stands_in = name == LABS and name in others
             if not path.exists() and not stands_in:
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 

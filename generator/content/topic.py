@@ -79,7 +79,7 @@ class HomeFile(Written):
     """the page's."""
     about: Line
     """what the book is: its first sentence, also for search engines and previews."""
-    picture: list[PicturedModel]
+    picture: list[PicturedModel] = []
     """the models whose runs the page asks about: bars of each rank under a budget."""
     facts: list[Fact] = []
     """for whom the book is, why to trust it, on what it was measured."""
@@ -87,6 +87,10 @@ class HomeFile(Written):
     """of the text and the code."""
     first_hour: list[HourStep] = []
     """the pages that lead through the book first, in their order."""
+    subject: Line = "its subject"
+    """what the book is about, as its page of statements says it: "… that people read about it"."""
+    programs_need: Line = "Python"
+    """what the short programs of that page need."""
     statements: list[StatementId] = []
     """the statements that their page shows first."""
     repeat: Prose

@@ -99,10 +99,10 @@ PagePath = Annotated[
     Mark("page_path", "a lesson as topic/mode, or a page of content/pages: `first-run`"),
 ]
 FigureId = Annotated[Id, Mark("figure", "the id of a figure of this file")]
-DrawnFigure = Annotated[
+LessonFigure = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z]+/[a-z][a-z0-9-]*$"),
-    Mark("lesson figure", "a figure of a lesson of the topic as mode/id: `learn/replicas`"),
+    StringConstraints(pattern=r"^[a-z]+#[a-z0-9-]+$"),
+    Mark("lesson figure", "a figure of a lesson of the topic as mode#id: `deep#ring`"),
 ]
 ItemId = Annotated[Id, Mark("item", "the id of a question of the topic")]
 _BELIEF = "the belief behind it: an id of misconceptions.yml"

@@ -34,7 +34,7 @@ from generator.pages import views
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks, fewer
 from generator.pages.view import View, counted, label
-from generator.pages.views import claims, frame, labs, listing, question, rail, ways
+from generator.pages.views import claims, frame, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import asked_of_claims
@@ -288,8 +288,9 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     topic, depth = sheet.topic, sheet.path.count("/")
     lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
     drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
-    if topic and sheet.lab and (pictured := labs.figure(topic.labs[sheet.lab].model, topic)):
-        drawn[pictured.id] = pictured
+    pictured = topic.labs[sheet.lab].model.figure if topic and sheet.lab else None
+    if topic and pictured:
+        drawn[topic.figures[pictured].id] = topic.figures[pictured]
     items = topic.items if topic else {}
     titles = {one.id: one.file.title for one in folio.book.topics}
     return {

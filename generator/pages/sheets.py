@@ -67,8 +67,8 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
     yield Sheet("index.md", "home.md.j2", book.home.title, book.home.about, HOME)
     yield Sheet(
         "topics/index.md", "topics.md.j2", "Path",
-        "Begin with the first hour. Then take any topic whose predecessors you know; its lessons "
-        "lead from a short introduction to exercises.",
+        f"{'Begin with the first hour. Then take' if book.home.first_hour else 'Take'} any topic "
+        "whose predecessors you know; its lessons lead from a short introduction to exercises.",
     )  # fmt: skip
     if book.terms:
         yield Sheet(
@@ -93,11 +93,12 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
         "observation and verdict.",
         "content/claims", has_toc=True,
     )  # fmt: skip
-    yield Sheet(
-        "retracted.md", "retracted.md.j2", "Common statements, tested",
-        "These are statements that people read about distributed training, in our words.",
-        "content/statements.yml",
-    )  # fmt: skip
+    if book.statements:
+        yield Sheet(
+            "retracted.md", "retracted.md.j2", "Common statements, tested",
+            f"These are statements that people read about {book.home.subject}, in our words.",
+            "content/statements.yml",
+        )  # fmt: skip
 
 
 def _of_machines(book: Book) -> Iterator[Sheet]:

@@ -19,8 +19,9 @@ from generator.content.typesetting import moment
 from generator.values import formula
 from generator.values.evaluation import Evidence
 from generator.values.value import KINDS, Origin, Value
+from runners.traces.digest import program
 
-COMMAND = ".venv/bin/python -m runners reproduce"
+PYTHON = ".venv/bin/python -m runners"
 BLOCK = "pb-sources"
 Row = list[Any]
 _CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
@@ -35,7 +36,7 @@ def command(paths: Iterable[str], machine: str, reference: str) -> str:
         reference: the machine that the command takes without being told.
     """
     on = [] if machine in ("", reference) else ["--from", machine]
-    return " ".join([COMMAND, *map(shlex.quote, [*on, *paths])])
+    return " ".join([program(PYTHON), "reproduce", *map(shlex.quote, [*on, *paths])])
 
 
 class Sources:
@@ -135,7 +136,7 @@ class Sources:
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
-                                origin.torch, self._machine_suffix(origin)])  # fmt: skip
+                                origin.software, self._machine_suffix(origin)])  # fmt: skip
         is_text = isinstance(value.number, str) and not value.words
         exact = None if is_text else str(replace(value, words=None).formatted(way="exact"))
         return origin.field, [*runs].index(key), 1 if exact == str(value) else exact

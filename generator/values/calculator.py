@@ -17,8 +17,8 @@ from generator.values.claim_formula import observed_run, off_by
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
 from generator.values.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
+from generator.values.laws import closed_forms
 from generator.values.value import ExpressionError, Value, computed, constant, numeric
-from runners.declared.closed_forms import LAWS
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Formula:
     def value(self, inputs: Mapping[str, float]) -> float | None:
         """Its value; None where it divides by zero or exceeds the range of floats."""
         try:
-            found = compiled(printed(self.tree)).evaluate(inputs, _FUNCTIONS)
+            found = compiled(printed(self.tree)).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
         except ExpressionError:
             return None
         assert isinstance(found, int | float), found
@@ -77,7 +77,8 @@ class Formula:
 
     def readable(self, written: str) -> str:
         """The formula for readers: as its author wrote it, unless that calls a law by its name."""
-        return printed(self.tree) if compiled(written).functions & LAWS.keys() else written
+        calls_a_law = compiled(written).functions & closed_forms().keys()
+        return printed(self.tree) if calls_a_law else written
 
     @property
     def postfix(self) -> str:
@@ -85,7 +86,7 @@ class Formula:
         return " ".join(postfix(self.tree))
 
 
-_FUNCTIONS: dict[str, Function] = {"min": least, "max": most, **LAWS}
+_FUNCTIONS: dict[str, Function] = {"min": least, "max": most}
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +98,7 @@ def parsed(formula: str) -> Formula:
     """
     expression = compiled(formula)
     inputs = {name: Symbol(name) for name in expression.names}
-    return Formula(expression.formula(inputs, _FUNCTIONS))
+    return Formula(expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
 
 
 def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value | None:

@@ -16,9 +16,9 @@ from generator.values import formula, units
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
 from generator.values.formula import Symbol, Tree, names_of
+from generator.values.laws import closed_forms
 from generator.values.value import ExpressionError, Value
 from generator.values.verdicts import SIGNS, TIMED
-from runners.declared.closed_forms import LAWS
 
 EPSILON = "ε"
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
@@ -88,7 +88,8 @@ def _tree(text: str) -> Tree:
         ExpressionError: it comes to something else than a formula.
     """
     expression = compiled(text)
-    return expression.formula({name: _Place(name) for name in expression.names}, _OF_PLACES)
+    places = {name: _Place(name) for name in expression.names}
+    return expression.formula(places, {**closed_forms(), **_OF_PLACES})
 
 
 class _Place(Symbol):
@@ -107,7 +108,6 @@ def _over_ranks(name: str) -> Function:
 
 
 _OF_PLACES: dict[str, Function] = {
-    **LAWS,
     **dict.fromkeys(FORMS, lambda place, *_: place),
     **{name: _over_ranks(name) for name in OVER_RANKS},
     "each": lambda place, path: _Place(f"each {place.tree}.{path}"),

@@ -20,6 +20,7 @@ from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
 from generator.values.expression import Function, compiled
 from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
+from generator.values.laws import closed_forms
 from generator.values.paths import Evaluation, Node
 from generator.values.value import AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.values.verdicts import Judged
@@ -96,7 +97,7 @@ class Evidence:
         try:
             checked = compiled(expression)
             names = {name: self._root(name, found) for name in checked.names}
-            result = checked.evaluate(names, {**self.functions, **self._own})
+            result = checked.evaluate(names, {**closed_forms(), **self.functions, **self._own})
             if isinstance(result, Value):
                 str(result)  # in a unit that people read
             found.result = result

@@ -1,4 +1,4 @@
-"""The functions that an author may use in an expression: filters, laws and labels."""
+"""The functions that an author may use in an expression, beside laws: filters and labels."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,6 @@ from generator.values.formula import Tree
 from generator.values.outcome_words import ended
 from generator.values.paths import Node
 from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
-from runners.declared.closed_forms import LAWS
 from runners.traces.fields import NBSP, written
 from runners.traces.measured import SampledSeconds
 
@@ -219,7 +218,7 @@ LABELS: dict[str, Callable[[Thing], Thing]] = {
     name: _label(name) for name in ("rank", "Rank", "step", "layer")
 }
 
-FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS, **LAWS}
+FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS}
 OF_CLAIMS = {  # functions of a claim's id in quotes
     "holds": "Nothing where the claim holds; its verdict, after a sentence, where it does not.",
     "showed": "The sentence of the claim's `showed:` for its verdict on this machine.",

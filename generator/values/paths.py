@@ -8,13 +8,13 @@ that ends at a number or a word gives a `Value` with its unit, kind and origin.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
 
 from generator.content.errors import nearest
-from generator.content.shelf import TraceOnPage
+from generator.content.shelf import TraceOnPage, measuring
 from generator.values import units
 from generator.values.regime import is_crowded
 from generator.values.units import AS_RULED, Form
@@ -23,6 +23,7 @@ from runners.planner.answers.published import COMPARISONS
 from runners.traces import fields
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
+from runners.traces.plain import is_plain, software
 from runners.traces.records import Run
 from runners.traces.spread import field_of
 from runners.traces.tolerance import MOST_SPREAD
@@ -94,6 +95,9 @@ class Node:
         if not isinstance(self.thing, BaseModel | Mapping):
             return self._element(key)
         name, is_model = str(key), isinstance(self.thing, BaseModel)
+        if name == "measures" and isinstance(self.thing, Run) and is_plain(self.thing):
+            only = replace(self, thing=self.thing.ranks[0], steps=("ranks", 0))
+            return only.step(name)
         known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
         if name not in known or name in DECLARED:  # which prove nothing of their own run
             what = "field" if is_model else "entry"
@@ -129,7 +133,7 @@ class Node:
         self.reading.runs[path] = None
         origin = self.origin._replace(
             machine=shown.measured_on,
-            recorded_at=trace.recorded_at, torch=trace.circumstances.torch,
+            recorded_at=trace.recorded_at, software=software(trace.circumstances),
             run=name, nature=run.nature, is_crowded=is_crowded(run),
         )  # fmt: skip
         return Node(run, (), path, self.reading, origin, shown)
@@ -164,7 +168,10 @@ class Node:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
         path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
-        quantity = fields.quantity(steps, self._run_of_page.quantities if self._run_of_page else {})
+        run = self._run_of_page
+        if run and is_plain(run):
+            path = path.removeprefix("ranks[0].")
+        quantity = fields.quantity(steps, run.quantities if run else {})
         origin = self.origin._replace(field=path, counts=quantity.unit)
         if self.on_page and kind != "given":
             self.reading.measured[origin.path] = None
@@ -217,7 +224,7 @@ class Node:
         if self._stands_in_reference((*self.steps, *keys)):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
         if self.on_page.is_stale:
-            message += f"; the trace is stale: run `make traces NAMES={self.origin.experiment}`"
+            message += f"; the trace is stale: run `{measuring(self.origin.experiment or '')}`"
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:

@@ -9,6 +9,7 @@ claim's file.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from generator.content.claim import Claim
+from runners.traces.plain import is_plain
 from runners.traces.records import Run
 
 _OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
@@ -86,6 +87,8 @@ def _ranks(name: str, run: Run, takes_turns: bool) -> str:
     Nothing of a run whose name says that it had one device.
     """
     num = num_ranks(run)
+    if is_plain(run):
+        return ""
     if num == 1:
         return "" if run.strategy == "single" else "on one rank"
     field = "world_size" if run.world_size > 1 else "settings.num_ranks"

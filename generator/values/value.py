@@ -61,7 +61,7 @@ class Origin(NamedTuple):
     run: str | None = None
     field: str = ""
     recorded_at: str = ""
-    torch: str = ""
+    software: str = ""
     reference: str | None = None  # the id of what is cited
     nature: Nature = "real"  # of the run
     is_crowded: bool = False  # whether ranks took turns on a device in the run

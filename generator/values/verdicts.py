@@ -15,6 +15,7 @@ from generator.content.errors import ContentError
 from generator.values import list_sides, units
 from generator.values.paths import Evaluation, Node
 from generator.values.value import ExpressionError, Value, constant, numeric
+from runners.traces.digest import experiment_files, own_book
 from runners.traces.measured import SampledSeconds
 from runners.traces.tolerance import FEWEST_SAMPLES, overlap
 
@@ -278,7 +279,13 @@ def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
             said = f"content/{shown.file}: the code that simulates has changed"
             found.append(f"{said}; run `python -m runners plan check {grid} --write`")
         elif shown.is_stale and shown.machine.name == book.reference.name:
-            found.append(f"{experiment}: the reference machine's trace is stale; run it again")
+            is_gone = own_book() and experiment not in experiment_files()
+            do = (
+                f"delete content/{shown.file}, whose experiment is gone"
+                if is_gone
+                else "run it again"
+            )
+            found.append(f"{experiment}: the reference machine's trace is stale; {do}")
         found += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
             for name, run in shown.runs.items()

@@ -47,7 +47,7 @@ from generator.printing.folio import interface_words
 from generator.values import verdicts
 from generator.website import page_html, publish, search
 from generator.website.guest_plugin import GuestPlugin
-from runners.traces.digest import forget_code
+from runners.traces.digest import enter_book, forget_code, own_book
 
 BOOK = "content"  # the folder of a book, beside mkdocs.yml
 GENERATOR = Path(__file__).resolve().parents[1]
@@ -139,6 +139,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Take the settings of a build, and give MkDocs our templates."""
         self.root, self.config = root, settings
         self.content = root / (settings.content or BOOK)  # the folder that people and runners write
+        enter_book(root)
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
         if config.strict and not log.isEnabledFor(logging.WARNING):
@@ -202,7 +203,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
         """What somebody may edit while serving, and when each file changed."""
         edited = [Path(config.config_file_path or "mkdocs.yml")]
-        for top in (self.content, GENERATOR, GENERATOR.parent / "runners"):
+        home = own_book() or GENERATOR.parent  # of which one folder is there
+        for top in (self.content, GENERATOR, home / "experiments", home / "runners"):
             for folder, folders, names in os.walk(top):
                 folders[:] = [one for one in folders if one[0] not in "._"]
                 edited += [Path(folder, name) for name in names if name[0] != "."]
@@ -223,6 +225,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     ) -> LiveReloadServer:
         """Watch what people write instead of what is generated from it, and look more often."""
         watched = [str(self.content), str(GENERATOR)]
+        if own := own_book():
+            watched.append(str(own / "experiments"))
         server.unwatch(config.docs_dir)
         if config.config_file_path:
             server.unwatch(config.config_file_path)

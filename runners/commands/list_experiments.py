@@ -8,8 +8,10 @@ from pathlib import Path
 
 from runners.declared.experiment import Experiment, check_names, find
 from runners.measuring.pending import existing, pending
+from runners.plain.measure import is_reference
 from runners.system.errors import FixableError
 from runners.traces import machine
+from runners.traces.digest import program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """List experiments; 2 where the file of one is broken."""
-    where = machine.TRACES / machine.name()
+    where = machine.TRACES / machine.name(as_reference=is_reference())
     exit_code = 0
     for name in check_names(arguments.names):
         try:
@@ -30,7 +32,7 @@ def main(arguments: argparse.Namespace) -> int:
             continue
         print(f"{name:<18} {len(one.runs):>3} runs  {_state(one, where)}")
         print(f"    {one.question}\n    {', '.join(one.runs)}")
-    none = "none yet; `python -m runners run` measures them"
+    none = f"none yet; `{program()} run` measures them"
     print(f"traces of this machine: {machine.from_home(where) if where.exists() else none}")
     return exit_code
 

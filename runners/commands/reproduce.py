@@ -1,8 +1,9 @@
 """`python -m runners reproduce`: measure values of a page again, and compare.
 
 In: paths such as `large_model.wide_single.ranks[0].memory.peak_bytes`, as pages and `show` print
-them; for a value computed from many fields, pages name the run alone. Out: for each path the page's
-value, the new one, the tolerance, and "same", "differs" or "not compared"; of a run, what differs.
+them; for a value computed from many fields, pages name the run alone, for a table of runs the
+experiment. Out: for each path the page's value, the new one, the tolerance, and "same", "differs"
+or "not compared"; of a run, what differs.
 Each run is measured once, and nothing of the book is written.
 """
 
@@ -22,6 +23,7 @@ from runners.measuring.instruction_sets import VARIABLES
 from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
+from runners.plain import measure as plain
 from runners.planner.answers import published_layouts, published_steps
 from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
 from runners.planner.answers.published import COMPARISONS, LAYOUTS, PEAKS, STEPS, is_stale
@@ -29,8 +31,11 @@ from runners.planner.simulated import grid, published_peaks
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
+from runners.traces.digest import is_plain
 from runners.traces.fields import Steps, at, has, in_words, quantity, steps_of
 from runners.traces.files import read, read_machine
+from runners.traces.plain import NO_TORCH
+from runners.traces.plain import is_plain as is_plain_run
 from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
@@ -61,7 +66,8 @@ class Requested:
 
     def otherwise_here(self) -> Iterator[str]:
         """What besides chance may explain a difference: where this machine is another one."""
-        pairs = {"torch": (self.trace.circumstances.torch, machine.torch_version())}
+        used = self.trace.circumstances.torch
+        pairs = {} if used == NO_TORCH else {"torch": (used, machine.torch_version())}
         if self.machine is not None:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))
@@ -75,7 +81,7 @@ class Requested:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add = parser.add_argument
-    add("paths", nargs="+", metavar="EXPERIMENT.RUN[.FIELD]", help="as pages and `show` print them")
+    add("paths", nargs="+", metavar="EXPERIMENT[.RUN[.FIELD]]", help="as pages print them")
     add("--from", dest="on", metavar="MACHINE", help="whose trace the page shows, if another's")
 
 
@@ -110,9 +116,13 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
         if experiment not in found:
             found[experiment] = _of_page(experiment, folder)
         wanted = found[experiment]
-        if run not in wanted.trace.runs:
+        if run and run not in wanted.trace.runs:
             raise unknown(f"run of {experiment}", run, wanted.trace.runs)
-        wanted.paths[path] = run, _steps(path, wanted.trace.runs[run]) if any(steps) else ()
+        if not run:
+            done = (name for name, one in wanted.trace.runs.items() if one.status != "skipped")
+            wanted.paths |= {f"{experiment}.{name}": (name, ()) for name in done}
+        else:
+            wanted.paths[path] = run, _steps(path, wanted.trace.runs[run]) if any(steps) else ()
     return list(found.values())
 
 
@@ -139,6 +149,8 @@ def _steps(path: str, run: Run) -> Steps:
     Raises:
         FixableError: it leads nowhere.
     """
+    if is_plain_run(run) and path.split(".")[2] == "measures":
+        path = path.replace(".measures", ".ranks[0].measures", 1)
     try:
         _, _, *steps = steps_of(path)
     except ValueError as error:
@@ -170,7 +182,10 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
     progress.begin(picked)
     found: dict[str, Run] = {}
     for run in wanted.runs:
-        found[run] = measure_run(launcher, picked, run, progress, found)
+        if is_plain(name):
+            found[run] = plain.measure_run(picked, run)
+        else:
+            found[run] = measure_run(launcher, picked, run, progress, found)
         progress.ended(run, found[run])
         if found[run].status == "skipped":
             raise FixableError(f"{name}.{run} cannot run here: {found[run].reason}")

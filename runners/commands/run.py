@@ -23,9 +23,11 @@ from runners.measuring.launch import Launcher
 from runners.measuring.pending import Pending, existing, measured_in, pending
 from runners.measuring.progress import Progress
 from runners.measuring.quiet import Readings
+from runners.plain import measure as plain
 from runners.system import accelerator
 from runners.system.errors import FixableError
 from runners.traces import machine
+from runners.traces.digest import is_plain, program
 from runners.traces.files import TraceError, read, read_machine
 from runners.traces.records import NEEDS_FULL, Run, Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
@@ -136,7 +138,7 @@ class Ran:
             f"{len(self.surprises)} surprises{lost}; traces in {machine.from_home(self.where)}"
         )
         if self.num_left:
-            print(f"left to --full: {self.num_left} runs; see `python -m runners run --dry --full`")
+            print(f"left to --full: {self.num_left} runs; see `{program()} run --dry --full`")
         lines = [f"surprise: {line}" for line in self.surprises]
         if self.not_measured:
             lines.append(f"not measured, for the causes above: {', '.join(self.not_measured)}")
@@ -152,7 +154,7 @@ def _surprise(experiment: str, name: str, run: Run) -> str:
     line = f"{experiment}.{name}: {ended}, expected {meant}"
     if run.error is None or run.error.kind != "exception":
         return line
-    command = f"PROOFBOOK_STDERR=1 python -m runners run {experiment} --force"
+    command = f"PROOFBOOK_STDERR=1 {program()} run {experiment} --force"
     return f"{line}; to measure again, with the traceback: {command}"
 
 
@@ -168,9 +170,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure, or say what would be measured; 1 where a run surprised or was not measured."""
-    request = RunRequest(
-        tuple(arguments.names), arguments.force, arguments.full, arguments.as_reference
-    )
+    as_reference = arguments.as_reference or plain.is_reference()
+    request = RunRequest(tuple(arguments.names), arguments.force, arguments.full, as_reference)
     if arguments.dry:
         where = measure.folder(as_reference=request.as_reference)
         print("\n".join(estimates(request.pending(where), where, request.as_reference)))
@@ -199,7 +200,10 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
             _refuse_mixed(where, request)
         waiting = request.pending(where)
         readings = readings or Readings()
-        unfinished = _measure(waiting, where, request, readings) if waiting else {}
+        of_ranks = [one for one in waiting if not is_plain(one.experiment.name)]
+        for one in (one for one in waiting if one not in of_ranks):
+            plain.measure(one.experiment, where, Progress())
+        unfinished = _measure(of_ranks, where, request, readings) if of_ranks else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])
@@ -224,7 +228,7 @@ def _refuse_mixed(where: Path, request: RunRequest) -> None:
             raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
     if not (where / "machine.json").exists() or (request.force and not request.names):
         return
-    there, here = read_machine(where), machine.describe(as_reference=True)
+    there, here = read_machine(where), plain.described(where.name)
     for what in ("cpu", "caches", "num_cores", "accelerators"):
         if getattr(there, what) != getattr(here, what):
             raise FixableError(

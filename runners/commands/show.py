@@ -16,37 +16,45 @@ from collections.abc import Iterator
 from runners.declared.experiment import check_name
 from runners.system.errors import unknown
 from runners.traces import machine
+from runners.traces.digest import own_book, program
 from runners.traces.fields import DECLARED
 from runners.traces.files import read, trace_paths
+from runners.traces.plain import is_plain, software
 from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, seconds_in_words
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
 _SHAPES = ("weight_shape", "shape_in", "shape_out")
 _LONGEST_LIST = 8
+_OF_RANKS = ("backend", "device", "passes", "ranks", "world_size")
 
 
 def lines(trace: Trace, run: str = "") -> Iterator[str]:
     """One line a value, of one run or of all: the expression, and what the trace holds."""
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
+            if is_plain(trace.runs[name]):  # without what only ranks have
+                path = path.replace(".ranks[0].measures", ".measures")  # noqa: PLW2901
+                if path.split(".")[2].partition("[")[0] in _OF_RANKS:
+                    continue
             yield f"{{{{ {path} }}}}  {json.dumps(value)}"
 
 
 def overview(trace: Trace) -> Iterator[str]:
     """A line for each run, and how to see more."""
     yield f"{trace.experiment}: {trace.question}"
-    yield f"on {trace.machine}, {trace.recorded_at}, torch {trace.circumstances.torch}"
+    yield f"on {trace.machine}, {trace.recorded_at}, {software(trace.circumstances)}"
     width = max(map(len, trace.runs))
     for name, run in trace.runs.items():
         yield f"  {name:{width}}  {', '.join(_facts(run))}"
     example = next(iter(trace.runs))
-    yield f"Every value of a run: python -m runners show {trace.experiment}.{example}"
-    yield "Values by a word:     python -m runners show | grep peak"
+    yield f"Every value of a run: {program()} show {trace.experiment}.{example}"
+    yield f"Values by a word:     {program()} show | grep {'measures' if own_book() else 'peak'}"
 
 
 def _facts(run: Run) -> Iterator[str]:
-    yield f"{run.world_size} rank{'s' if run.world_size > 1 else ''}"
+    if not is_plain(run):
+        yield f"{run.world_size} rank{'s' if run.world_size > 1 else ''}"
     yield run.status
     if run.timing.step is not None:
         yield f"{seconds_in_words(run.timing.step.median_seconds)} a step"
@@ -69,8 +77,9 @@ def main(arguments: argparse.Namespace) -> int:
 def _lines_of(experiment: str, run: str) -> Iterator[str]:
     note = machine.THIS_MACHINE  # of the folder that this machine measured into last
     own = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
-    folders = [*own, *machine.references()]
-    known = {path.stem: path for folder in reversed(folders) for path in trace_paths(folder)}
+    references = machine.references()  # of ours, where a book of one's own has none
+    own += [one for one in references if not own_book() or one.parent == machine.TRACES]
+    known = {path.stem: path for folder in reversed(own) for path in trace_paths(folder)}
     for name in [check_name(experiment).stem] if experiment else sorted(known):
         trace = read(known.get(name, machine.TRACES / f"{name}.json"))
         if run and run not in trace.runs:

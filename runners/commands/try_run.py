@@ -15,9 +15,11 @@ from runners.declared.experiment import Declaration, Experiment, check_name, fin
 from runners.measuring import measure
 from runners.measuring.launch import Launcher
 from runners.measuring.progress import Progress
+from runners.plain import measure as plain
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
+from runners.traces.digest import is_plain, own_book
 from runners.traces.files import read, write
 from runners.traces.records import Run
 from runners.traces.schema import Setting, digest_of
@@ -53,11 +55,15 @@ def main(arguments: argparse.Namespace) -> int:
     with measure.alone(), Launcher(accelerator.kind()) as launcher:
         experiment = launcher.fitted(find(name))
         declaration, lines = prepare(experiment, run, arguments.set)
-        launcher.prepare(declaration.passes)
+        if not is_plain(name):
+            launcher.prepare(declaration.passes)
         print(f"{name}.{run}: {'; '.join(lines or ['as declared'])}", flush=True)
         print(f"asked: {experiment.question}", flush=True)
         changed = replace(experiment, runs={run: declaration})
-        trace = measure.measure_alone(changed, run, launcher, Progress())
+        if is_plain(name):
+            trace = plain.trace_of(changed, machine.name(), {run: plain.measure_run(changed, run)})
+        else:
+            trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]
     settings = [measured.world_size, measured.seed, measured.budget_bytes, measured.settings]
     path = TRIES / f"{name}.{run}-{digest_of(settings)}.json"
@@ -66,7 +72,8 @@ def main(arguments: argparse.Namespace) -> int:
     own = summary_lines(measured)
     others = beside(measured, book)[len(own) :] if book else []
     print("\n".join([*own, *further(measured), *others]))
-    print(f"kept in {machine.from_home(path)}; `make serve` shows it on evidence/{name}.html")
+    serve = f"{'mkdocs' if own_book() else 'make'} serve"
+    print(f"kept in {machine.from_home(path)}; `{serve}` shows it on evidence/{name}.html")
     return 0
 
 

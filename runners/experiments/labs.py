@@ -39,9 +39,8 @@ def graded(rank: Rank[ProgramSettings]) -> None:
     judged = JudgedRank(rank.rank, rank.world_size)
     with rank.phase("program"), judged.meter:
         returned = bench.attempt(judged, grading.loaded(file), case)
-        calls, memory = judged.metered_part or judged.meter.end()
     seen: list[Seen] = [Seen(0)] * rank.world_size
-    dist.all_gather_object(seen, Seen(rank.rank, dict(returned), calls, memory))
+    dist.all_gather_object(seen, judged.seen(dict(returned)))
     if rank.rank:
         return
     rows = grading.rows(bench, case, seen)

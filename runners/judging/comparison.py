@@ -10,6 +10,7 @@ precision, the error against float64, `ROUNDINGS` times, since ranks add in anot
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,7 @@ from torch import Tensor
 from runners.judging.ranks import Call, Seen
 
 ROUNDINGS = 16
+MOST_CHANGES = 3  # that a message lists
 # What a rank sends over a ring of n ranks, for each byte of payload, by the collective's name.
 RING: Mapping[str, Callable[[int], float]] = {
     "all_reduce": lambda n: 2 * (n - 1) / n,
@@ -90,7 +92,9 @@ def as_one_process(seen: Sequence[Seen], one: One, share: Share = whole) -> Iter
 
 def _tensor(name: str, seen: Seen, should: Tensor, tolerance: float) -> Comparison:
     if seen.failure is not None:
-        return Comparison(name, "not compared", seen.rank, _failed(seen))
+        return Comparison(
+            name, "not compared", seen.rank, f"rank {seen.rank}: {seen.failure.message}"
+        )
     returned = seen.returned
     held = returned.get(name) if isinstance(returned, Mapping) else None
     if not isinstance(held, Tensor):
@@ -106,6 +110,7 @@ def _tensor(name: str, seen: Seen, should: Tensor, tolerance: float) -> Comparis
         return Comparison(name, "agrees")
     was, is_ = should.flatten()[at].item(), held.flatten()[at].item()
     says = f"on rank {seen.rank}, element {at} is {is_:.6g}, in one process {was:.6g}"
+    says += f" (the difference is {abs(is_ - was):.2g}, allowed {tolerance:.2g})"
     factor = common_factor(held.double(), should)
     if factor is not None:
         says += f": all elements are {factor:.4g} times as large"
@@ -123,6 +128,30 @@ def common_factor(held: Tensor, should: Tensor) -> float | None:
     return factor if is_common and abs(factor - 1) > 1e-3 else None
 
 
+def each(
+    what: str,
+    seen: Sequence[Seen],
+    wrong: Callable[[Seen], str],
+    observed: Callable[[Seen], float | None] = lambda _: None,
+) -> Iterator[Comparison]:
+    """A comparison on each rank, which was not made where the rank failed.
+
+    Args:
+        what: is compared.
+        seen: the ranks.
+        wrong: says what differs on a rank; nothing where it agrees.
+        observed: what was measured on a rank, where that is a number.
+    """
+    for one in seen:
+        if one.failure is not None:
+            says = f"rank {one.rank}: {one.failure.message}"
+            yield Comparison(what, "not compared", one.rank, says)
+        elif says := wrong(one):
+            yield Comparison(what, "differs", one.rank, f"rank {one.rank} {says}", observed(one))
+        else:
+            yield Comparison(what, "agrees", observed=observed(one))
+
+
 def sent(
     seen: Sequence[Seen], bytes_by_operation: Mapping[str, float], *, at_most: bool = False
 ) -> Iterator[Comparison]:
@@ -137,18 +166,22 @@ def sent(
     called = {call.operation for one in seen for call in one.calls}
     for operation in dict.fromkeys([*bytes_by_operation, *sorted(called)]):
         allowed = bytes_by_operation.get(operation, 0)
-        yield _first(operation, (_sent(operation, one, allowed, at_most) for one in seen))
+        yield _first(operation, _sent(operation, seen, allowed, at_most))
 
 
-def _sent(operation: str, seen: Seen, allowed: float, at_most: bool) -> Comparison:
-    if seen.failure is not None:
-        return Comparison(operation, "not compared", seen.rank, _failed(seen))
-    num_bytes = sum(call.num_bytes for call in seen.calls if call.operation == operation)
-    if num_bytes == allowed or (at_most and num_bytes < allowed):
-        return Comparison(operation, "agrees", observed=num_bytes)
-    limit = f"at most {_bytes(allowed)}" if at_most else _bytes(allowed)
-    says = f"rank {seen.rank} passed {_bytes(num_bytes)} to {operation}, expected {limit}"
-    return Comparison(operation, "differs", seen.rank, says, num_bytes)
+def _sent(
+    operation: str, seen: Sequence[Seen], allowed: float, at_most: bool
+) -> Iterator[Comparison]:
+    def passed(one: Seen) -> float:
+        return sum(call.num_bytes for call in one.calls if call.operation == operation)
+
+    def wrong(one: Seen) -> str:
+        if passed(one) == allowed or (at_most and passed(one) < allowed):
+            return ""
+        limit = f"at most {as_bytes(allowed)}" if at_most else as_bytes(allowed)
+        return f"passed {as_bytes(passed(one))} to {operation}, expected {limit}"
+
+    return each(operation, seen, wrong, passed)
 
 
 def sent_over_a_ring(calls: Iterable[Call], world_size: int) -> float:
@@ -164,32 +197,68 @@ def peak(seen: Sequence[Seen], at_most: float, slack: float = 0) -> Comparison:
         at_most: bytes above what a rank held when metering began.
         slack: bytes of a buffer that gloo's threads may free late.
     """
-    return _first("peak", (_peak(one, at_most, slack) for one in seen))
+
+    def wrong(one: Seen) -> str:
+        held = one.memory.peak_bytes
+        if held is not None and held <= at_most + slack:
+            return ""
+        more = f" and {as_bytes(slack)} that may be freed late" if slack else ""
+        return f"held {as_bytes(held or 0)}, allowed {as_bytes(at_most)}{more}"
+
+    return _first("peak", each("peak", seen, wrong, lambda one: one.memory.peak_bytes))
 
 
-def _peak(seen: Seen, at_most: float, slack: float) -> Comparison:
-    held = seen.memory.peak_bytes
-    if seen.failure is not None or held is None:
-        return Comparison("peak", "not compared", seen.rank, _failed(seen))
-    if held <= at_most + slack:
-        return Comparison("peak", "agrees", observed=held)
-    says = f"rank {seen.rank} held {_bytes(held)}, allowed {_bytes(at_most)}"
-    return Comparison("peak", "differs", seen.rank, says, held)
+def kept(seen: Sequence[Seen], at_most: float) -> Iterator[Comparison]:
+    """The bytes of tensors that a rank made and still holds at the end, beside what is allowed."""
+
+    def wrong(one: Seen) -> str:
+        if one.kept_bytes <= at_most:
+            return ""
+        return f"still held {as_bytes(one.kept_bytes)} at the end, allowed {as_bytes(at_most)}"
+
+    return each("kept", seen, wrong, lambda one: one.kept_bytes)
+
+
+def undisturbed(seen: Sequence[Seen], allowed: Sequence[str] = ()) -> Iterator[Comparison]:
+    """Whether each rank left what it was lent as it was, and called no barrier and made no group.
+
+    Args:
+        seen: the ranks.
+        allowed: of `Seen.beside`.
+    """
+
+    def wrong(one: Seen) -> str:
+        called = Counter(name for name in one.beside if name not in allowed)
+        words = [f"{name} ({times} times)" for name, times in called.items()]
+        found = [*one.changed[:MOST_CHANGES], *words]
+        return f"ended otherwise than it began: {'; '.join(found)}" if found else ""
+
+    return each("lent", seen, wrong)
+
+
+def messages(seen: Sequence[Seen], addressee: Callable[[int], int]) -> Iterator[Comparison]:
+    """Whether each rank sends to no other rank than the one that `addressee` names for it."""
+
+    def wrong(one: Seen) -> str:
+        to = {call.destination for call in one.calls if call.operation == "send"}
+        other = sorted(rank for rank in to if rank is not None and rank != addressee(one.rank))
+        if not other:
+            return ""
+        return f"sent to rank {other[0]}, expected messages to rank {addressee(one.rank)} only"
+
+    return each("messages", seen, wrong)
 
 
 def order(seen: Sequence[Seen], operations: Sequence[str]) -> Comparison:
     """The operations that each rank called, in their order, beside those expected."""
-    return _first("order", (_order(one, list(operations)) for one in seen))
 
+    def wrong(one: Seen) -> str:
+        called = [call.operation for call in one.calls]
+        if called == list(operations):
+            return ""
+        return f"called {_listed(called)}; expected {_listed(operations)}"
 
-def _order(seen: Seen, expected: list[str]) -> Comparison:
-    if seen.failure is not None:
-        return Comparison("order", "not compared", seen.rank, _failed(seen))
-    called = [call.operation for call in seen.calls]
-    if called == expected:
-        return Comparison("order", "agrees")
-    says = f"rank {seen.rank} called {_listed(called)}; expected {_listed(expected)}"
-    return Comparison("order", "differs", seen.rank, says)
+    return _first("order", each("order", seen, wrong))
 
 
 def _listed(operations: Sequence[str]) -> str:
@@ -211,12 +280,6 @@ def _first(what: str, found: Iterable[Comparison]) -> Comparison:
     return max(all_found, key=lambda one: one.observed or 0)
 
 
-def _failed(seen: Seen) -> str:
-    failure = seen.failure
-    return (
-        f"rank {seen.rank}: {failure.message}" if failure else f"rank {seen.rank} was not metered"
-    )
-
-
-def _bytes(number: float) -> str:
+def as_bytes(number: float) -> str:
+    """Bytes as a message prints them."""
     return f"{number:,.0f} bytes"

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import faulthandler
 import functools
+import gc
+import io
+import linecache
 import multiprocessing
 import os
 import pickle
 import re
 import signal
+import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -32,7 +37,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import FileStore
 from torch.utils._pytree import tree_map_only
 
-from runners.meters.collectives import NAMESPACES, OPERATIONS, ends_of, payload_bytes
+from runners.judging.lending import Lent
+from runners.meters.collectives import NAMESPACES, OPERATIONS, ends_of, payload_bytes, tensors_in
 from runners.meters.gloo_threads import NAME
 from runners.meters.memory import MemoryMeter
 from runners.system import processes
@@ -40,12 +46,16 @@ from runners.system.scratch import Scratch
 from runners.traces.measured import Memory
 
 POLL_SECONDS = 0.01
+MOST_PRINTED = 1000  # characters of what a rank prints
 QUIET_SECONDS = 2.5  # ranks that take no processor time this long hang
 ENDLESS_SECONDS = 20.0  # of processor time; programs that are judged take a second or two
 SETTLE_SECONDS = 0.5  # the same once a peer has failed: what they meet says nothing more
 STACK_SECONDS = 1.0  # a process may take to write where it waits
 IDLE_SHARE = 0.02  # gloo's threads wake up while they wait; that little is not work
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PICKLED = torch.uint8  # the dtype in which torch sends an object
+MESSAGES = ("send", "recv_")  # in which a pipeline's stages tell each other shapes
+BARRIERS = ("barrier", "monitored_barrier_")
 PATIENCE = timedelta(minutes=30)  # not gloo's time-out decides what hangs
 PRELOADED = ["runners.judging.ranks", "torch._dynamo", "torch.distributed.tensor.parallel"]
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in')
@@ -92,6 +102,11 @@ class Seen:
         returned: what the program returned, its tensors detached; None where it failed.
         calls: what it communicated while it was metered, in order.
         memory: tensor bytes while it was metered, above what it held before.
+        kept_bytes: of tensors that it made while it was metered and still held at its end, beside
+            what it was lent and the gradients of that.
+        beside: the names, as often as they were called, of what counts beside operations and bytes:
+            "barrier", "object collective" (it pickles), and "new process group".
+        changed: what it was lent and did not leave as it was, in words.
         failure: how it failed; None where it did not.
     """
 
@@ -99,6 +114,9 @@ class Seen:
     returned: Any = None
     calls: tuple[Call, ...] = ()
     memory: Memory = field(default_factory=Memory)
+    kept_bytes: int = 0
+    beside: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     failure: Failure | None = None
 
 
@@ -111,20 +129,40 @@ class _Meter(MemoryMeter):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
+        self._beside: list[str] = []
+        self._num_groups = self._first = 0  # the first storage that is reported
         self.pauses: list[float] = []  # seconds before each of the next collectives
 
     def begin(self) -> None:
         """What was followed so far is not reported."""
         self.calls.clear()
         self._log.clear()
+        self._beside.clear()
+        self._num_groups, self._first = _num_groups(), self._next
 
-    def end(self) -> tuple[tuple[Call, ...], Memory]:
-        """The calls since then, and the memory above what was held then."""
-        return tuple(self.calls), self.memory(None)
+    def end(self, lent: Sequence[Tensor] = ()) -> Seen:
+        """The calls since then, the memory above what was held then, and what is held now."""
+        memory = self.memory(None)
+        gc.collect()
+        self._gloo.wait_until_idle()
+        known = {self._keys.get(one.untyped_storage()._cdata) for one in lent}
+        kept = sum(
+            size for key, size in self._sizes.items() if key >= self._first and key not in known
+        )
+        groups = ["new process group"] * (_num_groups() - self._num_groups)
+        return Seen(-1, None, tuple(self.calls), memory, kept, (*self._beside, *groups))
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func.__name__.split(".")[0]
         is_call = func.namespace in NAMESPACES and name in OPERATIONS
+        if name in BARRIERS:
+            self._beside.append("barrier")
+        if (
+            is_call
+            and name not in MESSAGES
+            and any(one.dtype == PICKLED for one in tensors_in(args))
+        ):
+            self._beside.append("object collective")
         if is_call and self.pauses:
             time.sleep(self.pauses.pop(0))
         result = super().operate(func, args, kwargs)
@@ -132,6 +170,10 @@ class _Meter(MemoryMeter):
             num_bytes = max(payload_bytes(args), payload_bytes([result]))  # a gather may return it
             self.calls.append(Call(OPERATIONS[name], num_bytes, *ends_of(name, args)))
         return result
+
+
+def _num_groups() -> int:
+    return len(dist.distributed_c10d._world.pg_map)
 
 
 class JudgedRank:
@@ -145,14 +187,29 @@ class JudgedRank:
     def __init__(self, rank: int, world_size: int) -> None:
         self.rank, self.world_size = rank, world_size
         self.meter = _Meter()
-        self.metered_part: tuple[tuple[Call, ...], Memory] | None = None
+        self._part: Seen | None = None
 
     @contextmanager
-    def metered(self) -> Iterator[None]:
-        """The part of a program that is judged; without it all of the program is."""
+    def metered(
+        self, lent: Mapping[str, Any] | None = None, trained: Mapping[str, Any] | None = None
+    ) -> Iterator[None]:
+        """The part of a program that is judged; without it all of the program is.
+
+        Args:
+            lent: tensors, modules, and collections of them, by name; `Seen.changed` says what is
+                not as it was.
+            trained: the same, but values may change.
+        """
+        snapshot = Lent(lent or {}, trained or {})
         self.meter.begin()
         yield
-        self.metered_part = self.meter.end()
+        part = self.meter.end(snapshot.tensors())
+        self._part = replace(part, changed=tuple(snapshot.changes()))
+
+    def seen(self, returned: Any) -> Seen:
+        """What this rank did; call it when the program has returned."""
+        detached = tree_map_only(Tensor, lambda one: one.detach().cpu().clone(), returned)
+        return replace(self._part or self.meter.end(), rank=self.rank, returned=detached)
 
     def come_late(self, seconds: Sequence[float]) -> None:
         """Pause before the next collectives, so that peers read too early what they don't await."""
@@ -190,6 +247,11 @@ def run(
             for rank in range(world_size)
         ]  # fmt: skip
         try:
+            # What starts now ignores Ctrl-C: the judge ends it, and nothing prints a traceback.
+            resource_tracker.ensure_running()  # which would let them through again
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            forkserver.ensure_running()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for one in ranks:
                 one.process.start()
             hung = _follow(ranks, quiet_seconds)
@@ -199,6 +261,8 @@ def run(
                 one.kill()
             for one in ranks:
                 one.join()
+        for rank, one in enumerate(ranks):
+            one.print_labelled(rank)
         return [
             one.seen(rank) if stack is None else one.stuck(rank, hung, _last_of(stack, own))
             for rank, (one, stack) in enumerate(zip(ranks, stacks, strict=True))
@@ -275,6 +339,12 @@ class _Live:
         if self.process.pid is not None:
             self.process.join()
 
+    def print_labelled(self, rank: int) -> None:
+        """What it printed, with its number before each line."""
+        with suppress(OSError):
+            printed = self.files.with_suffix(".out").read_text(encoding="utf-8")
+            sys.stdout.writelines(f"[rank {rank}] {line}\n" for line in printed.splitlines())
+
     def seen(self, rank: int) -> Seen:
         """What it did, or of what it died."""
         if self._record.exists():
@@ -332,8 +402,8 @@ def _line(place: str | None) -> tuple[str | None, str | None]:
     if place is None:
         return None, None
     file, _, line = place.rpartition(":")
-    lines = Path(file).read_text(encoding="utf-8").splitlines()
-    return place, lines[int(line) - 1].strip() if int(line) <= len(lines) else None
+    linecache.checkcache(file)
+    return place, linecache.getline(file, int(line)).strip() or None
 
 
 def _be(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]) -> None:
@@ -342,7 +412,8 @@ def _be(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[
     stem = folder / f"rank{rank}"
     with stem.with_suffix(".stack").open("w", encoding="utf-8") as stack:
         faulthandler.register(signal.SIGUSR1, stack, all_threads=False)
-        _quieten(stem)
+        os.dup2(os.open(stem.with_suffix(".err"), os.O_WRONLY | os.O_CREAT, 0o600), 2)
+        sys.stdout = _Printed(stem.with_suffix(".out"))
         torch.set_num_threads(1)
         try:
             seen = _executed(rank, world_size, folder, order)
@@ -365,9 +436,21 @@ def _end_with_the_judge() -> None:
     os._exit(1)
 
 
-def _quieten(stem: Path) -> None:
-    """What libraries write goes to a file; what the program prints on rank 0 stays."""
-    os.dup2(os.open(stem.with_suffix(".err"), os.O_WRONLY | os.O_CREAT, 0o600), 2)
+class _Printed(io.TextIOBase):
+    """What a rank prints, in a file that does not grow for ever; what libraries write is lost."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", encoding="utf-8", errors="replace")
+        self._left = MOST_PRINTED
+
+    def write(self, text: str) -> int:
+        """Keep the first characters."""
+        kept, more = text[: self._left], len(text) > self._left
+        if kept:
+            self._file.write(kept + ("\n… and more, which is left out" if more else ""))
+            self._file.flush()
+        self._left -= len(kept)
+        return len(text)
 
 
 def _executed(rank: int, world_size: int, folder: Path, order: bytes) -> Seen:
@@ -376,11 +459,10 @@ def _executed(rank: int, world_size: int, folder: Path, order: bytes) -> Seen:
     dist.barrier()  # connections stand before anything is metered
     program, arguments = pickle.loads(order)
     judged = JudgedRank(rank, world_size)
+    judged.meter.begin()
     with judged.meter:
         returned = program(judged, *arguments)
-        calls, memory = judged.metered_part or judged.meter.end()
-    detached = tree_map_only(Tensor, lambda one: one.detach().cpu().clone(), returned)
-    return Seen(rank, detached, calls, memory)
+    return judged.seen(returned)
 
 
 def _failure(error: BaseException, files: Sequence[str]) -> Failure:

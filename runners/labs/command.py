@@ -11,22 +11,29 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from runners.judging.ranks import Failure, Seen
-from runners.labs.benches import BENCHES
-from runners.labs.grading import Grade, graded
+from runners.__main__ import PROGRAM
 from runners.labs.shelf import Desk, Lab, lab, labs
 from runners.system.errors import FixableError
 from runners.system.patience import say
+
+if TYPE_CHECKING:  # torch is loaded once there is something to grade
+    from runners.judging.ranks import Failure, Seen
+    from runners.labs.grading import Grade, Row
 
 FIRST_SEED = 0  # of the page's table
 FOLDER = Path("labs")
 LOOK_SECONDS = 0.2
 MOST_RANKS = 8
+LONG_SECONDS = 10.0  # twice as long as an attempt may take
 KIB = 1024
+NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 MARKS = {"holds": "✓", "fails": "✗", "not tried": "–"}
 
 
@@ -50,16 +57,16 @@ def main(arguments: argparse.Namespace) -> int:
         raise FixableError(f"--ranks must be from 2 to {MOST_RANKS}, not {arguments.ranks}")
     if arguments.reset and (kept := desk.reset(one)):
         say(f"your file is kept as {kept}")
-    if desk.start(one):
+    if desk.start(one, PROGRAM):
         say(f"wrote {desk.file(one)}; edit it, and call this again\n\n{one.words['task']}")
-    saved = _saved(desk.file(one))
-    is_solved = _grade(one, desk, arguments)
-    while arguments.watch:
-        while (now := _saved(desk.file(one))) in (saved, None):
+    graded: int | None = None
+    while True:
+        while (saved := _saved(desk.file(one))) in (None, graded):
             time.sleep(LOOK_SECONDS)
-        saved = now
-        is_solved = _grade(one, desk, arguments)
-    return 0 if is_solved else 1
+        is_solved, graded = _grade(one, desk, arguments), saved
+        if not arguments.watch:
+            return 0 if is_solved else 1
+        say(f"waiting for the next save of {desk.file(one)}; Ctrl-C ends this")
 
 
 def _listed(desk: Desk) -> Iterator[str]:
@@ -71,16 +78,26 @@ def _listed(desk: Desk) -> Iterator[str]:
             state = " (solved before it changed: grade it again)"
         repair = "to repair: " if one.words.get("kind") == "repair" else ""
         yield f"{one.name:{width}}{repair}{one.words['title']}{state}"
-    yield "\n`lab NAME` begins one"
+    yield f"\n`{PROGRAM} lab NAME` begins one"
 
 
 def _grade(one: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
     """Grade a reader's file, and print what came of it."""
+    from runners.labs.benches import BENCHES
+    from runners.labs.grading import graded
+
     drawn = random.SystemRandom().randrange(1, 1 << 20)
     seeds = [FIRST_SEED, drawn if arguments.seed is None else arguments.seed]
     # The second case has another number of ranks: a program may fit one of them alone.
     for seed, ranks in zip(seeds, (arguments.ranks, 2 if arguments.ranks > 2 else 4), strict=True):
-        grade = graded(BENCHES[one.name], desk.file(one).resolve(), ranks, [seed])
+        told = f"still running on {ranks} ranks; what never ends is stopped by itself"
+        waiting = threading.Timer(LONG_SECONDS, say, [told])
+        waiting.daemon = True
+        waiting.start()
+        try:
+            grade = graded(BENCHES[one.name], desk.file(one).resolve(), ranks, [seed])
+        finally:
+            waiting.cancel()
         if not grade.is_solved:
             break
     print("\n".join(report(one, grade, arguments.ranks)), flush=True)
@@ -99,19 +116,28 @@ def report(one: Lab, grade: Grade, first_ranks: int) -> Iterator[str]:
     yield from _failures(grade.seen)
     first = grade.first_failed
     for row in grade.rows:
-        words = one.words["requirements"][row.requirement]
-        allowed = "" if row.allowed is None else f": {printed_bytes(row.allowed)}"
-        line = f"  {MARKS[row.state]} {words['says']}  [{words['formula']}{allowed}]"
-        yield line.replace("`", "")
-        if row is first and row.state == "fails":
-            section = words["section"]
+        words = one.requirements[row.requirement]
+        numbers = [f"at most {printed_bytes(row.allowed)}"] if row.allowed is not None else []
+        numbers += [f"measured {printed_bytes(row.observed)}"] if row.observed is not None else []
+        law = ": ".join([words["formula"], *[", ".join(numbers)] * bool(numbers)])
+        yield f"  {MARKS[row.state]} {words['says']}  [{law}]".replace("`", "")
+        if row.state == "fails":
             yield f"      {row.says}"
-            yield f"      {words['fails']}"
-            yield f"      The book: {section['page']}, “{section['section']}”"
+        if row is first and row.state == "fails":
+            yield f"      {_advice(row, words)}".replace("`", "")
+            if section := words.get("section"):
+                yield f"      The book: {section['page']}, “{section['section']}”"
     if first:
         if first.state == "not tried":
             yield "  –: not tried, since the program ended before"
         yield f"  --seed {case.seed} repeats this"
+
+
+def _advice(row: Row, words: Mapping[str, Any]) -> str:
+    """What such a failure usually means, by the beginning of the name of what differs."""
+    by_name: Mapping[str, str] = words.get("fails_in", {})
+    fits = (said for name, said in by_name.items() if row.what.startswith(name))
+    return next(fits, str(words["fails"]))
 
 
 def printed_bytes(number: float) -> str:
@@ -123,25 +149,38 @@ def printed_bytes(number: float) -> str:
 def _failures(seen: Sequence[Seen]) -> Iterator[str]:
     """The lines of the reader's own at which ranks ended; the cause before what peers met."""
     failed = [(one.rank, one.failure) for one in seen if one.failure]
-    causes = [one for one in failed if one[1].kind != "peer failed"] or failed
-    for place, ranks in _by_place(causes).items():
-        file, said, code = place
-        yield f"  {ranks}: {said}"
-        if file:
-            yield f"    at {file}: {code or ''}"
+    causes = [one for one in failed if one[1].kind != "peer failed"]
+    for ranks, one in _alike(causes or failed):
+        yield f"  {ranks}: {one.message}"
+        if one.line:
+            yield f"    at {Path(one.line).name}: {one.code or ''}"
+        elif one.kind == "exception":
+            yield "    raised by the bench, with what your code returned or left"
+        elif one.kind == "hung":
+            yield "    outside your file: it has returned, and the bench waits for the other ranks"
+    for ranks, one in _alike([one for one in failed if causes and one[1].kind == "peer failed"]):
+        if one.line:
+            yield f"  {ranks}: was then at {Path(one.line).name}: {one.code or ''}"
+    if any(one.kind == "hung" for _, one in failed) and len(failed) < len(seen):
+        yield f"  {_ranks([one.rank for one in seen if not one.failure])}: has returned"
 
 
-def _by_place(failed: list[tuple[int, Failure]]) -> dict[tuple[str | None, str, str | None], str]:
-    found: dict[tuple[str | None, str, str | None], list[int]] = {}
+def _alike(failed: Sequence[tuple[int, Failure]]) -> Iterator[tuple[str, Failure]]:
+    """Failures that differ in numbers alone, such as addresses, with all their ranks."""
+    found: dict[tuple[str | None, str], list[tuple[int, Failure]]] = {}
     for rank, one in failed:
-        place = f"{Path(one.line).name}" if one.line else None
-        found.setdefault((place, one.message, one.code), []).append(rank)
-    return {
-        place: f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
-        for place, ranks in found.items()
-    }
+        found.setdefault((one.line, NUMBERS.sub("#", one.message)), []).append((rank, one))
+    for those in found.values():
+        yield _ranks([rank for rank, _ in those]), those[0][1]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _saved(path: Path) -> int | None:
     """When a file was saved last; None where it is not there, as while an editor replaces it."""
-    return path.stat().st_mtime_ns if path.exists() else None
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
+import itertools
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +23,9 @@ import torch
 from torch import Tensor
 
 from runners.judging import comparison
-from runners.judging.comparison import Comparison, Tensors, sent_over_a_ring
+from runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_a_ring
 from runners.judging.ranks import JudgedRank, Seen, run
+from runners.labs.shelf import LENT
 
 LATE_SECONDS = (0.3, *[0.05] * 19)  # before its first collectives; shorter than what hangs
 State = Literal["holds", "fails", "not tried"]
@@ -79,7 +81,10 @@ class Bench(Protocol):
         """What one process computes."""
 
     def requirements(self, case: Case) -> Sequence[Requirement]:
-        """The laws, in the order in which a reader meets them."""
+        """The laws, in the order in which a reader meets them.
+
+        A bench may also name as `ALLOWED` what of `Seen.beside` its programs may do.
+        """
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class Row:
         seed: of the case that decided it.
         allowed: its value in that case.
         says: the first difference, in one line.
+        what: the tensor or the quantity that differs.
         observed: what was measured in that case, where `allowed` is a number.
     """
 
@@ -101,6 +107,7 @@ class Row:
     allowed: float | None = None
     says: str = ""
     observed: float | None = None
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,6 +188,16 @@ def holds_at_most(num_bytes: float, slack: float) -> Requirement:
     return Requirement("peak", lambda seen: [comparison.peak(seen, num_bytes, slack)], num_bytes)
 
 
+def keeps_at_most(num_bytes: float, name: str) -> Requirement:
+    """Tensor bytes that were made and are still held at the end, wherever they are held."""
+    return Requirement(name, lambda seen: comparison.kept(seen, num_bytes), num_bytes)
+
+
+def both(first: Requirement, second: Requirement) -> Requirement:
+    """One requirement of two; the first has the name and the number."""
+    return dataclasses.replace(first, check=lambda seen: [*first.check(seen), *second.check(seen)])
+
+
 def calls(operations: Sequence[str]) -> Requirement:
     """The operations that a rank calls, in order."""
     return Requirement("order", lambda seen: [comparison.order(seen, operations)])
@@ -188,7 +205,13 @@ def calls(operations: Sequence[str]) -> Requirement:
 
 def rows(bench: Bench, case: Case, seen: Sequence[Seen]) -> list[Row]:
     """How each requirement came out in a case."""
-    return [_row(one, list(one.check(seen)), case) for one in bench.requirements(case)]
+    allowed: Sequence[str] = getattr(bench, "ALLOWED", ())
+    everywhere = Requirement(LENT, lambda seen: comparison.undisturbed(seen, allowed))
+    asked = [*bench.requirements(case), everywhere]
+    if failed := next((one.failure for one in seen if one.failure), None):
+        # That is what there is to explain, whatever other ranks returned.
+        return [Row(one.id, "not tried", case.seed, one.allowed, failed.message) for one in asked]
+    return [_row(one, list(one.check(seen)), case) for one in asked]
 
 
 def _row(one: Requirement, found: Sequence[Comparison], case: Case) -> Row:
@@ -201,7 +224,7 @@ def _row(one: Requirement, found: Sequence[Comparison], case: Case) -> Row:
     if decides is None:
         return Row(one.id, state, case.seed, one.allowed)
     observed = decides.observed if one.allowed is not None else None
-    return Row(one.id, state, case.seed, one.allowed, decides.says, observed)
+    return Row(one.id, state, case.seed, one.allowed, decides.says, observed, decides.what)
 
 
 def _attempt(rank: JudgedRank, bench: str, file: Path, case: Case) -> Mapping[str, Tensor]:
@@ -222,19 +245,21 @@ def loaded(file: Path) -> ModuleType:
     return module
 
 
-def calls_at_most(operation: str, count: int) -> Requirement:
-    """An operation is called at most this many times on each rank."""
+def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
+    """The calls of an operation on each rank have these payloads, in bytes, in this order."""
 
-    def checked(one: Seen) -> Comparison:
-        if one.failure is not None:
-            return Comparison(operation, "not compared", one.rank, one.failure.message)
-        called = sum(call.operation == operation for call in one.calls)
-        if called <= count:
-            return Comparison(operation, "agrees")
-        says = f"rank {one.rank} called {operation} {called} times, allowed {count}"
-        return Comparison(operation, "differs", one.rank, says)
+    def wrong(one: Seen) -> str:
+        called = [call.num_bytes for call in one.calls if call.operation == operation]
+        if called == list(payloads):
+            return ""
+        pairs = enumerate(itertools.zip_longest(called, payloads, fillvalue=0))
+        at, (passed, expected) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+        return (
+            f"called {operation} {len(called)} times, expected {len(payloads)}; call {at} passed "
+            f"{as_bytes(passed)}, expected {as_bytes(expected)}"
+        )
 
-    return Requirement("calls", lambda seen: [checked(one) for one in seen])
+    return Requirement("calls", lambda seen: comparison.each(operation, seen, wrong))
 
 
 def last_rank_is_late(rank: JudgedRank) -> None:
@@ -243,20 +268,16 @@ def last_rank_is_late(rank: JudgedRank) -> None:
         rank.come_late(LATE_SECONDS)
 
 
-def counts_at_most(requirement: str, name: str, number: int) -> Requirement:
-    """At most this number, which the bench counts and returns as a tensor under a name."""
+def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -> Requirement:
+    """This number, which the bench counts and returns as a tensor under a name."""
 
-    def counted(seen: Sequence[Seen]) -> Iterable[Comparison]:
-        for one in seen:
-            if one.failure is not None:
-                yield Comparison(name, "not compared", one.rank, one.failure.message)
-            elif (found := int(one.returned[name])) > number:
-                says = f"rank {one.rank}: {found:,} {name}, allowed {number:,}"
-                yield Comparison(name, "differs", one.rank, says)
-            else:
-                yield Comparison(name, "agrees")
+    def wrong(one: Seen) -> str:
+        found = int(one.returned[name])
+        if found == number or (at_most and found < number):
+            return ""
+        return f"made {found:,} {name}, {'allowed' if at_most else 'expected'} {number:,}"
 
-    return Requirement(requirement, counted)
+    return Requirement(requirement, lambda seen: comparison.each(name, seen, wrong))
 
 
 def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
@@ -264,24 +285,41 @@ def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
 
     `slack` is for single numbers, such as a norm, and for what wrappers send when they are built.
     """
-    return Requirement(
-        "sends",
-        lambda seen: [_sent_in_all(one, len(seen), num_bytes, slack) for one in seen],
-        num_bytes,
-    )
+
+    def compared(seen: Sequence[Seen]) -> Iterable[Comparison]:
+        def sent(one: Seen) -> float:
+            return sent_over_a_ring(one.calls, len(seen))
+
+        def wrong(one: Seen) -> str:
+            if sent(one) <= num_bytes + slack:
+                return ""
+            payloads: dict[str, list[int]] = {}
+            for call in one.calls:
+                payloads.setdefault(call.operation, []).append(call.num_bytes)
+            parts = (
+                f"{len(those)} {name} with {as_bytes(sum(those))} in all"
+                for name, those in payloads.items()
+            )
+            more = f" and {as_bytes(slack)} to set up" if slack else ""
+            return (
+                f"sent {as_bytes(sent(one))}, allowed {as_bytes(num_bytes)}{more}; it called "
+                f"{', '.join(parts)}"
+            )
+
+        return comparison.each("sent", seen, wrong, sent)
+
+    return Requirement("sends", compared, num_bytes)
 
 
-def _sent_in_all(one: Seen, world_size: int, num_bytes: float, slack: float) -> Comparison:
-    if one.failure is not None:
-        says = f"rank {one.rank}: {one.failure.message}"
-        return Comparison("bytes sent", "not compared", one.rank, says)
-    by_operation = {
-        name: sent_over_a_ring((call for call in one.calls if call.operation == name), world_size)
-        for name in dict.fromkeys(call.operation for call in one.calls)
-    }
-    total = sum(by_operation.values())
-    if total <= num_bytes + slack:
-        return Comparison("bytes sent", "agrees", observed=total)
-    parts = ", ".join(f"{name} {sent:,.0f}" for name, sent in by_operation.items() if sent)
-    says = f"rank {one.rank} sent {total:,.0f} bytes ({parts}), allowed {num_bytes:,.0f}"
-    return Comparison("bytes sent", "differs", one.rank, says, total)
+def backward(loss: Tensor) -> None:
+    """Backward of a loss that a bench computes from what a reader's code returned.
+
+    Raises:
+        ValueError: autograd knows no way from the loss to a parameter.
+    """
+    if not loss.requires_grad:
+        raise ValueError(
+            "what your function returned requires no gradient, so backward cannot start: autograd "
+            "has to see a tensor that requires one among the arguments of what you call"
+        )
+    loss.backward()

@@ -20,6 +20,14 @@ from runners.system.errors import FixableError, unknown
 from runners.traces.digest import ROOT
 
 LABS = "topics/*/labs/*/lab.yml"
+# The requirement of every lab, beside those of its `lab.yml`.
+LENT = "lent"
+EVERYWHERE: Mapping[str, Any] = {
+    "says": "What the caller passed is as it was; no barrier, group or object collective is added.",
+    "formula": "in every lab",
+    "fails": "Change a copy, not what the caller uses afterwards, and put back each mode or flag "
+    "that you set. Ranks that communicate wait for each other without a barrier.",
+}
 SOLVED = ".solved.json"  # lab → the digest of what it asked when it was solved
 
 
@@ -34,6 +42,11 @@ class Lab:
     def name(self) -> str:
         """By which readers call it; the whole book shares it."""
         return self.folder.name
+
+    @property
+    def requirements(self) -> Mapping[str, Mapping[str, Any]]:
+        """The words of each, those of every lab last."""
+        return {**self.words["requirements"], LENT: EVERYWHERE}
 
     @property
     def digest(self) -> str:
@@ -79,14 +92,34 @@ class Desk:
         """Where a reader writes this lab."""
         return self.folder / f"{one.name}.py"
 
-    def start(self, one: Lab) -> bool:
-        """Write the starter where the reader has no file yet; whether that was so."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def start(self, one: Lab, program: str) -> bool:
+        """Write the starter where the reader has no file yet; whether that was so.
+
+        Args:
+            one: the lab.
+            program: what a reader calls, which the starter names.
+
+        Raises:
+            FixableError: the folder is none, or nobody may write into it.
+        """
         path = self.file(one)
-        if path.exists():
+        if path.is_file():
             return False
-        _written(path, (one.folder / "starter.py").read_bytes())
+        if (self.folder.exists() and not self.folder.is_dir()) or path.exists():
+            raise FixableError(f"{self.folder} is no folder of files; rename what is in its place")
+        starter = (one.folder / "starter.py").read_text(encoding="utf-8")
+        self._write(path, starter.replace("python -m runners", program))
         return True
+
+    def _write(self, path: Path, content: str) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _written(path, content.encode())
+        except OSError as error:
+            where = self.folder.absolute()
+            raise FixableError(
+                f"cannot write into {where}: {error.strerror}; call this in a folder of yours"
+            ) from None
 
     def reset(self, one: Lab) -> Path | None:
         """Begin anew; the name under which the reader's file is kept, if there was one."""
@@ -103,7 +136,7 @@ class Desk:
         path = self.folder / SOLVED
         try:
             found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except ValueError:
             raise FixableError(f"{path} is no JSON; delete it, and solve again") from None
@@ -111,7 +144,7 @@ class Desk:
 
     def mark(self, one: Lab) -> None:
         """Note that a lab is solved."""
-        _written(self.folder / SOLVED, json.dumps(self.solved() | {one.name: one.digest}).encode())
+        self._write(self.folder / SOLVED, json.dumps(self.solved() | {one.name: one.digest}))
 
 
 def _written(path: Path, content: bytes) -> None:

@@ -16,6 +16,7 @@ from runners.declared.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
 from runners.traces.machine import torch_version
+from runners.traces.plain import NO_TORCH
 from runners.traces.records import NEEDS_FULL, Run, Trace
 
 
@@ -101,7 +102,8 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
         trace = read(path)
     except TraceError:
         return None, "unreadable or edited"
-    used, installed = trace.circumstances.torch, torch_version()
+    used = trace.circumstances.torch
+    installed = NO_TORCH if used == NO_TORCH else torch_version()
     if trace.code.digest != source_digest(trace.experiment):
         return trace, "stale"
     if used.partition("+")[0] != installed.partition("+")[0]:

@@ -5,6 +5,9 @@ It covers the syntax tree of the experiment's file, of every module of ours that
 Comments, docstrings, the sizes of a try, and which file holds what is imported are left out: none
 of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
 each, of their whole text: a new one, or a changed one, leaves the runs of the others as they are.
+
+Which experiments there are, and how a person calls the runners, depends on the book: ours, or one
+of one's own.
 """
 
 import ast
@@ -20,14 +23,18 @@ from runners.traces.schema import digest_of
 ROOT = Path(__file__).resolve().parents[2]
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
+# The folder of a book of one's own, whose `experiments/` stands for ours; `enter_book` sets it.
+OWN = "PROOFBOOK_BOOK"
 # What measures, beside the experiment's own file: on one machine, and on several nodes.
 ENTRIES = ("runners/__init__.py", "runners/measuring/measure.py", "runners/cluster/launcher.py")
+PLAIN = b"runners.plain"  # what an experiment without ranks imports
 # Modules, and packages for all of theirs, that cannot change a value that a run or a plan records.
 # What only they import is left out with them.
 LEFT_OUT = {
     "runners.__main__": "calls a command",
     "runners.commands": "choose what is measured, and print",
     "runners.measuring.pending": "chooses which runs are measured",
+    "runners.plain": "measures experiments without ranks, which have a digest of their own",
     "runners.measuring.progress": "prints how far a measurement is",
     "runners.cluster.peers": "carries what nodes tell each other, as it is",
     "runners.simulate.processes": "carries what simulations return, as it is",
@@ -43,9 +50,27 @@ _NAMED = re.compile(rb"""["'](runners(?:\.\w+)+)["']""")  # a module, to import 
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
+def enter_book(folder: Path) -> None:
+    """Work in a folder: if it holds a book of one's own, with its experiments and its traces."""
+    if (folder / "experiments").is_dir() and (folder / "content").is_dir():
+        os.environ[OWN] = str(folder.resolve())
+        os.environ.setdefault("PROOFBOOK_TRACES", str(folder.resolve() / "content" / "traces"))
+
+
+def own_book() -> Path | None:
+    """The folder of a book of one's own; None in ours, and in any other folder."""
+    return Path(own) if (own := os.environ.get(OWN)) else None
+
+
+def program(in_ours: str = "python -m runners") -> str:
+    """How a person calls the runners: in a clone of ours by its Python, elsewhere by their name."""
+    is_ours = (ROOT / "pyproject.toml").is_file() and not own_book()
+    return in_ours if is_ours else "proofbook"
+
+
 def experiment_files() -> dict[str, Path]:
     """The file that declares each experiment, by its name."""
-    paths = list(ROOT.glob("runners/experiments/[!_]*.py"))
+    paths = list((own_book() or ROOT / "runners").glob("experiments/[!_]*.py"))
     if folder := os.environ.get(MORE):
         paths += Path(folder).glob("[!_]*.py")
     return {path.stem: path for path in sorted(paths)}
@@ -194,7 +219,20 @@ def source_digest(experiment: str) -> str:
     no longer exists.
     """
     own = experiment_files().get(experiment)
+    if own and is_plain(experiment):  # our part writes down what it is given, in any release
+        return digest_of(sorted(map(file_digest, (own, *own.parent.glob("_*.py")))))
     return code_digest(*([own] if own else ()), *(ROOT / one for one in ENTRIES))
+
+
+def needs_no_torch() -> bool:
+    """Whether this is a book of one's own whose experiments all have no ranks."""
+    return bool(own_book()) and all(map(is_plain, experiment_files()))
+
+
+def is_plain(experiment: str) -> bool:
+    """Whether an experiment has no ranks, and so needs no torch."""
+    own = experiment_files().get(experiment)
+    return own is not None and PLAIN in own.read_bytes()  # also where it cannot be parsed
 
 
 @cache

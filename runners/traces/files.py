@@ -16,7 +16,7 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from runners.system.errors import FixableError
-from runners.traces.digest import program_digests, source_digest
+from runners.traces.digest import own_book, program, program_digests, source_digest
 from runners.traces.fields import Steps
 from runners.traces.invariants import violations
 from runners.traces.records import Machine, Trace
@@ -67,9 +67,10 @@ def remedy(path: Path) -> str:
     if folder in PLANNED:
         again = f"plan check {name} --write"
     else:
-        asked = "ddp --force" if name == "machine" else name
-        again = f"run {asked}{' --as-reference --full' if folder.startswith('reference-') else ''}"
-    return f"restore it from git, or make it again with `python -m runners {again}`"
+        asked = f"{'' if own_book() else 'ddp '}--force" if name == MACHINE else name
+        is_ours = folder.startswith("reference-") and not own_book()
+        again = f"run {asked}{' --as-reference --full' if is_ours else ''}"
+    return f"restore it from git, or make it again with `{program()} {again}`"
 
 
 def _torn(path: Path, error: Exception) -> TraceError:

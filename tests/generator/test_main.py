@@ -8,11 +8,14 @@ import pytest
 
 from generator import __main__ as commands
 from generator.__main__ import main
-from generator.content.book import load
+from generator.content import keys
+from generator.content.book import documents, load
 from generator.pages.press import Press
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish
+from runners.declared.closed_forms import LAWS
 from runners.traces import files as traces
+from tests.generator.conftest import CONTENT
 
 
 @pytest.fixture
@@ -108,7 +111,7 @@ def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypat
     code, _, said = run("check")
     assert code == 2
     assert "no entry 'new'" in said
-    assert "the trace is stale: run `make traces NAMES=tiny_memory`" in said
+    assert "the trace is stale: run `make traces NAMES='tiny_memory'`" in said
 
 
 @pytest.mark.parametrize("name", ["class", "machine", "cited", "run", "mean", "holds", "plan_tiny"])
@@ -167,9 +170,19 @@ def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(r
     assert "| `for` |" in said, "as authors write it"
     functions = said.partition("\n## Functions\n")[2]
     rows = [line.split(" | ") for line in functions.splitlines() if line.startswith("| `")]
-    assert {row[0].strip("| `").partition("(")[0] for row in rows} == {*FUNCTIONS, *OF_CLAIMS}
+    assert {row[0].strip("| `").partition("(")[0] for row in rows} == {
+        *FUNCTIONS,
+        *LAWS,
+        *OF_CLAIMS,
+    }
     assert all(len(row[1]) > 10 for row in rows)
     assert "| `ended(run)` | How a run ended, in words" in functions
+
+
+def test_parts_that_names_lead_to_have_their_keys_told():
+    text = "\n".join(keys.page(documents(CONTENT)[0]))
+    assert "| a list of [LabRequirement](#labrequirement) |" in text
+    assert "\n## LabRequirement\n" in text
 
 
 def test_keys_are_told_while_a_file_has_a_mistake_but_not_without_a_book(run, copy):

@@ -89,3 +89,26 @@ def read_too_early(rank):
     read = sums[1].clone()
     started.wait()
     return {"awaited": sums[0], "read": read}
+
+
+def leaves_things_behind(rank, is_careful):
+    inputs = torch.ones(SIZE)
+    model = torch.nn.Linear(2, 2)
+    with rank.metered({"inputs": inputs}, trained={"model": model}):
+        if not is_careful:
+            KEPT.append(inputs * 2)
+            inputs.add_(1).requires_grad_()
+            model.eval()
+            dist.barrier()
+            dist.new_group()
+            dist.all_gather_object([None] * rank.world_size, "of mine")
+        with torch.no_grad():
+            model.weight.zero_()
+
+
+def prints_without_end(rank):
+    for line in range(100_000):
+        print(f"line {line}")  # noqa: T201
+
+
+KEPT = []

@@ -135,3 +135,35 @@ def test_a_late_rank_shows_what_its_peers_do_not_await():
     early = run(programs.read_too_early, 2)[0].returned
     assert (early["awaited"] == 2).all()
     assert (early["read"] == 1).all()
+
+
+def test_what_a_program_leaves_behind_is_listed():
+    careful, careless = (
+        run(programs.leaves_things_behind, 2, is_careful)[1] for is_careful in (True, False)
+    )
+    assert (careful.changed, careful.beside, careful.kept_bytes) == ((), (), 0)
+    assert careless.changed == (
+        "requires_grad of inputs is True, and was False",
+        "the training mode of model is False, and was True",
+    )
+    assert sorted(careless.beside) == ["barrier", "new process group", "object collective"]
+    assert careless.kept_bytes == BYTES
+    assert next(comparison.undisturbed([careful])).state == "agrees"
+    found = next(comparison.undisturbed([careless], allowed=careless.beside))
+    assert (found.state, found.rank) == ("differs", 1)
+    assert next(comparison.kept([careless], BYTES - 1)).state == "differs"
+
+
+def test_a_message_to_another_rank_than_the_one_that_is_named_differs():
+    seen = [Seen(rank, calls=(Call("send", 4, rank, 1 - rank),)) for rank in range(2)]
+    assert [one.state for one in comparison.messages(seen, lambda rank: 1 - rank)] == ["agrees"] * 2
+    assert [one.state for one in comparison.messages(seen, lambda rank: 1)] == ["agrees", "differs"]
+
+
+def test_what_ranks_print_is_labelled_and_cut(capsys):
+    run(programs.prints_without_end, 2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "[rank 0] line 0"
+    assert {line.partition("]")[0] for line in lines} == {"[rank 0", "[rank 1"}
+    assert lines[-1] == "[rank 1] … and more, which is left out"
+    assert len(lines) < 1000

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
 from runners.labs.benches import BENCHES
+from runners.labs.command import report
 from runners.labs.grading import graded
-from runners.labs.shelf import labs
+from runners.labs.shelf import Desk, labs
+from runners.system.errors import FixableError
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ranks
 LABS = {one.name: one for one in labs()}
-# `# fails: sends` or `# fails: peak on 2, sends on 4`; `# ends: hung` where it does not end.
+# `# fails: sends`, or `# fails: sends on 4, peak on 2`; on a number that is left out, it passes.
+# `# ends: hung` where it does not end.
 FAILS = re.compile(r"^# fails: (.+)$", re.MULTILINE)
 ENDS = re.compile(r"^# ends: (\w+)$", re.MULTILINE)
 WRONG = [(name, path.stem) for name, one in LABS.items() for path in one.wrong]
@@ -22,7 +28,7 @@ def declared(text, world_size):
     """Which requirement a wrong program says that it fails first."""
     said = FAILS.search(text)[1]
     by_ranks = dict(part.split(" on ")[::-1] for part in said.split(", ") if " on " in part)
-    return by_ranks.get(str(world_size)) or said
+    return by_ranks.get(str(world_size)) if by_ranks else said
 
 
 @pytest.fixture
@@ -53,7 +59,8 @@ def test_a_wrong_program_fails_where_it_says(wrong_programs, numbers_of_ranks):
             first = grade.first_failed
             kinds = {one.failure.kind for one in grade.seen if one.failure} - {"peer failed"}
             ends = {ENDS.search(text)[1]} if ENDS.search(text) else set()
-            if first is None or first.requirement != declared(text, world_size) or kinds != ends:
+            requirement = first.requirement if first else None
+            if requirement != declared(text, world_size) or kinds != ends:
                 other[name, stem, world_size] = (first, kinds)
     assert other == {}
 
@@ -63,6 +70,45 @@ def test_the_words_of_a_lab_name_its_requirements(name):
     one = LABS[name]
     grade = graded(BENCHES[name], one.folder / "starter.py", 2, [0])
     assert grade.first_failed.requirement == one.words.get("starter_fails", "same")
-    assert [row.requirement for row in grade.rows] == [*one.words["requirements"]]
+    assert [row.requirement for row in grade.rows] == [*one.requirements]
     assert len(one.words["task"].split()) <= 150
     assert one.wrong
+
+
+def test_a_program_for_four_ranks_alone_fails_in_the_other_case(tmp_path):
+    one = LABS["fsdp_unit"]
+    solved = (one.folder / "solved.py").read_text(encoding="utf-8")
+    file = tmp_path / "fsdp_unit.py"
+    file.write_text(solved.replace("/= dist.get_world_size()", "/= 4"), encoding="utf-8")
+    assert graded(BENCHES[one.name], file, 4, [0]).is_solved
+    assert graded(BENCHES[one.name], file, 2, [0]).first_failed.requirement == "same"
+
+
+def test_advice_fits_what_differs():
+    name, differs = "recompute", "random numbers after step 0"
+    one = LABS[name]
+    file = one.folder / "wrong" / "state_not_put_back.py"
+    grade = graded(BENCHES[name], file, 2, [0])
+    assert grade.first_failed.what == differs
+    printed = "\n".join(report(one, grade, 4))
+    fails = one.words["requirements"]["same"]["fails_in"]
+    assert [said in printed for said in fails.values()] == [False, False, True]
+
+
+def test_the_list_and_a_wrong_call_do_not_load_torch(tmp_path):
+    for words, exit_code in ([], 0), (["--help"], 0), (["nope"], 2):
+        command = [sys.executable, "-X", "importtime", "-m", "runners", "lab", *words]
+        ended = subprocess.run(
+            command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert ended.returncode == exit_code
+        assert not re.search(r"\| +torch$", ended.stderr, re.MULTILINE)
+
+
+def test_a_reader_who_cannot_write_there_is_told_where(tmp_path):
+    (tmp_path / "labs").write_text("no folder")
+    with pytest.raises(FixableError, match="labs is no folder of files; rename"):
+        Desk(tmp_path / "labs").start(LABS["ring"], "proofbook")
+    Desk(tmp_path / "mine").start(LABS["ring"], "proofbook")
+    assert "proofbook lab ring" in (tmp_path / "mine" / "ring.py").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from generator.printing.sources import COMMAND
+from generator.printing.sources import PYTHON
 from tests.clones import cloned, pasted
 from tests.sampled import paths, short_runs
 
@@ -16,5 +16,5 @@ def test_thirty_numbers_of_ten_runs_are_the_same_again(tmp_path, seed):
     draw = random.Random(seed)
     several = [[*found.values()] for one in short_runs() if len(found := paths(*one)) >= 3]
     drawn = [path for one in draw.sample(several, 10) for path in draw.sample(one, 3)]
-    done = pasted(f"{COMMAND} {shlex.join(drawn)}", cloned(tmp_path / "clone"))
+    done = pasted(f"{PYTHON} reproduce {shlex.join(drawn)}", cloned(tmp_path / "clone"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,6 +8,7 @@ from generator.content.shelf import LABS
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.sources import command
+from runners.traces.plain import software
 from runners.traces.records import Run
 
 # Besides its words, a page takes a minute for each question and for each figure to operate. A
@@ -112,7 +113,7 @@ def _origin(shown: TraceOnPage, book: Book, depth: int) -> View:
         machine=shown.measured_on,
         is_reference=shown.machine.name == book.reference.name,
         recorded_at=shown.trace.recorded_at,
-        torch=shown.trace.circumstances.torch,
+        software=software(shown.trace.circumstances),
         runs=[],
         raw=f"{'../' * depth}{shown.file}",
         again=again(shown, book),

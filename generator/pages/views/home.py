@@ -69,9 +69,9 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
 
 def begin(folio: Folio) -> str:
     """The page to start with, from the site's root."""
-    topic = folio.book.topics[0]
     steps = hour(folio)
-    return steps[0].href if steps else f"topics/{topic.id}/{next(iter(topic.items_by_mode))}.html"
+    lessons = (f"topics/{one.id}/{mode}.html" for one in folio.book.topics for mode in one.lessons)
+    return steps[0].href if steps else next(lessons, "topics/index.html")
 
 
 def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
@@ -81,7 +81,7 @@ def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
         columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)
     by_column = [
         [one for one in folio.book.topics if columns[one.id] == column]
-        for column in range(max(columns.values()) + 1)
+        for column in range(1 + max(columns.values(), default=0))
     ]
     width = (100 - GAP * (len(by_column) - 1)) / len(by_column)
     places = {

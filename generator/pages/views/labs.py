@@ -5,18 +5,20 @@ that `python -m runners lab` tries first.
 """
 
 import ast
-from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from generator.content.book import Topic
-from generator.content.exhibit import Figure, Listing
+from generator.content.exhibit import Listing
 from generator.content.lab import LabFile
 from generator.content.shelf import LABS
 from generator.pages.view import Row, View, label
 from generator.printing.folio import Folio
 from runners.traces.records import Run
 
+# The requirement of every lab, of which its page has a sentence.
+LENT = "lent"
+SAYS_LENT = "What the caller passed is as it was, and nothing but its task is done."
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 
 
@@ -64,12 +66,13 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
         made = folio.run(run)
         first = made.ranks[0].measures.get("first_failed") if made and made.ranks else None
         failed = lab.requirements.get(str(first)) if first else None
-        said = str(made.ranks[0].measures.get("says", "")) if made and failed else _ended(made)
+        fails = failed.says if failed else SAYS_LENT if first == LENT else "–"
+        said = str(made.ranks[0].measures.get("says", "")) if made and first else _ended(made)
         rows.append([
             Markup('<a class="pb-label" href="{}{}">{}</a>').format(
                 "../" * folio.path.count("/"), folio.place_of(run), label(thought)
             ),
-            folio.line(failed.says) if failed else "–",
+            folio.line(fails),
             label(said),
         ])  # fmt: skip
     return rows
@@ -79,14 +82,6 @@ def starter(name: str, topic: Topic) -> Listing:
     """What a reader begins with."""
     folder = topic.labs[name].source.file.rpartition("/")[0]
     return Listing(path=f"{folder}/starter.py", title="The starter")
-
-
-def figure(lab: LabFile, topic: Topic) -> Figure | None:
-    """The figure of a lesson that pictures the lab."""
-    mode, _, name = (lab.figure or "").partition("#")
-    lesson = next((one.model for key, one in topic.lessons.items() if key == mode), None)
-    figures: Sequence[Figure] = lesson.figures if lesson else ()
-    return next((one for one in figures if one.id == name), None)
 
 
 def _bytes(run: str, requirement: str, side: str, folio: Folio) -> Markup | str:

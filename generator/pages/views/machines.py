@@ -6,20 +6,21 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.shelf import MachineFolder, TraceOnPage
+from generator.content.shelf import MachineFolder, TraceOnPage, measuring
 from generator.pages.view import View
 from generator.printing.folio import ABSENT, Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
+from runners.traces.plain import NO_TORCH, is_plain, software
 from runners.traces.records import Run
 
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
     ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
 )  # fmt: skip
-HEAVIER = "Left out by `make site`, to stay short; `make traces FULL=1 NAMES={}` measures all runs."
+HEAVIER = "Left out, to stay short; `{}` measures all runs."
 DISAGREED = "meter and allocator disagreed, so its peak is no evidence"
 LEAST = 3  # rows that share what a table need not repeat
 
@@ -31,6 +32,8 @@ def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]
         at = f"accelerators[{place}]"
         named += [("Accelerator", f"{at}.name"), ("Its memory", f"{at}.memory_bytes")]
     for word, field in named:
+        if field == "torch" and measured.machine.torch == NO_TORCH:
+            continue
         value = evidence.evaluate(f"machine.{field}").result
         if isinstance(value, Value) and value.number != "":  # some systems show no caches
             if field == "caches":  # the kernel's K are KiB
@@ -84,7 +87,8 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     several = [row.nature for row in ran if row.num_ranks > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
     ran = [row.but(nature="") for row in ran] if nature else ran
-    words = ran[0].measured if ran else ()
+    words = dict.fromkeys(word for row in ran for word in row.measured)
+    ran = [row.but(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
     measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]
     return View(
         machine=machine.name,
@@ -93,6 +97,8 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
         trace=trace,
         measures=measures,
         has_gaps=any(row.measured[word] == ABSENT for row in ran for word in measures),
+        has_ranks=not all(map(is_plain, trace.runs.values())),
+        software=software(trace.circumstances),
         rows=ran,
         nature=nature,
         has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
@@ -130,6 +136,10 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         # with no digit below the millisecond that its clock tells
         "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
+    if is_plain(run):  # its own measures, instead of those of ranks
+        own = {one: f"measures.{one}" for one in run.ranks[0].measures}
+        own |= {one: f"timing.measures.{one}.median_seconds" for one in run.timing.measures}
+        measured = {_in_words(one): value(path) for one, path in own.items()}
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     message = run.error.message if run.error else ""
     return View(
@@ -142,10 +152,16 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
-        reason=HEAVIER.format(path.partition(".")[0]) if run.is_left_out else run.reason or "",
+        reason=HEAVIER.format(measuring(path.partition(".")[0], full=True))
+        if run.is_left_out
+        else run.reason or "",
         is_surprise=run.is_surprise,
         measured={word: page.printed(one) for word, one in measured.items()},
     )
+
+
+def _in_words(measure: str) -> str:
+    return measure.removeprefix("num_").replace("_", " ").capitalize()
 
 
 def _payload(run: Run, value: Callable[[str], Value | None]) -> Value | None:

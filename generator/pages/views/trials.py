@@ -6,17 +6,20 @@ from dataclasses import replace
 from generator.content.lesson import Trial, TryFile
 from generator.pages.view import View
 from generator.printing.folio import Folio
+from generator.printing.sources import PYTHON
 from generator.values.evaluation import Evidence
+from runners.traces.digest import program
 from runners.traces.records import Run, Trace
 from runners.traces.summary import beside, summary_lines
 
-COMMAND = ".venv/bin/python -m runners try"
 MAX_TRIES = 8  # the newest ones
 
 
 def command(run: str, changed: Mapping[str, object] | None = None) -> str:
     """What measures the run of a trial, with some of its settings changed."""
-    return " ".join([COMMAND, run, *(f"--set {key}={to}" for key, to in (changed or {}).items())])
+    return " ".join(
+        [program(PYTHON), "try", run, *(f"--set {key}={to}" for key, to in (changed or {}).items())]
+    )
 
 
 def output(written: Trial, lesson: TryFile, folio: Folio) -> str:

@@ -40,9 +40,9 @@ function rowsOf(value) {
   marks?.split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
   add(words.exactly, exact === 1 ? text : exact);
   if (isRun(of)) {
-    const [machine, experiment, name, recorded, torch] = data.runs[of];
+    const [machine, experiment, name, recorded, software] = data.runs[of];
     add(words.from, made("code", path(of, formula, " · ")));
-    add(words.on, experiment ? `${from(of)}, ${recorded}, torch ${torch}` : machine);
+    add(words.on, experiment ? `${from(of)}, ${recorded}, ${software}` : machine);
     add(words.run, name && made("a", name, placeOf(of)));
   } else if (kind > 3) { // cited or stated
     add(words.source, formula);

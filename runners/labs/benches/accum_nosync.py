@@ -15,12 +15,14 @@ from runners.judging.ranks import JudgedRank
 from runners.labs.grading import (
     Case,
     Requirement,
+    counts,
     holds_at_most,
     same_as_one_process,
     sends_in_all,
 )
 
 ELEMENT_BYTES = 4
+PASSES = "forward passes"
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 SET_UP_BYTES = 1024  # shapes of parameters and order of buckets, which DDP sends once
 
@@ -65,9 +67,11 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
         (inputs.chunk(rank.world_size)[rank.rank], targets.chunk(rank.world_size)[rank.rank])
         for inputs, targets in _batches(case, torch.float32)
     ]
-    with rank.metered():
+    model.register_forward_hook(lambda *_: num_passes.append(1))
+    num_passes: list[int] = []
+    with rank.metered({"batches": own}, trained={"model": model}):
         program.train(model, own, case.settings["microbatches"], LEARNING_RATE)
-    return dict(model.named_parameters())
+    return {**dict(model.named_parameters()), PASSES: torch.tensor(len(num_passes))}
 
 
 def one(case: Case, dtype: torch.dtype) -> Tensors:
@@ -86,7 +90,7 @@ def one(case: Case, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: Case) -> Sequence[Requirement]:
-    """The training of one process, one all-reduce in each update, and one microbatch at a time."""
+    """The training of one process, an all-reduce in each update, and one microbatch at a time."""
     settings, n = case.settings, case.world_size
     num_bytes = sum(one.nbytes for one in _model(case, torch.float32).parameters())
     by_ring = (n - 1) / n * num_bytes
@@ -98,4 +102,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
         same_as_one_process(one, case),
         sends_in_all(broadcast + all_reduces, SET_UP_BYTES),
         holds_at_most(gradients_buckets_and_momenta + activations, slack=num_bytes),
+        counts("parts", PASSES, settings["updates"] * settings["microbatches"]),
     ]

@@ -62,7 +62,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     """The losses that were logged, and the parameters after the last update."""
     model = _model(case, torch.float32)
     own = [_update(case, update, rank.rank) for update in range(case.settings["updates"])]
-    with rank.metered():
+    with rank.metered({"updates": own}, trained={"model": model}):
         losses = program.train(model, own, LEARNING_RATE)
     logged = torch.tensor([float(loss) for loss in losses])
     return {**dict(model.named_parameters()), "losses": logged}

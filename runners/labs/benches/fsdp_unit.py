@@ -14,6 +14,7 @@ from runners.judging.ranks import JudgedRank
 from runners.labs.grading import (
     Case,
     Requirement,
+    backward,
     holds_at_most,
     same_as_one_process,
     sends,
@@ -65,13 +66,13 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     # Results are copied into tensors that exist before metering, so they do not count.
     outputs = [torch.zeros_like(inputs) for inputs, _ in samples]
     gradients = [[torch.zeros_like(shard) for shard in shards] for _ in samples]
-    with rank.metered():
+    with rank.metered({"samples": samples}, trained={"shards": shards}):
         for step, (inputs, targets) in enumerate(samples):
             activations = inputs
             for shard, (num_outputs, _) in zip(shards, _shapes(case), strict=True):
                 activations = program.sharded_linear(activations, shard, num_outputs).tanh()
             outputs[step].copy_(activations.detach())
-            (activations - targets).square().mean().backward()
+            backward((activations - targets).square().mean())
             for shard, gradient in zip(shards, gradients[step], strict=True):
                 if shard.grad is not None:
                     gradient.copy_(shard.grad)

@@ -13,7 +13,7 @@ from runners.judging.ranks import JudgedRank
 from runners.labs.grading import (
     Case,
     Requirement,
-    calls_at_most,
+    calls_exactly,
     holds_at_most,
     last_rank_is_late,
     same_as_one_process,
@@ -21,16 +21,17 @@ from runners.labs.grading import (
 )
 
 ELEMENT_BYTES = 4
+COPIES = 2  # of a bucket: its sums, and its means
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """An MLP with an odd number of equal hidden layers, two to a bucket; its output is wider."""
+    """An MLP with an odd number of equal hidden layers, of which two reach the cap exactly."""
     width = draw.randrange(64, 97)
     return {
         "width": width,
         "num_outputs": 2 * width + draw.randrange(8, 17),
         "num_hidden_layers": draw.choice([9, 11]),
-        "cap_bytes": int(ELEMENT_BYTES * width * width * draw.uniform(1.2, 1.8)),
+        "cap_bytes": 2 * ELEMENT_BYTES * width * (width + 1),
     }
 
 
@@ -55,7 +56,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     gradients = _gradients(case, rank.rank, torch.float32)
     passed = list(gradients)
     last_rank_is_late(rank)
-    with rank.metered():
+    with rank.metered(trained={"gradients": gradients}):
         program.average(passed, case.settings["cap_bytes"], rank.world_size)
     return _by_name(gradients)
 
@@ -81,12 +82,12 @@ def bucket_bytes(sizes: Sequence[int], cap_bytes: int) -> list[int]:
 
 
 def requirements(case: Case) -> Sequence[Requirement]:
-    """The mean, its bytes, few all-reduces, and memory for one bucket beside the gradients."""
+    """The mean, its bytes, the buckets, and memory for two of them beside the gradients."""
     sizes = [ELEMENT_BYTES * torch.Size(shape).numel() for shape in _shapes(case)]
     buckets = bucket_bytes(sizes, case.settings["cap_bytes"])
     return [
         same_as_one_process(one, case),
         sends({"all_reduce": sum(sizes)}),
-        calls_at_most("all_reduce", len(buckets)),
-        holds_at_most(max(buckets), slack=max(buckets)),
+        calls_exactly("all_reduce", buckets),
+        holds_at_most(COPIES * max(buckets), slack=max(buckets)),
     ]

@@ -8,12 +8,14 @@ from types import ModuleType
 
 import torch
 
-from runners.judging.comparison import Tensors
+from runners.judging.comparison import Tensors, messages
 from runners.judging.ranks import JudgedRank
 from runners.labs.grading import (
     Case,
     Requirement,
+    both,
     holds_at_most,
+    last_rank_is_late,
     same_as_one_process,
     sends,
 )
@@ -34,7 +36,8 @@ def _tensor(case: Case, rank: int, dtype: torch.dtype) -> torch.Tensor:
 def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     """The reader's `all_reduce` works in place."""
     tensor = _tensor(case, rank.rank, torch.float32)
-    with rank.metered():
+    last_rank_is_late(rank)
+    with rank.metered(trained={"tensor": tensor}):
         program.all_reduce(tensor, rank.rank, rank.world_size)
     return {"sum": tensor}
 
@@ -50,12 +53,13 @@ def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def requirements(case: Case) -> Sequence[Requirement]:
-    """The sum, its bytes, and memory for two chunks beside the tensor."""
+    """The sum, its bytes and their way, and memory for two chunks beside the tensor."""
     num_bytes, n = ELEMENT_BYTES * case.settings["num_elements"], case.world_size
     by_ring = 2 * (n - 1) / n * num_bytes
     chunk = num_bytes / n
+    to_the_next = Requirement("sends", lambda seen: messages(seen, lambda rank: (rank + 1) % n))
     return [
         same_as_one_process(one, case),
-        sends({"send": by_ring, "recv": by_ring}),
-        holds_at_most(2 * chunk, slack=chunk),
+        both(sends({"send": by_ring, "recv": by_ring}), to_the_next),
+        holds_at_most(2 * chunk, slack=0),  # no thread of gloo holds messages
     ]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import Case, Requirement, calls, same_as_one_process, sends
+from runners.labs.grading import Case, Requirement, backward, calls, same_as_one_process, sends
 
 ELEMENT_BYTES = 4
 NUM_BLOCKS = 2
@@ -56,11 +56,11 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
         whole = _block(case, block, torch.float32)
         own = {name: _own(name, one, rank.rank, case.world_size) for name, one in whole.items()}
         blocks.append({name: one.clone().requires_grad_() for name, one in own.items()})
-    with rank.metered():
+    with rank.metered({"inputs": inputs, "blocks": blocks}):
         outputs = inputs
         for parameters in blocks:
             outputs = outputs + program.mlp(outputs, **parameters)
-        outputs.square().mean().backward()
+        backward(outputs.square().mean())
     return _named(
         outputs.detach(),
         _gradient(inputs),

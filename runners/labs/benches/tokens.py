@@ -79,7 +79,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     """The reader's `accumulate` leaves gradients in the parameters."""
     model, microbatches = _model(case, torch.float32), _microbatches(case, rank.rank)
     last_rank_is_late(rank)
-    with rank.metered():
+    with rank.metered({"microbatches": microbatches, "model": model}):
         program.accumulate(model, microbatches, rank.world_size)
     return _gradients(model)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
-from runners.judging.comparison import Comparison, Tensors
-from runners.judging.ranks import JudgedRank, Seen
+from runners.judging.comparison import Tensors
+from runners.judging.ranks import JudgedRank
 from runners.labs.grading import (
     Case,
     Requirement,
+    keeps_at_most,
     last_rank_is_late,
     same_as_one_process,
     sends,
@@ -24,7 +25,8 @@ NUM_STEPS = 3
 LEARNING_RATE = 0.01
 EPSILON = 0.01  # as large as the gradients, so that Adam does not hide a factor in them
 GRADIENT_SCALE = 0.02
-STATE = "state of the optimizer"
+STORED = 4  # of the size of a shard: two moments, the values, and their gradient
+SINGLE_NUMBERS_BYTES = 64  # such as a count of steps
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
@@ -58,20 +60,19 @@ def _gradients(case: Case, step: int, rank: int, dtype: torch.dtype) -> list[Ten
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
-    """Three steps of the reader's `ShardedAdam`, and what it stores after them."""
+    """Three steps of the reader's `ShardedAdam`; what is held after them is what it stores."""
     parameters = _parameters(case, torch.float32)
     last_rank_is_late(rank)
-    with rank.metered():
+    gradients = [_gradients(case, step, rank.rank, torch.float32) for step in range(NUM_STEPS)]
+    with rank.metered({"gradients": gradients}, trained={"parameters": parameters}):
         optimizer = program.ShardedAdam(
             list(parameters), rank.rank, rank.world_size, LEARNING_RATE, EPSILON
         )
-        for step in range(NUM_STEPS):
-            gradients = _gradients(case, step, rank.rank, torch.float32)
-            for parameter, gradient in zip(parameters, gradients, strict=True):
+        for of_step in gradients:
+            for parameter, gradient in zip(parameters, of_step, strict=True):
                 parameter.grad = gradient
             optimizer.step()
-    stored = torch.tensor(_stored_bytes(optimizer, parameters))
-    return _by_name(parameters) | {STATE: stored}
+    return _by_name(parameters)
 
 
 def one(case: Case, dtype: torch.dtype) -> Tensors:
@@ -90,35 +91,6 @@ def _by_name(parameters: Sequence[Tensor]) -> dict[str, Tensor]:
     return {f"parameter {index}": parameter.detach() for index, parameter in enumerate(parameters)}
 
 
-def _stored_bytes(optimizer: object, parameters: Sequence[Tensor]) -> int:
-    """Bytes that an object keeps, without single numbers, and without parameters and gradients."""
-    others = [*parameters, *(one.grad for one in parameters if one.grad is not None)]
-    known = {one.untyped_storage().data_ptr() for one in others}
-    storages = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for tensor in _tensors_of(optimizer, set())
-        if tensor.numel() > 1
-    }
-    return sum(num_bytes for address, num_bytes in storages.items() if address not in known)
-
-
-def _tensors_of(holder: object, passed: set[int]) -> Iterator[Tensor]:
-    """The tensors that an object holds, and those of the objects that it holds."""
-    if id(holder) in passed:
-        return
-    passed.add(id(holder))
-    if isinstance(holder, Tensor):
-        yield holder
-    elif isinstance(holder, Mapping):
-        for value in (*holder.keys(), *holder.values()):
-            yield from _tensors_of(value, passed)
-    elif isinstance(holder, list | tuple | set):
-        for value in holder:
-            yield from _tensors_of(value, passed)
-    elif not isinstance(holder, type | ModuleType) and hasattr(holder, "__dict__"):
-        yield from _tensors_of(vars(holder), passed)
-
-
 def requirements(case: Case) -> Sequence[Requirement]:
     """Adam's parameters, the bytes of both collectives, and a share of the state."""
     shares = [-(-torch.Size(shape).numel() // case.world_size) for shape in _shapes(case)]
@@ -127,19 +99,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
     return [
         same_as_one_process(one, case),
         sends({"reduce_scatter": in_steps, "all_gather": in_steps}),
-        Requirement(
-            "state",
-            lambda seen: [_stores_at_most(one, 3 * share_bytes) for one in seen],
-            3 * share_bytes,
-        ),
+        keeps_at_most(STORED * share_bytes + SINGLE_NUMBERS_BYTES, "state"),
     ]
-
-
-def _stores_at_most(seen: Seen, num_bytes: int) -> Comparison:
-    if seen.failure is not None:
-        return Comparison(STATE, "not compared", seen.rank, seen.failure.message)
-    stored = int(seen.returned[STATE])
-    if stored <= num_bytes:
-        return Comparison(STATE, "agrees")
-    says = f"rank {seen.rank} stores {stored:,} bytes, allowed {num_bytes:,}"
-    return Comparison(STATE, "differs", seen.rank, says)

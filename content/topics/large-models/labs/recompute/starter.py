@@ -15,6 +15,6 @@ def checkpoint(block: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     those of `block(inputs)`, and torch's random number generator on the CPU is in the state that it
     would be in without a checkpoint. The same block may run several times in a step.
 
-    Do not call `torch.utils.checkpoint`.
+    A block in eval mode drops nothing. Do not call `torch.utils.checkpoint`.
     """
     raise NotImplementedError("write checkpoint here")

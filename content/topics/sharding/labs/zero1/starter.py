@@ -31,6 +31,6 @@ class ShardedAdam:
         """Update all parameters in place, on all ranks, with the mean of the ranks' gradients.
 
         Every `parameter.grad` is the gradient of this rank's own samples. The update is that of
-        `torch.optim.Adam` without weight decay.
+        `torch.optim.Adam` without weight decay. The values of `parameter.grad` stay as they are.
         """
         raise NotImplementedError("write step here")

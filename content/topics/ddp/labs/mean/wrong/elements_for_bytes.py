@@ -1,4 +1,4 @@
-# fails: peak
+# fails: calls
 """The size of a bucket is the number of elements in it."""
 
 import torch

@@ -1,0 +1,1 @@
+"""The command `proofbook`: what the runners and the generator do, under one name."""

@@ -1,0 +1,34 @@
+"""`proofbook COMMAND`: what the generator does for an author, and all that the runners do.
+
+    proofbook new book DIR      a book of your own, green at once; also new experiment, new lesson
+    proofbook check             every mistake, and what does not hold
+    proofbook keys              every key of the YAML files, and every function of expressions
+    mkdocs serve                the book, beside a browser that follows
+
+The others:
+"""
+
+import sys
+
+from runners import __main__ as runners
+from runners.system import stopping
+from runners.system.errors import nearest
+
+
+def command() -> None:
+    """Call the command that the first word names."""
+    name = next(iter(sys.argv[1:]), "")
+    if name in ("", "-h", "--help"):
+        sys.argv[1:] = ["--help"]
+        sys.stdout.write(f"{__doc__}\n")
+    elif name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
+        # Before the current folder is searched for modules: it may have a `generator` of its own.
+        from generator.__main__ import main
+
+        stopping.listen("stopped; run the same command again")
+        stopping.leave(main())
+    runners.command()
+
+
+if __name__ == "__main__":
+    command()

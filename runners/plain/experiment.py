@@ -1,0 +1,80 @@
+"""What an experiment without ranks declares, and what its functions record with. No torch.
+
+    from runners.plain.experiment import Plain, Recorder
+
+    def insertion_sort(run: Recorder[Settings]) -> None:
+        ...
+        run.measure("num_comparisons", num_comparisons, unit="comparisons")
+
+    RUNS = {"sorted": Plain("insertion_sort", settings=Settings(order="sorted"))}
+
+The file has a `QUESTION` and its `Settings` like any experiment (`runners/declared`). A file that
+imports this module needs no torch, unless it imports it itself.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from runners.declared.experiment import Declaration
+from runners.declared.settings import S
+from runners.traces.outcome import RankOutcome
+from runners.traces.schema import Quantity, Repeats, Setting
+
+_SETTING = TypeAdapter[Setting](Setting, config=ConfigDict(allow_inf_nan=False))
+
+
+@dataclass(frozen=True)
+class Plain(Declaration[S]):
+    """One run, as declared: `strategy` is the name of a function of the file."""
+
+    needs_group: bool = False
+    only_on_cpu: bool = True
+
+
+class Recorder(Generic[S]):
+    """What a function gets: its settings, and where it records.
+
+    Attributes:
+        settings: of the run.
+        seed: of the run; `random` is seeded with it before the function is called.
+    """
+
+    def __init__(self, settings: S, outcome: RankOutcome) -> None:
+        """Record into an outcome."""
+        self.settings, self.seed = settings, settings.seed
+        self._outcome = outcome
+
+    def measure(
+        self, name: str, value: Setting, *, unit: str = "", repeats: Repeats = "rounded"
+    ) -> None:
+        """Record what was counted or compared; a page reads it as `<run>.measures.<name>`.
+
+        Args:
+            name: what it is.
+            value: a number, a word, or a list of them.
+            unit: `bytes`, `share`, or what a whole number counts, such as `comparisons`. Times go
+                to `measure_seconds`.
+            repeats: how closely another run repeats it: `rounded`, or `clock` where times decide.
+
+        Raises:
+            ValueError: a trace cannot hold it.
+        """
+        _check(name, value)
+        self._outcome.quantities[name] = Quantity(unit=unit, repeats=repeats)
+        self._outcome.measures[name] = value
+
+    def measure_seconds(self, name: str, samples: Iterable[float]) -> None:
+        """Record times, raw, in seconds; a page reads them as `<run>.timing.measures.<name>`."""
+        _check(name, seconds := [*map(float, samples)])
+        self._outcome.measured_seconds.setdefault(name, []).extend(seconds)
+
+
+def _check(name: str, value: Setting) -> None:
+    try:
+        _SETTING.validate_python(value, strict=True)
+    except ValidationError:
+        said = f"measure {name!r} is {value!r}; a trace holds finite numbers, words and lists"
+        raise ValueError(f"{said} of Python's own types") from None

@@ -1,0 +1,46 @@
+"""The process of a run without ranks: it calls the run's function and writes what that recorded.
+
+In: the names of experiment and run, the file to write, and on standard input the settings as JSON.
+Out: a `RankOutcome` as JSON; where the function failed, with its error and line.
+"""
+
+import json
+import random
+import sys
+from pathlib import Path
+from traceback import extract_tb, print_exc
+
+from runners.declared.experiment import find
+from runners.plain.experiment import Recorder
+from runners.system.errors import first_line
+from runners.traces.outcome import RankOutcome
+from runners.traces.records import Failure
+
+PHASE = "program"
+
+
+def main() -> None:
+    """Run one function to its end."""
+    name, run, file, seed = sys.argv[1:]
+    sys.path.insert(0, str(Path.cwd()))  # the book's: `from experiments._shared import …`
+    experiment = find(name)
+    declared = experiment.runs[run]
+    settings = declared.settings.changed(json.load(sys.stdin))
+    settings = settings.of_run(declared.strategy, 1, int(seed))
+    outcome = RankOutcome(rank=0, status="completed")
+    random.seed(settings.seed)
+    try:
+        experiment.strategies[declared.strategy](Recorder(settings, outcome))
+    except Exception as error:  # noqa: BLE001 whatever an author's function raises is a result
+        print_exc()
+        path, called = str(experiment.path), extract_tb(error.__traceback__)
+        lines = [one.lineno for one in called if one.filename == path]
+        message = f"{type(error).__name__}: {first_line(error)}"
+        line = f"{experiment.path.name}:{lines[-1]}" if lines else None
+        failure = Failure(kind="exception", message=message, phase=PHASE, line=line)
+        outcome = RankOutcome(rank=0, status="failed", failure=failure)
+    Path(file).write_text(outcome.model_dump_json(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""A book of one's own, as `proofbook new book` writes it: green at once, red for each mistake."""
+
+import json
+import os
+import re
+import shutil
+import sys
+
+import pytest
+
+from generator.__main__ import main
+from runners.commands.reproduce import requested
+from runners.declared.experiment import find
+from runners.plain.measure import measure_run
+from runners.system.errors import FixableError
+from runners.traces.digest import OWN
+from runners.traces.summary import how_it_ended
+from tests.conftest import ROOT
+from tests.processes import ran
+from tests.sampled import REFERENCE
+
+pytestmark = pytest.mark.builds
+BUILD = ("mkdocs", "build", "--strict")
+
+
+@pytest.fixture(scope="module")
+def call(tmp_path_factory):
+    """Call a module in a folder, without torch and without what this clone's tests have set."""
+    no_torch = tmp_path_factory.mktemp("path")
+    (no_torch / "torch.py").write_text("raise ImportError('torch was loaded')\n")
+    environment = {k: v for k, v in os.environ.items() if "PROOFBOOK" not in k}
+    environment |= {"PYTHONPATH": f"{no_torch}:{ROOT}", "NO_MKDOCS_2_WARNING": "1"}
+
+    def called(folder, *words):
+        done = ran([sys.executable, "-P", "-m", *words], folder, environment)
+        return done.returncode, done.stdout + done.stderr
+
+    return called
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, call):
+    folder = tmp_path_factory.mktemp("new") / "book"
+    code, said = call(folder.parent, "proofbook", "new", "book", folder)
+    assert code == 0, said
+    assert "4 questions checked, 7 of 7 claims hold" in said
+    return folder
+
+
+@pytest.fixture
+def book(made, tmp_path, monkeypatch):
+    """A copy of it, which this process works in, too."""
+    folder = shutil.copytree(made, tmp_path / "book")
+    monkeypatch.setenv(OWN, str(folder))
+    monkeypatch.setenv("PROOFBOOK_TRACES", str(folder / "content" / "traces"))
+    monkeypatch.delenv("PROOFBOOK_MACHINE", raising=False)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def measured(book):
+    """The comparisons of each run."""
+    (path,) = book.glob("content/traces/reference-*/sorting.json")
+    runs = json.loads(path.read_text())["runs"].items()
+    return {name: run["ranks"][0]["measures"]["num_comparisons"] for name, run in runs}
+
+
+def test_its_runs_count_what_arithmetic_says_and_its_own_test_passes_without_torch(book, call):
+    counts = measured(book)
+    assert counts["ascending"] == 63
+    assert [counts[f"descending{end}"] for end in ("_16", "_32", "")] == [120, 496, 2016]
+    assert 63 < counts["shuffled"] < 2016
+    assert call(book, "pytest", "-q", "tests")[0] == 0
+    shown = (book / "site/pages/topics/sorting/learn.md").read_text()
+    assert "2,016" in shown
+    assert "torch" not in shown
+    code, said = call(book, "proofbook", "reproduce", "sorting")
+    assert (code, "5 of 5 are the same" in said) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "told"),
+    [
+        ("topics/sorting/quiz.yml", "ascending.measures.num_", "ascending.measures.no_",
+         "quiz.yml:18:13: sorting.ascending.measures.no_comparisons"),
+        ("topics/sorting/learn.yml", "{{ sorting.", "{{ sortin.", "did you mean 'sorting'?"),
+        ("topics/sorting/learn.yml", "takeaway:", "takeawy:", "unknown key 'takeawy'"),
+        ("topics/sorting/learn.yml", "three orders", "3 orders", "bare numeral '3'"),
+        ("claims/sorting.yml", "num_values - 1", "num_values", "sorting.yml:2:5: law sorting-few"),
+        ("misconceptions.yml", "sorting-order-decides", "sorting-order", "no claim 'sorting-ord"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_place(book, capsys, file, before, after, told):
+    path = book / "content" / file
+    path.write_text(path.read_text().replace(before, after, 1))
+    assert main(["check"]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_figure_of_what_ranks_record_is_refused_without_ranks(book, capsys):
+    path = book / "content/topics/sorting/learn.yml"
+    before = path.read_text().partition("    kind: growth")[0]
+    drawn = "    kind: epochs\n    title: A\n    caption: B.\n    runs: [sorting.shuffled]\n"
+    path.write_text(before + drawn)
+    assert main(["check"]) == 2
+    assert "sorting.shuffled has none; a growth draws any number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("values = arranged(run.setings)", "failed in program at sorting.py:36: AttributeError: "),
+        ("values = = 3", "sorting.py:36: SyntaxError: invalid syntax; correct this file"),
+        ("raise SystemExit(3)", "died in program: exit code 3"),
+        ("run.measure('it', float('nan'))", "sorting.py:36: ValueError: measure 'it' is nan"),
+    ],
+)
+def test_a_run_that_fails_says_why_in_a_line(book, line, told):
+    program = book / "experiments" / "sorting.py"
+    program.write_text(program.read_text().replace("values = arranged(run.settings)", line))
+    try:
+        said = how_it_ended(measure_run(find("sorting"), "shuffled"))
+    except FixableError as error:
+        said = str(error)
+    assert told in said
+
+
+def test_expressions_call_the_laws_of_the_book_and_none_of_ours(book, capsys):
+    claims, laws = book / "content/claims/sorting.yml", book / "experiments/_laws.py"
+    written = claims.read_text()
+    laws.write_text("def pairs(values):\n    return values * (values - 1) / 2\n")
+    claims.write_text(
+        written.replace("run.settings.num_pairs", "pairs(run.settings.num_values)", 1)
+    )
+    main(["check"])
+    assert "7 of 7 claims hold" in capsys.readouterr().out
+    claims.write_text(written.replace("run.settings.num_pairs", "ring_bytes(4, 2)", 1))
+    assert main(["check"]) == 2
+    assert "ring_bytes(…) is not known" in capsys.readouterr().err
+    laws.write_text("def pairs(values):\n    return values * (values - 1\n")
+    assert main(["check"]) == 2
+    assert "experiments/_laws.py:2: SyntaxError" in capsys.readouterr().err
+
+
+def test_a_changed_experiment_is_stale_until_it_is_measured_again(book, call):
+    program = book / "experiments" / "sorting.py"
+    program.write_text(program.read_text().replace("num_values=16", "num_values=8"))
+    code, said = call(book, *BUILD)
+    assert code == 1
+    assert "sorting: the reference machine's trace is stale" in said
+    assert call(book, "proofbook", "run")[0] == 0
+    assert measured(book)["descending_16"] == 28
+    assert call(book, "proofbook", "check")[0] == 0
+
+
+def test_the_guide_leads_to_a_page_that_builds(book, call):
+    before, *rest = re.split("^```", (book / "GUIDE.md").read_text(), flags=re.MULTILINE)
+    for said, block in zip([before, *rest][::2], rest[::2], strict=False):
+        language, _, text = block.partition("\n")
+        if language in ("python", "yaml"):
+            path = book / re.findall(r"`([\w/]+\.(?:py|yml))`", said)[-1]
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    assert call(book, "proofbook", "run")[0] == 0
+    code, said = call(book, *BUILD)
+    assert code == 0, said
+    assert "searching.linear" in (book / "site/pages/topics/searching/worked.md").read_text()
+
+
+def test_a_book_without_topics_and_with_folders_called_like_ours_builds(book, call):
+    for name in ("topics", "claims"):
+        shutil.rmtree(book / "content" / name)
+    (book / "content" / "misconceptions.yml").unlink()
+    for name in ("runners", "generator"):
+        (book / name).mkdir()
+        (book / name / "__init__.py").touch()
+    code, said = call(book, *BUILD)
+    assert code == 0, said
+    assert not (book / "site/pages/retracted.md").exists()
+
+
+def test_the_name_of_an_experiment_measures_all_of_its_runs_again():
+    (wanted,) = requested(["too_small"], REFERENCE)
+    assert list(wanted.paths) == [f"too_small.{run}" for run in wanted.trace.runs]
