@@ -102,8 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     listing = verbs.add_parser("keys", help="print every key of the YAML files, and every function")
     export = verbs.add_parser("export", help="write questions as files of other programs")
     export.add_argument("topics", nargs="*", metavar="TOPIC", help="all of them by default")
-    for name, program in EXPORTS.items():
-        export.add_argument(f"--{name}", dest=name, type=Path, metavar="FILE", help=program)
+    for name, reader in EXPORTS.items():
+        export.add_argument(f"--{name}", dest=name, type=Path, metavar="FILE", help=reader)
     lecture = verbs.add_parser("class", help="write a class of 90 minutes about a topic, to print")
     lecture.add_argument("topic")
     lecture.add_argument("folder", nargs="?", type=Path, help="by default class-TOPIC")
