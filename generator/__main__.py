@@ -3,6 +3,8 @@
     python -m generator check     every mistake, and what does not hold
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator new book DIR           a book of your own: first experiment, topic and test
+    python -m generator export --anki FILE    questions for Anki; --gift, --qti-1.2, --qti-2.1
+    python -m generator class TOPIC           a class of 90 minutes, to print
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, and the functions of expressions
 
@@ -30,8 +32,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from generator.content import keys, scaffold
-from generator.content.book import FILES, documents, load
-from generator.content.errors import ContentErrors
+from generator.content.book import FILES, Topic, documents, load
+from generator.content.errors import ContentErrors, nearest
 from generator.content.shelf import measuring
 from generator.items.kinds import kind_of
 from generator.values import verdicts
@@ -48,6 +50,12 @@ SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has t
     for pattern, model in FILES.items()
 }
 SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML names its schema there
+EXPORTS = {  # option → who reads its file
+    "gift": "GIFT, for Moodle",
+    "qti-1.2": "a package of QTI, for Canvas",
+    "qti-2.1": "a package of QTI, for other platforms",
+    "anki": "a package of decks, for Anki",
+}
 ABOUT_FUNCTIONS = """
 ## Functions
 
@@ -92,14 +100,23 @@ def _parser() -> argparse.ArgumentParser:
     new = verbs.add_parser("new", help="start a book of your own, an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, and every function")
-    for verb in (check, new, listing):
+    export = verbs.add_parser("export", help="write questions as files of other programs")
+    export.add_argument("topics", nargs="*", metavar="TOPIC", help="all of them by default")
+    for name, reader in EXPORTS.items():
+        export.add_argument(f"--{name}", dest=name, type=Path, metavar="FILE", help=reader)
+    lecture = verbs.add_parser("class", help="write a class of 90 minutes about a topic, to print")
+    lecture.add_argument("topic")
+    lecture.add_argument("folder", nargs="?", type=Path, help="by default class-TOPIC")
+    for verb in (check, new, listing, export, lecture):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
-    for verb in (check, new):
+    for verb in (check, new, export, lecture):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     new.add_argument("what", choices=["book", "experiment", "lesson"])
     new.add_argument("name", help="of the experiment or the lesson, or the folder of the book")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
-    commands = {check: _check, new: _new, schema: _schema, listing: _keys}
+    commands = {
+        check: _check, new: _new, schema: _schema, listing: _keys, export: _export, lecture: _class,
+    }  # fmt: skip
     for verb, command in commands.items():
         verb.set_defaults(command=command)
     return parser
@@ -180,6 +197,54 @@ def _new_book(folder: Path) -> int:
             return done.returncode
     print(f"{folder}: a book. Read its README.md, then: cd {folder} && mkdocs serve")
     return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from generator.export import formats
+
+    paths = {name: path for name in EXPORTS if (path := getattr(options, name))}
+    if not paths:
+        wanted = ", ".join(f"--{name} FILE" for name in EXPORTS)
+        raise scaffold.CannotScaffoldError(f"nothing to write; name at least one of {wanted}")
+    _refuse_existing(*paths.values())
+    for line in formats.write(*_topics(options, options.topics), paths):
+        print(line)
+    return 0
+
+
+def _class(options: argparse.Namespace) -> int:
+    from generator.export import lecture
+
+    folder = options.folder or Path(f"class-{options.topic}")
+    _refuse_existing(folder)
+    evidence, (topic,) = _topics(options, [options.topic])
+    documents = lecture.documents(evidence, topic)
+    folder.mkdir(parents=True)
+    for name, document in documents.items():
+        (folder / name).write_bytes(document)
+    print(f"{folder}: {', '.join(documents)}; begin with plan.html, and print from a browser")
+    return 0
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists():
+            raise scaffold.CannotScaffoldError(f"{path} exists already")
+
+
+def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence, list[Topic]]:
+    """The evidence of a checked book, and the topics that are named, or all of them."""
+    from generator.pages import press
+
+    evidence = press.checked(load(options.content, options.machine))
+    if options.machine is None and evidence.reference:
+        evidence = evidence.reference  # beside whose numbers the questions were written
+    topics = {one.id: one for one in evidence.book.topics}
+    for name in names:
+        if name not in topics:
+            hint = nearest(name, topics) or f"; there are {', '.join(topics)}"
+            raise scaffold.CannotScaffoldError(f"no topic {name!r}{hint}")
+    return evidence, [topics[name] for name in dict.fromkeys(names or topics)]
 
 
 def _schema(_: argparse.Namespace) -> int:

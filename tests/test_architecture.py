@@ -115,6 +115,7 @@ ROOMS = {
         "checks": {"content", "values", "figures", "items"},
         "pages": {"content", "values", "printing", "figures", "items", "checks"},
         "website": {"content", "values", "printing", "checks", "pages"},
+        "export": {"content", "values", "printing", "items", "pages", "website"},
     },
     "runners": {
         "system": set(),

@@ -223,20 +223,8 @@ class Gathered:
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
-    evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
-    book = evidence.book
-    folio = Folio(
-        evidence, at_hand, gathered.others, sheet.path,
-        marks_reference=not book.is_reference and sheet.template not in OF_MACHINES,
-    )  # fmt: skip
-    topic = sheet.topic
-    links = TermLinks(book.terms if sheet.mode not in (None, "recall") else (), "../" * depth)
-    headings = Headings()
-    context = _context(sheet, folio, links, gathered)
-    context["headings"], context["heading"] = headings, headings.heading
-    context["pieces"] = lambda: _pieces(sheet, folio, headings)
-    for name in MACROS:
-        context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
+    folio, context = opened(sheet, gathered)
+    book, topic, headings = folio.book, sheet.topic, context["headings"]
     body = fewer(_rendered(sheet.template, context))
     title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
     if sheet.text:
@@ -273,7 +261,26 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     )
     # A summary draws the first state of a figure and loads none of the others.
     loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    return Printed(content.encode(), minutes, headings.written, frozenset(links.used), loaded)
+    terms = frozenset(context["links"].used)
+    return Printed(content.encode(), minutes, headings.written, terms, loaded)
+
+
+def opened(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
+    """A page that is about to be written, and what its template reads and calls."""
+    depth, at_hand = sheet.path.count("/"), gathered.evidence
+    evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
+    folio = Folio(
+        evidence, at_hand, gathered.others, sheet.path,
+        marks_reference=not evidence.book.is_reference and sheet.template not in OF_MACHINES,
+    )  # fmt: skip
+    terms = folio.book.terms if sheet.mode not in (None, "recall") else ()
+    context = _context(sheet, folio, TermLinks(terms, "../" * depth), gathered)
+    context["headings"] = headings = Headings()
+    context["heading"] = headings.heading
+    context["pieces"] = lambda: _pieces(sheet, folio, headings)
+    for name in MACROS:
+        context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
+    return folio, context
 
 
 def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -> dict[str, Any]:
@@ -292,6 +299,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "prose": lambda written: links.linked(folio.prose(written)),
         "line": folio.line,
         "linked": links.linked,
+        "links": links,
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),

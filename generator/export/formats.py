@@ -1,0 +1,160 @@
+"""Questions → the files of `python -m generator export`, and what each format has no place for.
+
+In: a checked book, topics, and the path of each format's file. Out: the files, the same bytes from
+the same book, and lines that say what stands in them and what does not.
+"""
+
+import hashlib
+import io
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+
+from markupsafe import Markup
+
+from generator.content.book import Book, Topic
+from generator.content.typesetting import plain
+from generator.export.questions import questions
+from generator.pages.page import environment
+from generator.pages.view import View
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
+
+_UNGRADED = {"predict": "predictions are not graded"}
+LACKS = {  # format → kind of question → why it has none
+    "gift": {
+        "order": "GIFT has no question that puts pieces in order",
+        "picture": "GIFT holds no files, and these show a picture",
+        **_UNGRADED,
+    },
+    "qti-1.2": {"order": "Canvas reads no order of pieces from QTI 1.2", **_UNGRADED},
+    "qti-2.1": _UNGRADED,
+    "anki": {},
+}
+_FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of the calendar of ZIP files
+_SPECIAL = re.compile(r"([\\~=#{}:])")  # of GIFT
+_FIELDS = ("Id", "Question", "Hints", "Answer")
+_CARD = {
+    "name": "Question",
+    "qfmt": "{{Question}}{{#Hints}}<details><summary>Hint</summary>{{Hints}}</details>{{/Hints}}",
+    "afmt": '{{Question}}<hr id="answer">{{Answer}}',
+}
+_CSS = """.card { font: 17px/1.45 sans-serif; max-width: 42em; margin: auto; }
+pre { white-space: pre-wrap; } td, th { padding: 0.1em 0.6em; }"""
+
+
+def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]) -> Iterator[str]:
+    """Write the questions of some topics, a file for each format, and say what is in it.
+
+    Raises:
+        OSError: a file cannot be written, or is there already.
+    """
+    found, left_out = questions(evidence, topics)
+    for name, path in paths.items():
+        lacking = {one.id: _lacking(one, LACKS[name]) for one in found}
+        kept = [one for one in found if not lacking[one.id]]
+        content = made(name, kept, evidence.book, Folio(evidence, evidence))
+        with path.open("xb") as file:
+            file.write(content)
+        yield f"{path}: {len(kept)} questions of {len({one.topic for one in kept})} topics"
+        for kind, why in LACKS[name].items():
+            if left := [one for one, lacks in lacking.items() if lacks == kind]:
+                yield f"  left out, since {why}: {', '.join(left)}"
+        if name != "anki" and (hinted := sum(bool(one.hints) for one in kept)):
+            yield f"  {hinted} of them without their hints, for which {name} has no place"
+    for why, names in left_out.items():
+        yield f"in no file, since {why}: {', '.join(names)}"
+
+
+def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
+    """For which reason a format has no place for a question, if it has none."""
+    kinds = (asked.kind, "picture" if asked.pictures else "")
+    return next((one for one in kinds if one in lacks), "")
+
+
+def made(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
+    """The content of a file in the format of this name."""
+    topics = [(one, list(own)) for one, own in groupby(asked, lambda one: one.topic)]
+    if name == "gift":
+        return _filled("gift.txt", topics=topics, line=_gift_line)
+    if name == "anki":
+        return _decks(asked, plain(folio.line(book.home.title)), _newest(book))
+    if name == "qti-1.2":
+        files = {
+            f"{one}.xml": _filled("qti-1.2.xml", topic=one, questions=own) for one, own in topics
+        }
+        type_ = "imsqti_xmlv1p2"
+    else:
+        files = {f"{one.id}.xml": _filled("qti-2.1.xml", one=one) for one in asked}
+        type_ = "imsqti_item_xmlv2p1"
+    types = dict.fromkeys(files, type_) | dict.fromkeys(_pictures(asked), "webcontent")
+    return _zipped(
+        {"imsmanifest.xml": _filled("manifest.xml", types=types), **files, **_pictures(asked)}
+    )
+
+
+def _filled(template: str, **values: object) -> bytes:
+    return environment().get_template(f"exported/{template}.j2").render(values).encode()
+
+
+def _gift_line(html: str) -> Markup:
+    """A text on one line, in which nothing is GIFT's own."""
+    return Markup(_SPECIAL.sub(r"\\\1", str(html)).replace("\n", "\\n"))
+
+
+def _pictures(asked: Iterable[View]) -> dict[str, bytes]:
+    return {name: content for one in asked for name, content in one.pictures.items()}
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    """A ZIP file that does not tell when it was made."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as package:
+        for name, content in files.items():
+            package.writestr(zipfile.ZipInfo(name, _FIRST_DAY), content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def _decks(asked: Sequence[View], title: str, moment: float) -> bytes:
+    """A package for Anki with a deck for each topic.
+
+    A card is known by the ids of its book and its item, so that importing a later book changes the
+    cards that are there, and they stay due when they were.
+    """
+    import genanki  # type: ignore[import-untyped]
+
+    fields = [{"name": name} for name in _FIELDS]
+    model = genanki.Model(_number("card"), "Proofbook", fields, [_CARD], css=_CSS)
+    decks: dict[str, genanki.Deck] = {}
+    for one in asked:
+        name = f"{title}::{one.topic_title}"
+        front, back = (
+            _filled("card.html", one=one, side=side).decode() for side in ("front", "back")
+        )
+        texts = [one.id, front, "<br>".join(one.hints), back]
+        guid, tags = genanki.guid_for(title, one.id), [one.topic, one.kind]
+        note = genanki.Note(model, texts, guid=guid, tags=tags)
+        decks.setdefault(name, genanki.Deck(_number(f"{title} {one.topic}"), name)).add_note(note)
+    with tempfile.TemporaryDirectory() as folder:
+        path, media = Path(folder, "cards.apkg"), []
+        for name, content in _pictures(asked).items():
+            media.append(Path(folder, name))
+            media[-1].write_bytes(content)
+        genanki.Package([*decks.values()], media).write_to_file(path, timestamp=moment)
+        with zipfile.ZipFile(path) as package:
+            return _zipped({name: package.read(name) for name in package.namelist()})
+
+
+def _number(of: str) -> int:
+    """What Anki knows a deck or a kind of card by: 31 bits of a name."""
+    return int.from_bytes(hashlib.sha256(of.encode()).digest()[:4], "big") >> 1
+
+
+def _newest(book: Book) -> float:
+    """When the last of a book's runs was recorded, in seconds since the epoch."""
+    recorded = (one.trace.recorded_at for one in book.traces.values())
+    return max(datetime.fromisoformat(one).timestamp() for one in recorded)

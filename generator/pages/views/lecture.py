@@ -1,0 +1,89 @@
+"""A class of a topic: its plan, what is asked in it and on paper, and what people get wrong.
+
+In: a topic with the pages that it has. Out: what the templates of `python -m generator class` read.
+"""
+
+from collections import Counter
+from itertools import chain, zip_longest
+
+from generator.content.book import Topic
+from generator.content.lesson import Mode
+from generator.content.quiz import Item
+from generator.items.kinds import kind_of
+from generator.pages.view import View
+from generator.pages.views.claims import verdict_row
+from generator.printing.folio import Folio
+
+MINUTES, STEP = 90, 5
+ON_PAPER = 10  # questions
+# What a class shows of a topic: the first three pages that it has, and how the time is divided.
+SHOWN: tuple[Mode, ...] = ("learn", "deep", "why", "worked", "trace", "cost", "experiment")
+WEIGHTS = {"learn": 4, "deep": 4, "lab": 4}
+OTHER_WEIGHT = 2
+BELIEFS = 7  # the most frequent, on a page
+
+
+def lecture(topic: Topic, folio: Folio) -> View:
+    """What happens when, which questions are asked, and which are left for paper."""
+    shown = [mode for mode in SHOWN if mode in topic.lessons][:3]
+    recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
+    names = {one for one in recalled if _fits_paper(topic.items[one], folio)}
+    asked: dict[Mode, str] = {}
+    for mode in shown:
+        for name in topic.items_by_mode[mode]:
+            if topic.items[name].kind == "choice" and name in names - {*asked.values()}:
+                asked[mode] = name  # hands are raised for one of its options
+                break
+    wrong = beliefs(topic, folio)
+    paper = _on_paper(topic, names - {*asked.values()})
+    more = {"beliefs": wrong, "lab": topic.labs, "paper": paper}
+    return View(
+        shown=shown,
+        asked=asked,
+        letters={mode: "ABC"[place] for place, mode in enumerate(asked)},
+        steps=_timed([*shown, *(step for step, needs in more.items() if needs)]),
+        paper=paper,
+        beliefs=wrong,
+        lab=next(iter(topic.labs), None),
+    )
+
+
+def _timed(steps: list[str]) -> list[View]:
+    """The steps with their minutes, in multiples of `STEP` that fill the class."""
+    weights = [WEIGHTS.get(one, OTHER_WEIGHT) for one in steps]
+    ends = [
+        round(MINUTES * sum(weights[: place + 1]) / sum(weights) / STEP) * STEP
+        for place in range(len(steps))
+    ]
+    return [
+        View(name=name, begins=start, ends=end)
+        for name, start, end in zip(steps, [0, *ends], ends, strict=False)
+    ]
+
+
+def _on_paper(topic: Topic, names: set[str]) -> list[str]:
+    """The first of these questions that each page asks, then the second."""
+    by_mode = (own for mode, own in topic.items_by_mode.items() if mode != "recall")
+    in_turn = dict.fromkeys(chain.from_iterable(zip_longest(*by_mode, topic.items)))
+    return [one for one in in_turn if one in names][:ON_PAPER]
+
+
+def _fits_paper(item: Item, folio: Folio) -> bool:
+    """Whether a sheet of paper can ask it: a program to search would fill a page."""
+    kind = kind_of(item, folio.evidence)
+    return kind.is_graded and not kind.key.is_open and kind.form != "lines"
+
+
+def beliefs(topic: Topic, folio: Folio) -> list[View]:
+    """What wrong answers of the topic believe, each with the claim that refutes it, as measured."""
+    parts = (
+        one
+        for item in topic.items.values()
+        for key in ("options", "slips", "lines")
+        for one in getattr(item, key, ())
+    )
+    named = Counter(one.misconception for one in parts if one.misconception)
+    found = [folio.book.misconceptions[name] for name, _ in named.most_common(BELIEFS)]
+    return [
+        View(belief=folio.line(one.belief), row=verdict_row(one.refuted_by, folio)) for one in found
+    ]

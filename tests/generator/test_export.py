@@ -1,0 +1,275 @@
+"""Questions as files of other programs, read back with the keys of their verdicts, and the class.
+
+Of QTI there is no light reader, so the standard library reads what the specifications name.
+"""
+
+import io
+import re
+import sqlite3
+import warnings
+import zipfile
+from html import unescape
+from itertools import pairwise, takewhile
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from generator.export import formats, lecture
+from generator.export.questions import questions, tidy
+from generator.items.item_checks import answerable
+from generator.items.kinds import kind_of
+from generator.items.kinds.typed import unit_of
+from generator.printing.folio import Folio
+from generator.values.evaluation import Evidence
+from tests.generator.test_main import run  # noqa: F401  (a fixture)
+
+with warnings.catch_warnings():  # it was written for an older Python
+    warnings.simplefilter("ignore")
+    from pygiftparser import parser as gift
+
+
+@pytest.fixture(scope="module")
+def real_evidence(real):
+    return Evidence(real)
+
+
+@pytest.fixture(scope="module")
+def found(real_evidence):
+    return questions(real_evidence, real_evidence.book.topics)[0]
+
+
+@pytest.fixture(scope="module")
+def keys(real_evidence):
+    """What the verdicts say is right: by the id of a question, its kind and its key."""
+    evidence = real_evidence
+    items = [one for topic in evidence.book.topics for one in topic.items.values()]
+    every = [case for one in items for case in (one, *(c for _, c in answerable(one, evidence)))]
+    return {one.id: (one.kind, key_of(kind_of(one, evidence), evidence)) for one in every}
+
+
+def key_of(kind, evidence):
+    answers = {one.position: one for one in kind.answers(Folio(evidence, evidence).in_link)}
+    if kind.item.kind == "order":
+        return [bare(answers[place].text) for place in kind.key.right]
+    if kind.item.kind == "match":
+        return {bare(one.text): bare(one.beside) for one in answers.values()}
+    if kind.key.value is None:
+        return {bare(answers[place].text) for place in kind.key.right}
+    number = kind.key.value.number
+    return bare(number) if isinstance(number, str) else number / unit_of(kind.key.value).scale
+
+
+def bare(html):
+    """A text without HTML, brackets and spaces."""
+    text = unescape(re.sub(r"</?\w[^>]*>", "", str(html)))
+    return re.sub(r"[\s\\()]", "", text)
+
+
+def made(name, found, evidence):
+    """A file's content, and the questions that it should hold."""
+    lacks = formats.LACKS[name]
+    kept = [
+        one for one in found if one.kind not in lacks and not ("picture" in lacks and one.pictures)
+    ]
+    return formats.made(name, kept, evidence.book, Folio(evidence, evidence)), kept
+
+
+def assert_keys(read, kept, keys):
+    assert read.keys() == {one.id for one in kept}
+    for name, key in read.items():
+        _, right = keys[name]
+        assert key == (pytest.approx(right, rel=1e-9) if isinstance(key, float) else right), name
+
+
+def test_a_parser_of_gift_reads_every_question_with_its_key(found, keys, real_evidence):
+    content, kept = made("gift", found, real_evidence)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = gift.parseFile(io.StringIO(content.decode()))
+    assert all(one.valid and not one.tail for one in read)
+    assert not re.search(rb"^=(?:%0%)?[\d.]*(?::[\d.]*)?e", content, re.MULTILINE)
+    assert_keys({one.title: gift_key(one) for one in read}, kept, keys)
+    explained = {one.title for one in read if one.generalFeedback}
+    assert explained == {one.id for one in kept if one.solution}
+
+
+def gift_key(question):
+    answers = question.answers.answers
+    match type(question.answers).__name__:
+        case "NumericAnswerSet":
+            (right,) = (one for one in answers if one.fraction == 100)
+            return right.value
+        case "MatchingSet":
+            return {bare(one.question): bare(one.answer) for one in answers}
+        case "ShortSet":
+            return bare(answers[0].answer)
+        case _:
+            return {bare(one.answer) for one in answers if one.fraction > 0}
+
+
+@pytest.mark.parametrize("name", ["qti-1.2", "qti-2.1"])
+def test_a_package_of_qti_holds_every_question_with_its_key(found, keys, real_evidence, name):
+    content, kept = made(name, found, real_evidence)
+    package = zipfile.ZipFile(io.BytesIO(content))
+    manifest = ET.fromstring(package.read("imsmanifest.xml"))
+    listed = {one.get("href") for one in manifest.iter() if one.tag.endswith("}file")}
+    assert listed == {*package.namelist()} - {"imsmanifest.xml"}
+    read = {}
+    for root in (ET.fromstring(package.read(one)) for one in listed if one.endswith(".xml")):
+        for one in root.iter():
+            one.tag = one.tag.rpartition("}")[2]
+        for one in root.iter("item"):
+            read[one.get("ident")] = key_1_2(one)
+        if root.tag == "assessmentItem":
+            read[root.get("identifier")] = key_2_1(root)
+    assert_keys(read, kept, keys)
+
+
+def key_1_2(item):
+    """What gives points: options, pairs, or the value that is typed."""
+    shown = {one.get("linkrefid") for one in item.iter("displayfeedback")}
+    assert shown == {one.get("ident") for one in item.iter("itemfeedback")}
+    texts = {one.get("ident"): text_of(one) for one in item.iter("response_label")}
+    left = {one.get("ident"): text_of(one.find("material")) for one in item.iter("response_lid")
+            if one.find("material") is not None}  # fmt: skip
+    scored = [one for one in item.iter("respcondition") if one.find("setvar") is not None]
+    if left:
+        equal = [one.find(".//varequal") for one in scored]
+        return {left[one.get("respident")]: texts[one.text] for one in equal}
+    (condition,) = scored
+    refused = [one for no in condition.iter("not") for one in no]
+    equal = [one.text for one in condition.iter("varequal") if one not in refused]
+    if item.find(".//response_str") is None:
+        return {texts[one] for one in equal}
+    low, high = condition.find(".//vargte"), condition.find(".//varlte")
+    if low is None:
+        return bare(equal[0])
+    assert float(low.text) <= float(equal[0]) <= float(high.text)
+    return float(equal[0])
+
+
+def key_2_1(item):
+    """The correct response."""
+    tags = ("simpleChoice", "simpleAssociableChoice")
+    texts = {one.get("identifier"): text_of(one) for one in item.iter() if one.tag in tags}
+    told = {one.get("identifier") for one in item.iter("modalFeedback")}
+    given = {one.text for one in item.iter("baseValue") if one.get("baseType") == "identifier"}
+    assert given <= told
+    declared = item.find("responseDeclaration")
+    values = [one.text for one in declared.iter("value")]
+    match declared.get("baseType"), declared.get("cardinality"):
+        case "float", _:
+            return float(values[0])
+        case "string", _:
+            return bare(values[0])
+        case "directedPair", _:
+            return {texts[one]: texts[other] for one, other in map(str.split, values)}
+        case _, "ordered":
+            return [texts[one] for one in values]
+    return {texts[one] for one in values}
+
+
+def text_of(element):
+    return bare("".join(element.itertext()))
+
+
+def test_a_deck_has_a_card_for_every_question_with_its_key(found, keys, real_evidence, tmp_path):
+    content, _ = made("anki", found, real_evidence)
+    with zipfile.ZipFile(io.BytesIO(content)) as package:
+        (tmp_path / "cards").write_bytes(package.read("collection.anki2"))
+        media = package.read("media").decode()
+    notes = sqlite3.connect(tmp_path / "cards").execute("select guid, flds from notes").fetchall()
+    cards = {one.split("\x1f")[0]: one.split("\x1f")[3] for _, one in notes}
+    assert cards.keys() == {one.id for one in found}
+    assert len({guid for guid, _ in notes}) == len(cards)
+    for name, (kind, key) in ((one, keys[one]) for one in cards):
+        if kind in ("choice", "several", "faulty_line"):
+            said = re.findall(r"<b>Right:</b> (.*?)<br>", cards[name])
+            assert {bare(one) for one in said} == key
+    assert all(f'"{name}"' in media for one in found for name in one.pictures)
+
+
+def test_an_item_without_a_key_or_of_one_page_alone_is_none(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.change_run("tiny_memory.whole_budget", machine="desk", status="completed", error=None)
+    evidence = Evidence(copy.load())
+    found, left = questions(evidence, evidence.book.topics)
+    assert "which-hold" in left["the runs leave open what is right"]
+    assert "how-slow" in left["they make sense on their own page only"]
+    assert {one.id for one in found}.isdisjoint({"which-hold", "how-slow"})
+
+
+def test_a_picture_stands_alone_and_is_described(found):
+    shown = [(one.stem, *pair) for one in found for pair in one.pictures.items()]
+    assert shown
+    for stem, name, content in shown:
+        assert ET.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
+        assert re.search(rf'<img src="{name}" alt="\w[^"]+"/>', stem)
+
+
+def test_a_formula_goes_out_as_latex(evidence):
+    html = Folio(evidence, evidence).prose("The share is $\\frac{n}{p}$.")
+    assert tidy(html) == r"<p>The share is \(\frac{n}{p}\).</p>"
+
+
+@pytest.mark.parametrize("name", formats.LACKS)
+def test_the_same_book_gives_the_same_bytes(evidence, name):
+    found, _ = questions(evidence, evidence.book.topics)
+    content, _ = made(name, found, evidence)
+    assert content == made(name, found, evidence)[0]
+    if name != "gift":  # no file in it says when it was made
+        with zipfile.ZipFile(io.BytesIO(content)) as package:
+            assert {one.date_time[0] for one in package.infolist()} == {1980}
+
+
+def test_every_question_is_in_the_file_or_named_as_left_out(run, tmp_path, evidence):  # noqa: F811
+    paths = {name: tmp_path / name for name in formats.LACKS}
+    code, out, _ = run("export", *(f"--{name}={path}" for name, path in paths.items()))
+    assert code == 0
+    found, left = questions(evidence, evidence.book.topics)
+    assert all(f"in no file, since {why}: {', '.join(ids)}" in out for why, ids in left.items())
+    lines = out.splitlines()
+    for path in paths.values():
+        first, *more = lines[
+            next(at for at, one in enumerate(lines) if one.startswith(str(path))) :
+        ]
+        own = takewhile(lambda one: one.startswith("  "), more)
+        left = sum(1 + one.rpartition(": ")[2].count(", ") for one in own if "left out" in one)
+        assert int(re.search(r": (\d+) questions", first)[1]) + left == len(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("export",), "name at least one of --gift FILE"),
+        (("export", "sharing", "--gift=new"), "no topic 'sharing'; did you mean 'sharding'?"),
+        (("export", "--anki=there"), "there exists already"),
+        (("export", "--gift=nowhere/new"), "nowhere/new: No such file or directory"),
+        (("class", "sharing"), "no topic 'sharing'; did you mean 'sharding'?"),
+        (("class", "sharding", "there"), "there exists already"),
+    ],
+)
+def test_a_mistake_gets_a_line_and_nothing_is_written(run, arguments, says, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").write_text("mine")
+    before = {*tmp_path.rglob("*")}
+    code, _, error = run(*arguments)
+    assert (code, error.count("\n")) == (2, 1)
+    assert says in error
+    assert {*tmp_path.rglob("*")} == before
+    assert (tmp_path / "there").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["ddp", "sharding", "communication-and-time"])
+def test_what_students_get_of_a_class_holds_no_answer(real_evidence, name):
+    (topic,) = (one for one in real_evidence.book.topics if one.id == name)
+    parts = {part: text.decode() for part, text in lecture.documents(real_evidence, topic).items()}
+    assert ("lab.html" in parts) == bool(topic.labs)
+    for part in parts.keys() & {"slides.html", "questions.html", "lab.html"}:
+        assert not re.search(r"data-verdict|pb-why|pb-answer", parts[part].partition("</style>")[2])
+    assert parts["questions.html"].count('<div class="pb-question">') == 10
+    assert parts["answers.html"].count('<div class="pb-question pb-keys">') >= 10
+    assert not re.search(r"<(?:a|link|script|iframe)\b|\bsrc=", "".join(parts.values()))
+    times = re.findall(r">(\d+)–(\d+)<", parts["plan.html"])
+    assert [times[0][0], times[-1][1]] == ["0", "90"]
+    assert all(end == start for (_, end), (start, _) in pairwise(times))
