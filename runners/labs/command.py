@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.__main__ import PROGRAM
 from runners.labs.shelf import Desk, Lab, lab, labs
 from runners.system.errors import FixableError
 from runners.system.patience import say
+from runners.traces.digest import program
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
     from runners.judging.ranks import Failure, Seen
@@ -57,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise FixableError(f"--ranks must be from 2 to {MOST_RANKS}, not {arguments.ranks}")
     if arguments.reset and (kept := desk.reset(one)):
         say(f"your file is kept as {kept}")
-    if desk.start(one, PROGRAM):
+    if desk.start(one, program()):
         say(f"wrote {desk.file(one)}; edit it, and call this again\n\n{one.words['task']}")
     graded: int | None = None
     while True:
@@ -78,7 +78,7 @@ def _listed(desk: Desk) -> Iterator[str]:
             state = " (solved before it changed: grade it again)"
         repair = "to repair: " if one.words.get("kind") == "repair" else ""
         yield f"{one.name:{width}}{repair}{one.words['title']}{state}"
-    yield f"\n`{PROGRAM} lab NAME` begins one"
+    yield f"\n`{program()} lab NAME` begins one"
 
 
 def _grade(one: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
